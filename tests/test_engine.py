@@ -1,0 +1,162 @@
+"""The engine process, for real: its answers, its death, its replacement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.formats.folders import write_letters
+from visformer.core.decoding import Decoding
+from visformer.engine import Decoded, Engine, Event, Replaced
+from visformer.formats.loading import load
+from visformer.messages import BatchDone, Decode, Finished, Opened, Refused
+
+SECONDS = 60
+
+
+class Listener:
+    """Collects events; waits for the one that is looked for."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._arrived = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        with self._arrived:
+            self.events.append(event)
+            self._arrived.notify_all()
+
+    def wait(self, wanted: Callable[[Event], bool]) -> Event:
+        """Return the first event that is wanted, and forget it and those before."""
+        with self._arrived:
+            assert self._arrived.wait_for(
+                lambda: any(map(wanted, self.events)), SECONDS
+            )
+            at = next(i for i, event in enumerate(self.events) if wanted(event))
+            found, self.events = self.events[at], self.events[at + 1 :]
+            return found
+
+    def wait_for(self, *kinds: type) -> Event:
+        """Return the first event of these kinds."""
+        return self.wait(lambda event: isinstance(event, kinds))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_letters(tmp_path_factory.mktemp("letters"))
+
+
+@pytest.fixture
+def engine() -> Iterator[tuple[Engine, Listener]]:
+    listener = Listener()
+    engine = Engine(listener)
+    yield engine, listener
+    engine.close()
+    names = [thread.name for thread in threading.enumerate()]
+    assert "engine-reader" not in names
+
+
+def request(source: str, **given: object) -> Decode:
+    return Decode(number=0, source=source, **given)  # type: ignore[arg-type]
+
+
+def decoded(listener: Listener, number: int) -> Decoded:
+    """Return the last Trace of a finished decode."""
+    last: list[Decoded] = []
+
+    def done(event: Event) -> bool:
+        if isinstance(event, Decoded) and event.number == number:
+            last.append(event)
+        return isinstance(event, Finished) and event.number == number
+
+    listener.wait(done)
+    return last[-1]
+
+
+def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
+    """Open, decode, force, feed, run a batch, ask for nonsense, die, go on."""
+    handle, listener = engine
+    handle.open(str(folder))
+    opened = listener.wait_for(Opened)
+    assert isinstance(opened, Opened)
+    assert opened.positions.shape == (opened.model.max_positions, opened.model.d_model)
+
+    number = handle.decode(request("abc"))
+    trace = decoded(listener, number).trace
+    expected = Decoding(load(folder), "abc").finish()
+    assert trace.text == expected.text
+    assert (trace.decoder_rows == expected.decoder_rows).all()
+    assert trace.output_weight is None
+
+    forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
+    number = handle.decode(request("abc", prefix=forced))
+    again = decoded(listener, number).trace
+    assert [s.id for s in again.steps[:3]] == [trace.steps[0].id, trace.steps[1].id, 7]
+    assert again.steps[2].origin == "forced"
+
+    number = handle.decode(request("abc", reference="ba"))
+    assert decoded(listener, number).trace.text == "ba"
+
+    handle.batch(("ab", "abcd"))
+    batch = listener.wait_for(BatchDone)
+    assert isinstance(batch, BatchDone)
+    assert [len(row.source) for row in batch.traces] == [5, 5]
+    assert batch.traces[0].source[-1] == "<pad>"
+
+    handle.decode(request("   "))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "The source is empty" in refused.reason
+
+    number = handle.decode(request("abcdef", limit=60))
+    listener.wait_for(Decoded)
+    os.kill(handle.process_id, signal.SIGKILL)
+    listener.wait_for(Replaced)
+    full = Decoding(load(folder), "abcdef", limit=60).finish()
+    assert decoded(listener, number).trace.target == full.target
+
+
+def test_a_bad_file_leaves_the_open_model_alone(
+    engine: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    handle.open(str(tmp_path))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "no config.json" in refused.reason
+    number = handle.decode(request("ab"))
+    assert decoded(listener, number).trace.source[:2] == ("a", "b")
+
+
+def test_a_reader_that_dies_leaves_the_open_model_alone(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    working = handle.process_id
+    handle.open(str(folder))
+    opening = handle._opening
+    assert opening is not None
+    opening[0].process.kill()
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "its reader was ended by signal 9" in refused.reason
+    assert handle.process_id == working
+
+
+def test_the_newest_request_wins(engine: tuple[Engine, Listener], folder: Path) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    numbers = [handle.decode(request("ab" * (i % 9 + 1))) for i in range(60)]
+    last = decoded(listener, numbers[-1])
+    assert last.trace.source_text == "ab" * (59 % 9 + 1)
+    assert not [e for e in listener.events if isinstance(e, Finished)]

@@ -1,0 +1,245 @@
+"""The whole of ``visformer train``: pairs in, a measured checkpoint out."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.models import tiny_model
+from tests.training.toys import TINY, TOY
+from visformer.core.decoding import Decoding
+from visformer.errors import InputError, VisformerError
+from visformer.formats.native import read_native
+from visformer.formats.tokenizers import SentencePieceSide as Side
+from visformer.training import processes
+from visformer.training.command import TrainCommand, check, options_for, train
+from visformer.training.data import Pair, read_pairs
+from visformer.training.prepare import SubwordData, split, train_sentencepiece
+
+ROOT = Path(__file__).parents[2]
+
+
+def made_pairs(count: int = 200) -> list[Pair]:
+    """Return sentences of numbers in two made languages, each once."""
+    draw = random.Random(0)
+    ones = ["zero", "one", "two", "three", "four", "five", "six", "seven"]
+    others = ["nul", "een", "twee", "drie", "vier", "vijf", "zes", "zeven"]
+    made: dict[str, Pair] = {}
+    while len(made) < count:
+        digits = draw.choices(range(8), k=draw.randint(3, 6))
+        pair = Pair(*(" ".join(names[d] for d in digits) for names in (ones, others)))
+        made[pair.source] = pair
+    return list(made.values())
+
+
+def write_pairs(path: Path) -> Path:
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in made_pairs()), "utf-8")
+    return path
+
+
+def run(options: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    train(options_for(options), lines.append)
+    return lines
+
+
+def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
+    options = {
+        **TINY,
+        "out": tmp_path / "out",
+        "data": write_pairs(tmp_path / "numbers.tsv"),
+        "vocabulary": 60,
+        "sampling": 0.2,
+        "epochs": 1,
+        "batch_tokens": 256,
+        "valid": 20,
+        "test": 30,
+        "source_language": "en",
+        "target_language": "nl",
+    }
+    lines = run(options)
+    assert lines[1] == "pairs: 150 to train on, 20 for validation, 30 for the test"
+    assert any("held-out loss" in line for line in lines)
+    checkpoint = read_native(tmp_path / "out" / "checkpoint", torch.device("cpu"))
+    assert checkpoint.name == "numbers"
+    assert checkpoint.config.target_vocabulary <= 60
+    Decoding(checkpoint, "one two three").step()
+    test, valid = (read_pairs(tmp_path / "out" / f"{n}.tsv") for n in ("test", "valid"))
+    assert (len(test), len(valid)) == (30, 20)
+    assert not {p.source for p in test} & {p.source for p in valid}
+    card = (tmp_path / "out" / "checkpoint" / "README.md").read_text("utf-8")
+    for part in (
+        "# numbers",
+        "en to nl",
+        "150 to train on",
+        "BLEU",
+        "chrF",
+        "on 30 sen",
+    ):
+        assert part in card
+    assert "complete already" in run(options)[0]
+    with pytest.raises(InputError, match="begun with vocabulary = 60, not 61"):
+        run({**options, "vocabulary": 61})
+    with (tmp_path / "numbers.tsv").open("a") as file:
+        file.write("eight\tacht\n")
+    with pytest.raises(InputError, match="begun on other pairs"):
+        run(options)
+
+
+def test_a_toy_task_becomes_a_checkpoint(tmp_path: Path) -> None:
+    lines = run({**TOY, "out": tmp_path, "epochs": 1, "name": "copied letters"})
+    assert "exact on 20 sentences" in lines[-1]
+    assert "BLEU" not in lines[-1]
+    checkpoint = read_native(tmp_path / "checkpoint", torch.device("cpu"))
+    assert checkpoint.name == "copied letters"
+    assert checkpoint.tokenizer.target_id("z") == 29
+
+
+def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
+    """Start the toy training in a process of its own; it tells each step."""
+    script = (
+        "import sys; from pathlib import Path; from tests.training import shared_run; "
+        "shared_run.main(Path(sys.argv[1]))"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+    with start(tmp_path / "killed") as process:
+        assert process.stdout
+        for line in process.stdout:
+            if "step 3 " in line:
+                process.send_signal(signal.SIGKILL)
+                break
+    assert not (tmp_path / "killed" / "checkpoint").exists()
+    lines = run({**TOY, "out": tmp_path / "killed"})
+    assert any(line.startswith("going on after step") for line in lines)
+    run({**TOY, "out": tmp_path / "whole"})
+    one, other = (
+        (tmp_path / name / "checkpoint" / "model.safetensors").read_bytes()
+        for name in ("killed", "whole")
+    )
+    assert one == other
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def free_port() -> str:
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        return str(door.getsockname()[1])
+
+
+def test_two_processes_train_one_model(tmp_path: Path) -> None:
+    shared = {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": free_port(),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    both = [start(tmp_path, RANK=str(i), LOCAL_RANK=str(i), **shared) for i in (0, 1)]
+    told = [process.communicate(timeout=100)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert "exact on 20 sentences" in told[0]
+    assert told[1] == ""
+    one, other = (torch.load(tmp_path / f"rank{i}.pt") for i in (0, 1))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert (
+        read_native(tmp_path / "checkpoint", torch.device("cpu")).config.d_model == 16
+    )
+
+
+def test_gradients_are_the_mean_over_all_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_model()
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 2.0)
+
+    def add_the_other(flat: torch.Tensor) -> None:
+        flat += torch.cat([torch.full_like(flat[:-1], 30 * 6.0), torch.tensor([30.0])])
+
+    monkeypatch.setattr(processes, "world", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "all_reduce", add_the_other)
+    processes.average_gradients(model, 10)  # (10 * 2 + 30 * 6) / 40
+    assert all(
+        bool((p.grad == 5).all()) for p in model.parameters() if p.grad is not None
+    )
+
+
+def test_sampling_differs_by_epoch_and_is_repeatable() -> None:
+    parts = split(made_pairs(), valid=10, test=10, seed=0)
+    side = Side(train_sentencepiece(parts.train, 60), "test")
+    data = SubwordData(side, parts, longest=500, alpha=0.2, seed=1)
+    first = data.epoch(0)
+    assert first == data.epoch(0)
+    assert first != data.epoch(1)
+    assert side.decode(first[0].source[:-1]) == parts.train[0].source
+    plain = SubwordData(side, parts, longest=500, alpha=0.0, seed=1)
+    assert plain.epoch(0) == plain.epoch(1)
+    assert SubwordData(side, parts, longest=5, alpha=0.0, seed=1).dropped > 0
+
+
+def test_a_large_vocabulary_of_little_text_is_smaller() -> None:
+    side = Side(train_sentencepiece(made_pairs(), 8000), "test")
+    assert 8 < side.size < 500
+    with pytest.raises(InputError, match="cannot make 5 pieces"):
+        train_sentencepiece(made_pairs(), 5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": None},
+        {"data": Path("a.tsv")},
+        {"epochs": 0},
+        {"dropout": 1.0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"valid": 0},
+    ],
+)
+def test_options_out_of_range(changes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        check(TrainCommand(**{"out": tmp_path, "task": "copy", **changes}))
+
+
+def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "training.pt").write_text("")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "options.json").write_text("{")
+    few = tmp_path / "few.tsv"
+    few.write_text("a\tb\n")
+    cases = {
+        "cannot be used": {**TOY, "out": tmp_path / "file"},
+        "another training": {**TOY, "out": tmp_path / "other"},
+        "damaged": {**TOY, "out": tmp_path / "damaged"},
+        "cannot be read": {
+            **TINY,
+            "out": tmp_path / "a",
+            "data": tmp_path / "none.tsv",
+        },
+        "1 pairs are too few": {**TINY, "out": tmp_path / "b", "data": few},
+        "do not divide": {**TOY, "out": tmp_path / "c", "heads": 3},
+        "no device": {**TOY, "out": tmp_path / "d", "device": "tpu"},
+    }
+    for reason, options in cases.items():
+        with pytest.raises(VisformerError, match=reason):
+            run(options)

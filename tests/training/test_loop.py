@@ -1,0 +1,153 @@
+"""The loop: resume to the bit, early stop, damaged state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.toys import trainer
+from visformer.core.model import Transformer
+from visformer.errors import InputError
+from visformer.training import loop
+from visformer.training.files import read_file
+from visformer.training.loop import BEST, STATE, Place, Progress, Trainer
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+def weights(model: Transformer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def run_until(made: Trainer, step: int) -> None:
+    def report(progress: Progress) -> None:
+        if progress.step >= step:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        made.run(report)
+
+
+@pytest.mark.parametrize("step", [1, 4, 9])
+def test_a_resumed_run_is_the_uninterrupted_one(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "REPORT_STEPS", 1)
+    whole = trainer(tmp_path / "whole", save_seconds=0.0)
+    best = whole.run(lambda progress: None)
+    assert whole.place.step > 9
+    run_until(trainer(tmp_path / "cut", save_seconds=0.0), step)
+    resumed = trainer(tmp_path / "cut", save_seconds=0.0)
+    assert resumed.place.step == step
+    assert resumed.run(lambda progress: None) == best
+    assert torch.equal(weights(resumed.model), weights(whole.model))
+    averages = (read_file(tmp_path / name / BEST) for name in ("whole", "cut"))
+    one, other = (torch.cat([t.flatten() for t in a.values()]) for a in averages)
+    assert torch.equal(one, other)
+    assert resumed.place.history == whole.place.history
+
+
+def test_the_seed_decides_everything(tmp_path: Path) -> None:
+    made = [trainer(tmp_path / name, epochs=1, seed=3) for name in "ab"]
+    for one in made:
+        one.run(lambda progress: None)
+    assert torch.equal(weights(made[0].model), weights(made[1].model))
+
+
+def test_training_learns_and_reports(tmp_path: Path) -> None:
+    made, seen = trainer(tmp_path, epochs=3, learning_rate=0.01), list[Progress]()
+    before = made.held_out_loss()
+    best = made.run(seen.append)
+    assert best == made.place.best == min(made.place.history)
+    assert best < before
+    assert [p.epoch for p in seen if p.valid_loss is not None] == [1, 2, 3]
+    assert made.place.seconds > 0
+    assert made.done
+
+
+def test_early_stop_and_no_more_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 2.0, 2.5, 2.0, 9.0])
+    monkeypatch.setattr(Trainer, "held_out_loss", lambda self: next(losses))
+    made = trainer(tmp_path, epochs=50, patience=2)
+    assert made.run(lambda progress: None) == 2.0
+    assert made.place.epoch == 4
+    again = trainer(tmp_path, epochs=50, patience=2)
+    assert again.run(lambda progress: None) == 2.0
+    assert again.place.epoch == 4
+
+
+def test_state_of_an_older_version_is_read(tmp_path: Path) -> None:
+    made = trainer(tmp_path)
+    made.run(lambda progress: None)
+    state = torch.load(tmp_path / STATE, weights_only=True)
+    assert set(state) == {"place", "model", "average", "optimizers"}
+    for name in ("seconds", "world"):
+        del state["place"][name]
+    torch.save(state, tmp_path / STATE)
+    assert trainer(tmp_path).place.step == made.place.step
+
+
+def test_damaged_state_is_one_sentence(tmp_path: Path) -> None:
+    trainer(tmp_path, epochs=1).run(lambda progress: None)
+    path, whole = tmp_path / STATE, (tmp_path / STATE).read_bytes()
+    for content in (whole[: len(whole) // 2], b"", b"not a state"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"training\.pt is damaged: delete it"):
+            trainer(tmp_path)
+    torch.save({"place": {}}, path)
+    with pytest.raises(InputError, match="another model"):
+        trainer(tmp_path)
+    torch.save([1], path)
+    with pytest.raises(InputError, match="no training state"):
+        trainer(tmp_path)
+
+
+def test_what_a_kill_left_is_swept(tmp_path: Path) -> None:
+    for name in (STATE, BEST):
+        (tmp_path / f"{name}.part").write_bytes(b"half")
+    trainer(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loss_that_explodes_is_one_sentence(tmp_path: Path) -> None:
+    made = trainer(tmp_path)
+    with torch.no_grad():
+        made.model.output.weight.fill_(float("nan"))
+    with pytest.raises(InputError, match="learning rate below"):
+        made.run(lambda progress: None)
+
+
+def test_batches_are_shared_among_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(tmp_path)
+    examples = made.data.epoch(0)
+    whole = made._batches(examples)
+    monkeypatch.setattr(loop, "world", lambda: 2)
+    monkeypatch.setattr(loop, "rank", lambda: 0)
+    first = made._batches(examples)
+    monkeypatch.setattr(loop, "rank", lambda: 1)
+    second = made._batches(examples)
+    assert len(first) == len(second) == len(whole) // 2
+    assert [b for pair in zip(first, second, strict=True) for b in pair] == whole[
+        : 2 * len(first)
+    ]
+    with pytest.raises(InputError, match="too few"):
+        made._batches(examples[:1])
+
+
+def test_the_place_follows_another_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = trainer(tmp_path)
+    made.place = Place(epoch=0, batch=3, step=3)
+    monkeypatch.setattr(loop, "world", lambda: 2)
+    made._save()
+    monkeypatch.setattr(loop, "world", lambda: 1)
+    assert trainer(tmp_path).place.batch == 6

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+
+from tests.state.test_maps import state
+from tests.traces import make_trace
+from tests.ui.test_heatmap import colours, middle
+from visformer.state.pictures.mosaic import Mosaic, mosaic
+from visformer.state.state import Cell, Session, State
+from visformer.trace import KINDS, Kind
+from visformer.ui.colour_map import NAN
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.views import attention
+from visformer.ui.views.attention import AttentionView
+
+
+@pytest.fixture
+def view(qtbot: Any) -> AttentionView:
+    view = AttentionView()
+    qtbot.addWidget(view)
+    view.resize(1000, 600)
+    view.show()
+    return view
+
+
+def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
+    """Find a point of a thumbnail."""
+    overview = view.overview
+    for y in range(0, overview.height(), 5):
+        for x in range(0, overview.width(), 5):
+            if overview.head_at(QPoint(x, y).toPointF()) == (layer, head):
+                return QPoint(x, y)
+    raise LookupError(layer, head)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) -> None:
+    view.draw(state(make_trace(5, 4)))
+    heat_map = view.maps[kind]
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.mouseMove(heat_map.canvas.viewport(), middle(heat_map, 2, 1))
+    assert picked.args == [{"hovered": Cell(kind, 2, 1)}]
+
+
+def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> None:
+    session = Session(view.draw)
+    view.picked.connect(lambda changes: session.set(**changes))
+    session.set(trace=make_trace(5, 4), step=4)
+    heat_map = view.maps["decoder"]
+    where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
+    qtbot.mouseClick(heat_map.canvas.viewport(), left, pos=where)
+    assert session.state.locked == Cell("decoder", 3, 1)
+    assert session.state.kind == "decoder"
+    qtbot.mouseClick(heat_map.canvas.viewport(), left, pos=where)
+    assert session.state.locked is None
+
+
+def test_a_click_beside_the_cells_chooses_the_kind(
+    view: AttentionView, qtbot: Any
+) -> None:
+    view.draw(state(make_trace()))
+    with qtbot.waitSignal(view.picked) as picked:
+        left = Qt.MouseButton.LeftButton
+        qtbot.mouseClick(view.maps["encoder"], left, pos=QPoint(3, 3))
+    assert picked.args == [{"kind": "encoder"}]
+
+
+def test_hovering_changes_marks_and_no_image(
+    view: AttentionView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = state(make_trace(5, 4))
+    view.draw(shown)
+    monkeypatch.setattr(HeatMap, "draw", None)
+    view.draw(replace(shown, hovered=Cell("cross", 1, 2)))
+    description = view.maps["cross"].accessibleDescription()
+    assert description.startswith("▁t0 → ▁t1, ▁s2: 0.")
+
+
+def test_a_step_leaves_the_encoder_alone(view: AttentionView) -> None:
+    trace = make_trace(5, 4)
+    session = Session(view.draw)
+    session.set(trace=trace, step=2)
+    encoder = view.maps["encoder"].canvas.image.image
+    cross = view.maps["cross"].canvas.geometry()
+    session.set(step=3)
+    assert view.maps["encoder"].canvas.image.image is encoder
+    assert view.maps["cross"].canvas.image.image.shape == (3, 5)
+    assert view.maps["cross"].canvas.geometry() == cross
+
+
+def test_another_sentence_is_drawn_although_it_looks_the_same(
+    view: AttentionView,
+) -> None:
+    view.draw(state(make_trace(seed=0)))
+    before = view.maps["encoder"].canvas.image.image
+    view.draw(state(make_trace(seed=1)))
+    assert not np.array_equal(view.maps["encoder"].canvas.image.image, before)
+
+
+def test_a_click_in_the_grid_chooses_layer_and_head(
+    view: AttentionView, qtbot: Any
+) -> None:
+    view.draw(state(make_trace(layers=2, heads=2)))
+    with qtbot.waitSignal(view.picked) as picked:
+        left = Qt.MouseButton.LeftButton
+        qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
+    assert picked.args == [{"layer": 1, "head": 0}]
+
+
+def test_arrows_walk_the_grid_and_stop_at_its_edge(
+    view: AttentionView, qtbot: Any
+) -> None:
+    session = Session(view.draw)
+    view.picked.connect(lambda changes: session.set(**changes))
+    session.set(trace=make_trace(layers=2, heads=2), step=4)
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Down):
+        qtbot.keyClick(view.overview, key)
+    assert (session.state.layer, session.state.head) == (1, 1)
+    view.walk(-1, -1)
+    assert (session.state.layer, session.state.head) == (0, 0)
+
+
+def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
+    view.draw(state(make_trace()))
+    with qtbot.waitSignal(view.picked) as picked:
+        qtbot.keyClick(view.scales, Qt.Key.Key_Down)
+    assert picked.args == [{"scale": "head"}]
+    view.draw(state(make_trace(), scale="log"))
+    assert view.scales.currentData() == "log"
+
+
+@pytest.mark.parametrize("target", [0, 4])
+def test_nothing_decoded_is_drawn(view: AttentionView, target: int) -> None:
+    view.draw(state(make_trace(target=target), 0))
+    view.grab()
+    view.draw(State())
+    view.grab()
+    view.draw(state(make_trace(1, 1, 1, 1)))
+    assert len(colours(view.grab().toImage())) > 10
+
+
+def test_a_row_of_nan_has_its_own_colour(view: AttentionView) -> None:
+    trace = make_trace(4, 3)
+    mask = np.ones((3, 4), bool)
+    mask[1] = False
+    view.draw(state(replace(trace, masks={**trace.masks, "cross": mask})))
+    image = view.maps["cross"].canvas.image.image
+    assert (image == NAN).all(axis=1).tolist() == [False, True, False]
+    view.grab()
+
+
+def test_the_numbers_are_those_of_the_trace(view: AttentionView) -> None:
+    trace = make_trace(5, 4)
+    view.draw(state(trace, layer=1, head=1))
+    lines = view.maps["cross"].numbers().splitlines()[1:]
+    numbers = np.array([line.split(",")[1:] for line in lines], np.float32)
+    assert np.allclose(numbers, trace.attention("cross", 1, 1), atol=1e-6)
+
+
+def test_resizing_reduces_again(
+    view: AttentionView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view.draw(state(make_trace(source=300, target=200, layers=1, heads=4)))
+    sizes: list[tuple[int, int]] = []
+
+    def spy(*given: Any, thumbnail: tuple[int, int]) -> Mosaic | None:
+        sizes.append(thumbnail)
+        return mosaic(*given, thumbnail=thumbnail)
+
+    monkeypatch.setattr(attention, "mosaic", spy)
+    view.resize(700, 500)
+    view.grab()
+    assert sizes
+    assert sizes[-1] == view.overview.thumbnail(1, 4)
+
+
+def test_the_overview_of_a_long_sentence_comes_in_slices(
+    view: AttentionView, qtbot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Mosaic | None] = []
+    monkeypatch.setattr(attention, "is_large", lambda *_: True)
+    monkeypatch.setattr(attention, "SLICE_MS", 0)
+    monkeypatch.setattr(view.overview, "draw", drawn.append)
+    shown = state(make_trace(20, 20, layers=3))
+    view.draw(shown)
+    qtbot.waitUntil(lambda: not view.slicing)
+    whole = mosaic(shown, "cross", thumbnail=view.overview.thumbnail(3, 2))
+    assert whole is not None
+    assert drawn
+    assert drawn[-1] is not None
+    assert np.array_equal(drawn[-1].image, whole.image)
+    view.draw(replace(shown, kind="decoder"))
+    qtbot.waitUntil(lambda: not view.slicing)
+    before = len(drawn)
+    view.draw(shown)
+    assert len(drawn) == before + 1
+    assert not view.slicing

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
+from PySide6.QtWidgets import QFileDialog, QLabel
+
+from visformer.state.pictures.picture import Matrix
+from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, codes, is_signed, table
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.labels import short
+
+
+def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
+    values = np.linspace(0, 1, rows * columns, dtype=np.float32).reshape(rows, columns)
+    made = Matrix(
+        title="cross · layer 1, head 1",
+        values=values,
+        shade=values,
+        rows=tuple(f"row {index}" for index in range(rows)),
+        columns=tuple(f"column {index}" for index in range(columns)),
+        row_axis="query",
+        column_axis="key",
+        ends=("0", "1"),
+        note="0 to 1, linear",
+    )
+    return replace(made, **changes)
+
+
+@pytest.fixture
+def heat_map(qtbot: Any) -> HeatMap:
+    widget = HeatMap()
+    qtbot.addWidget(widget)
+    widget.resize(400, 360)
+    widget.show()
+    return widget
+
+
+def middle(heat_map: HeatMap, row: int, column: int) -> QPoint:
+    """Return the middle of a cell, in pixels of the canvas."""
+    canvas, view = heat_map.canvas, heat_map.canvas.view
+    x = (column + 0.5 - view.x()) / view.width() * canvas.width()
+    y = (row + 0.5 - view.y()) / view.height() * canvas.height()
+    return QPoint(int(x), int(y))
+
+
+def colours(image: QImage) -> set[int]:
+    across, down = range(0, image.width(), 3), range(0, image.height(), 3)
+    return {image.pixel(x, y) for x in across for y in down}
+
+
+def pixel(heat_map: HeatMap, row: int, column: int) -> QColor:
+    image = heat_map.canvas.grab().toImage()
+    return QColor(image.pixel(middle(heat_map, row, column)))
+
+
+def test_codes_tell_zero_hidden_and_nan_apart() -> None:
+    shade = np.array([[0, 0, 1, np.nan, 0.5]], np.float32)
+    hidden = np.array([[False, True, True, False, False]])
+    expected = [[LOW, HIDDEN, HIGH, NAN, 128]]
+    assert codes(shade, hidden).tolist() == expected
+
+
+@pytest.mark.parametrize("base", ["#ffffff", "#000000"])
+def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
+    palette = QPalette()
+    palette.setColor(QPalette.ColorRole.Base, QColor(base))
+    ramp = table(palette)[LOW : HIGH + 1, :3] @ np.array([0.21, 0.72, 0.07])
+    steps = np.diff(ramp)
+    assert (steps <= 0.5).all() if base == "#ffffff" else (steps >= -0.5).all()
+
+
+def test_a_signed_scale_is_known_by_its_ends() -> None:
+    assert is_signed(("−0.5", "0.5"))
+    assert is_signed(("-1", "1"))
+    assert not is_signed(("0", "1"))
+
+
+def test_the_image_holds_the_matrix_row_by_row(heat_map: HeatMap) -> None:
+    picture = matrix()
+    heat_map.draw(picture)
+    assert np.array_equal(heat_map.canvas.image.image, codes(picture.shade, None))
+    colour = table(heat_map.palette())[HIGH]
+    assert pixel(heat_map, 2, 3) == QColor(*colour[:3].tolist())
+
+
+def test_moving_the_mouse_reports_the_cell(heat_map: HeatMap, qtbot: Any) -> None:
+    heat_map.draw(matrix())
+    with qtbot.waitSignal(heat_map.hovered) as found:
+        qtbot.mouseMove(heat_map.canvas.viewport(), middle(heat_map, 1, 2))
+    assert found.args == [(1, 2)]
+    with qtbot.waitSignal(heat_map.clicked) as found:
+        where = middle(heat_map, 2, 0)
+        qtbot.mouseClick(
+            heat_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=where
+        )
+    assert found.args == [(2, 0)]
+
+
+def test_a_click_beside_the_cells_is_reported_as_such(
+    heat_map: HeatMap, qtbot: Any
+) -> None:
+    heat_map.draw(matrix())
+    with qtbot.waitSignal(heat_map.clicked) as found:
+        qtbot.mouseClick(heat_map, Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
+    assert found.args == [None]
+
+
+def test_reserved_room_holds_no_cells(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix(3, 4), extent=(6, 8))
+    cell = middle(heat_map, 1, 1)
+    assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 2, 3))) == (2, 3)
+    assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 3, 3))) is None
+    assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 2, 4))) is None
+    heat_map.draw(matrix(4, 4), extent=(6, 8))
+    assert middle(heat_map, 1, 1) == cell
+
+
+def test_zoom_keeps_the_cell_under_the_mouse(heat_map: HeatMap, qtbot: Any) -> None:
+    heat_map.draw(matrix(20, 20))
+    canvas, at = heat_map.canvas, QPointF(middle(heat_map, 7, 11))
+    canvas.zoom(2, at)
+    assert canvas.view.width() == pytest.approx(10)
+    assert canvas.cell_at(at) == (7, 11)
+    qtbot.keyClick(heat_map, Qt.Key.Key_0)
+    assert canvas.view.width() == 20
+    qtbot.keyClick(heat_map, Qt.Key.Key_Plus)
+    assert canvas.view.width() < 20
+    qtbot.mouseDClick(canvas.viewport(), Qt.MouseButton.LeftButton)
+    assert canvas.view.width() == 20
+
+
+def test_a_drag_pans_and_is_no_click(heat_map: HeatMap, qtbot: Any) -> None:
+    heat_map.draw(matrix(20, 20))
+    canvas = heat_map.canvas
+    canvas.zoom(2)
+    before, viewport = canvas.view, canvas.viewport()
+    with qtbot.assertNotEmitted(heat_map.clicked):
+        qtbot.mousePress(viewport, Qt.MouseButton.LeftButton, pos=QPoint(100, 100))
+        qtbot.mouseMove(viewport, QPoint(60, 100))
+        qtbot.mouseRelease(viewport, Qt.MouseButton.LeftButton, pos=QPoint(60, 100))
+    assert canvas.view.x() > before.x()
+    assert canvas.view.y() == before.y()
+
+
+def test_nothing_and_no_rows_are_drawn(heat_map: HeatMap) -> None:
+    heat_map.draw(None)
+    heat_map.grab()
+    assert any("Nothing" in label.text() for label in heat_map.findChildren(QLabel))
+    heat_map.draw(matrix(0, 4, note="no row yet"), extent=(5, 4))
+    heat_map.grab()
+    assert any(label.text() == "no row yet" for label in heat_map.findChildren(QLabel))
+    assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 0, 0))) is None
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1), (300, 2)])
+def test_odd_shapes_are_drawn(heat_map: HeatMap, size: tuple[int, int]) -> None:
+    heat_map.draw(matrix(*size, hidden=np.ones(size, bool), marked=(0, 0)))
+    heat_map.grab()
+    assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 0, 0))) == (0, 0)
+
+
+def test_a_large_picture_loses_no_peak(heat_map: HeatMap) -> None:
+    shade = np.zeros((1500, 1500), np.float32)
+    shade[777, 333] = 1
+    heat_map.draw(matrix(1500, 1500, values=shade, shade=shade))
+    image = heat_map.canvas.image.image
+    assert image.size < shade.size
+    assert image.max() == HIGH
+
+
+def test_hidden_and_nan_cells_look_different_from_zero(heat_map: HeatMap) -> None:
+    shade = np.array([[0, 0, np.nan]], np.float32)
+    hidden = np.array([[False, True, False]])
+    heat_map.draw(matrix(1, 3, values=shade, shade=shade, hidden=hidden))
+    looks = {pixel(heat_map, 0, column).rgb() for column in range(3)}
+    assert len(looks) == 3
+
+
+def test_a_mark_frames_the_cell_and_leaves_the_image(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix())
+    image, before = heat_map.canvas.image.image, heat_map.grab().toImage()
+    heat_map.mark((1, 2), rows=(1,), columns=(2,))
+    assert heat_map.canvas.image.image is image
+    assert heat_map.grab().toImage() != before
+    assert heat_map.accessibleDescription() == "row 1, column 2: 0.5455"
+
+
+def test_palette_and_font_are_followed(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix())
+    canvas, light = heat_map.canvas.geometry(), pixel(heat_map, 0, 0)
+    palette = QPalette(QColor("#202020"))
+    heat_map.setPalette(palette)
+    assert pixel(heat_map, 0, 0) != light
+    font = QFont(heat_map.font())
+    font.setPointSizeF(2 * font.pointSizeF())
+    heat_map.setFont(font)
+    assert heat_map.canvas.geometry() != canvas
+
+
+def test_long_labels_are_cut_in_the_middle() -> None:
+    assert short("▁cat") == "▁cat"
+    assert short("a" * 10 + "b" * 10) == "aaaaaaa…bbbbbb"
+    assert short("▁incomprehensible → ▁incompréhensible") == "▁inc…ible → ▁inc…ible"
+
+
+def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:
+    picture = matrix(2, 4)
+    heat_map.draw(replace(picture, rows=('a"b', "<s>")))
+    heat_map.copy_numbers()
+    text = QGuiApplication.clipboard().text()
+    lines = list(csv.reader(text.splitlines()))
+    assert lines[0] == ["", "column 0", "column 1", "column 2", "column 3"]
+    assert [line[0] for line in lines[1:]] == ['a"b', "<s>"]
+    read = np.array([line[1:] for line in lines[1:]], np.float32)
+    assert np.array_equal(read, picture.values)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    monkeypatch.setattr(
+        QFileDialog, "getSaveFileName", lambda *_, **__: (str(path), "")
+    )
+
+
+def test_a_picture_is_saved(
+    heat_map: HeatMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heat_map.draw(matrix(marked=(0, 0)))
+    answer(monkeypatch, tmp_path / "map.png")
+    heat_map.save_picture()
+    image = QImage(str(tmp_path / "map.png"))
+    assert image.size() == heat_map.size() * 2
+    assert len(colours(image)) > 10
+
+
+def test_numbers_are_saved(
+    heat_map: HeatMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heat_map.draw(matrix())
+    answer(monkeypatch, tmp_path / "map.csv")
+    heat_map.save_numbers()
+    assert (tmp_path / "map.csv").read_text(encoding="utf-8") == heat_map.numbers()
+
+
+@pytest.mark.parametrize("name", ["save_picture", "save_numbers"])
+def test_what_cannot_be_written_is_one_sentence(
+    heat_map: HeatMap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    qtbot: Any,
+    name: str,
+) -> None:
+    heat_map.draw(matrix())
+    answer(monkeypatch, tmp_path / "no folder" / "map")
+    with qtbot.waitSignal(heat_map.failed) as failed:
+        getattr(heat_map, name)()
+    assert "cannot be written" in failed.args[0]
+
+
+def test_the_menu_is_ours_and_says_what_it_does(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix())
+    titles = [action.text().replace("&", "") for action in heat_map.menu().actions()]
+    assert titles[:4] == [
+        "Copy picture",
+        "Save picture as PNG…",
+        "Copy numbers (CSV)",
+        "Save numbers as CSV…",
+    ]
+    heat_map.draw(None)
+    assert not any(action.isEnabled() for action in heat_map.menu().actions())
+
+
+def test_every_label_is_plain_text(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix(title="<s>"))
+    for label in heat_map.findChildren(QLabel):
+        assert label.textFormat() == Qt.TextFormat.PlainText

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QTableView,
+    QWidget,
+)
+
+from tests.traces import make_trace
+from visformer.state.state import Cell, State
+from visformer.trace import Bools, Kind, Trace
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.views.masks import MasksView
+
+W = TypeVar("W", bound=QWidget)
+
+
+def row(pads: int, text: str) -> Trace:
+    """Build one row of a batch whose source ends in pads, hidden by every mask."""
+    trace = make_trace(source=5, target=4, mask_fill=-1e9)
+    ids = np.array([9] * (5 - pads) + [trace.model.pad] * pads)
+    tokens = ("<s>",) * (5 - pads) + ("<pad>",) * pads
+    readable = ids != trace.model.pad
+    masks: dict[Kind, Bools] = {
+        **trace.masks,
+        "encoder": np.broadcast_to(readable, (5, 5)),
+        "cross": np.broadcast_to(readable, (4, 5)),
+    }
+    return replace(trace, source_text=text, source=tokens, source_ids=ids, masks=masks)
+
+
+def single(**changes: Any) -> State:
+    trace = row(0, "I have  a cat.")
+    return State(model=trace.model, trace=trace, shown=trace, step=4, **changes)
+
+
+BATCH = (row(0, "one two three"), row(2, "four"), row(3, "five"))
+
+
+@pytest.fixture
+def view(qtbot: Any) -> MasksView:
+    view = MasksView()
+    qtbot.addWidget(view)
+    view.resize(1000, 620)
+    return view
+
+
+def named(view: QWidget, kind: type[W], name: str) -> W:
+    return next(w for w in view.findChildren(kind) if w.accessibleName() == name)
+
+
+def words(view: QWidget, name: str) -> str:
+    return named(view, QLabel, name).text()
+
+
+def editor(view: MasksView) -> QPlainTextEdit:
+    return view.findChildren(QPlainTextEdit)[0]
+
+
+def button(view: MasksView) -> QPushButton:
+    return next(b for b in view.findChildren(QPushButton) if "Run" in b.text())
+
+
+def test_nothing_to_show_is_said(view: MasksView) -> None:
+    view.draw(State())
+    assert "No model is open" in words(view, "what to know about the batch")
+    assert "no masks" in words(view, "what the colours mean")
+    assert not button(view).isEnabled()
+
+
+def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
+    view.draw(single())
+    assert "no padding" in words(view, "what to know about the batch")
+    assert "25 of 25" in words(view, "padding mask, encoder self, in words")
+    assert "−1e9" in words(view, "what the colours mean")
+    assert not named(view, QComboBox, "row of the batch that is shown").isEnabled()
+
+
+def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
+    state = single()
+    assert state.trace is not None
+    view.draw(replace(state, shown=state.trace.until(0), step=0))
+    assert "Nothing is decoded" in words(view, "combined mask, cross, in words")
+
+
+def test_sentences_are_asked_for_as_a_batch(view: MasksView, qtbot: Any) -> None:
+    view.draw(single())
+    assert editor(view).toPlainText().splitlines()[0] == "I have a cat."
+    editor(view).clear()
+    qtbot.keyClicks(editor(view), "One.")
+    qtbot.keyClick(editor(view), Qt.Key.Key_Return)
+    qtbot.keyClick(editor(view), Qt.Key.Key_Return)
+    qtbot.keyClicks(editor(view), "  Two. ")
+    with qtbot.waitSignal(view.batch_requested) as asked:
+        qtbot.mouseClick(button(view), Qt.MouseButton.LeftButton)
+    assert asked.args == [("One.", "Two.")]
+
+
+def test_what_the_user_typed_stays(view: MasksView, qtbot: Any) -> None:
+    view.draw(single())
+    qtbot.keyClicks(editor(view), "Mine. ")
+    typed = editor(view).toPlainText()
+    view.draw(single(busy="decoding"))
+    assert editor(view).toPlainText() == typed
+
+
+def test_too_many_or_no_sentences_are_answered(view: MasksView) -> None:
+    view.draw(single())
+    editor(view).setPlainText("a\n" * 11)
+    assert not button(view).isEnabled()
+    assert "take 3 out" in words(view, "what to know about the batch")
+    editor(view).setPlainText(" \n")
+    assert "at least one" in words(view, "what to know about the batch")
+
+
+def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
+    view.draw(single(batch=BATCH))
+    chooser = named(view, QComboBox, "row of the batch that is shown")
+    assert chooser.count() == 3
+    assert "25 of 25" in words(view, "combined mask, encoder self, in words")
+    chooser.setCurrentIndex(1)
+    assert "15 of 25" in words(view, "combined mask, encoder self, in words")
+    table = named(view, QTableView, "source tokens and ids, a sentence a row")
+    table.setCurrentIndex(table.model().index(2, 0))
+    assert chooser.currentIndex() == 2
+    assert "10 of 25" in words(view, "padding mask, encoder self, in words")
+    view.draw(single(batch=BATCH, busy="decoding"))
+    assert chooser.currentIndex() == 2
+    view.draw(single(batch=BATCH[:1]))
+    assert chooser.currentIndex() == 0
+
+
+def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
+    view.draw(single(batch=BATCH))
+    table = named(view, QTableView, "source tokens and ids, a sentence a row")
+    model = table.model()
+    assert (model.rowCount(), model.columnCount()) == (3, 5)
+    real, pad = model.index(1, 0), model.index(1, 4)
+    assert real.data() == "<s>\n9"
+    assert pad.data() == f"<pad>\n{BATCH[1].model.pad}"
+    ground = Qt.ItemDataRole.BackgroundRole
+    assert real.data(ground) is None
+    assert pad.data(ground).style() == Qt.BrushStyle.BDiagPattern
+    heading = model.headerData(0, Qt.Orientation.Vertical)
+    assert heading == "▶ 1"
+
+
+def test_a_click_locks_the_cell_of_the_sentence_on_screen(
+    view: MasksView, qtbot: Any
+) -> None:
+    view.draw(single())
+    heat_map = named(view, HeatMap, "cross attention, combined mask")
+    with qtbot.waitSignal(view.picked) as picked:
+        heat_map.clicked.emit((1, 2))
+    assert picked.args == [{"kind": "cross", "locked": Cell("cross", 1, 2)}]
+    view.draw(single(batch=BATCH))
+    with qtbot.assertNotEmitted(view.picked):
+        heat_map.clicked.emit((1, 2))
+
+
+def test_hovering_says_why_a_key_is_hidden(view: MasksView, qtbot: Any) -> None:
+    view.draw(single())
+    heat_map = named(view, HeatMap, "encoder self attention, padding mask")
+    with qtbot.waitSignal(view.picked) as picked:
+        heat_map.hovered.emit((0, 4))
+    assert picked.args == [{"hovered": Cell("encoder", 0, 4)}]
+    view.draw(single(batch=BATCH[1:]))
+    with qtbot.assertNotEmitted(view.picked):
+        heat_map.hovered.emit((0, 4))
+    assert "the key is padding" in words(view, "what the colours mean")
+    heat_map.hovered.emit(None)
+    assert "True (may attend)" in words(view, "what the colours mean")
+
+
+def test_a_batch_can_be_left(view: MasksView, qtbot: Any) -> None:
+    view.draw(single())
+    leave = next(b for b in view.findChildren(QPushButton) if b is not button(view))
+    assert leave.isHidden()
+    view.draw(single(batch=BATCH))
+    with qtbot.waitSignal(view.picked) as picked:
+        leave.click()
+    assert picked.args == [{"batch": ()}]
+
+
+def test_the_same_state_is_drawn_once(
+    view: MasksView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = single()
+    view.draw(state)
+    monkeypatch.setattr(HeatMap, "draw", None)
+    view.draw(replace(state, tab="masks"))
+
+
+def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
+    view.draw(single(batch=BATCH))
+    view.show()
+    image = view.grab().toImage()
+    colours = {
+        image.pixel(x, y)
+        for x in range(0, image.width(), 7)
+        for y in range(0, image.height(), 7)
+    }
+    assert len(colours) > 20
+    for label in view.findChildren(QLabel):
+        assert label.textFormat() == Qt.TextFormat.PlainText or not label.text().count(
+            "<"
+        )

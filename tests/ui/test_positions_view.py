@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import (
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSpinBox,
+    QWidget,
+)
+
+from tests.traces import make_trace
+from visformer.state.pictures.positions import sinusoid
+from visformer.state.state import State
+from visformer.ui.curves import Curves
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.views.positions import PositionsView
+
+W = TypeVar("W", bound=QWidget)
+TABLE = sinusoid(64, 16)
+
+
+def shown(**changes: Any) -> State:
+    trace = make_trace(source=5, target=4)
+    made = State(model=trace.model, positions=TABLE, trace=trace, shown=trace, step=4)
+    return replace(made, **changes)
+
+
+@pytest.fixture
+def view(qtbot: Any) -> PositionsView:
+    view = PositionsView()
+    qtbot.addWidget(view)
+    view.resize(1000, 620)
+    return view
+
+
+def named(view: QWidget, kind: type[W], name: str) -> W:
+    return next(w for w in view.findChildren(kind) if w.accessibleName() == name)
+
+
+def words(view: QWidget, name: str) -> str:
+    return named(view, QLabel, name).text()
+
+
+def test_no_model_is_said(view: PositionsView) -> None:
+    view.draw(State())
+    assert "no model is open" in words(view, "what the table is")
+    view.draw(shown())
+    view.draw(State())
+    assert "no model is open" in words(view, "what the table is")
+
+
+def test_the_table_is_said_to_be_what_it_is(view: PositionsView) -> None:
+    view.draw(shown())
+    assert "the paper's sinusoids" in words(view, "what the table is")
+    learned = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+    view.draw(shown(positions=learned))
+    assert "measured from the table" in words(view, "what the table is")
+    assert "measured from the table" in words(view, "curve 1 in words")
+
+
+def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None:
+    state = shown()
+    view.draw(state)
+    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    heat_map.hovered.emit((1, 0))
+    told = words(view, "the cell pointed at")
+    assert "position 1 (source " in told
+    assert "dimension 0: 0.8415" in told
+    named(view, QSpinBox, "first position").setValue(3)
+    heat_map.hovered.emit((1, 0))
+    assert "position 4" in words(view, "the cell pointed at")
+    heat_map.hovered.emit(None)
+    assert "Point at the map" in words(view, "the cell pointed at")
+
+
+def test_the_range_reaches_all_positions_and_survives_a_step(
+    view: PositionsView,
+) -> None:
+    view.draw(shown())
+    first = named(view, QSpinBox, "first position")
+    last = named(view, QSpinBox, "last position")
+    assert (first.value(), last.value()) == (0, 31)
+    view.draw(shown(trace=make_trace(source=40, target=3)))
+    assert last.value() == 39
+    named(view, QPushButton, "show all positions").click()
+    assert (first.value(), last.value()) == (0, 63)
+    view.draw(shown(trace=make_trace(source=50, target=3)))
+    assert last.value() == 63
+    last.setValue(5)
+    first.setValue(9)
+    assert (first.value(), last.value()) == (9, 9)
+    last.setValue(2)
+    assert (first.value(), last.value()) == (2, 2)
+
+
+def test_dimensions_are_chosen_and_bad_ones_answered(
+    view: PositionsView, qtbot: Any
+) -> None:
+    view.draw(shown())
+    field = named(view, QLineEdit, "dimensions to draw as curves")
+    complaint = named(view, QLabel, "what is wrong with the dimensions")
+    field.clear()
+    qtbot.keyClicks(field, "2, 5")
+    assert "2 (sin)" in words(view, "curve 1 in words")
+    assert "5 (cos)" in words(view, "curve 2 in words")
+    assert named(view, QLabel, "curve 3 in words").isHidden()
+    qtbot.keyClicks(field, "x")
+    assert "“5x” is no dimension" in complaint.text()
+    assert not complaint.isHidden()
+    assert "5 (cos)" in words(view, "curve 2 in words")
+    qtbot.keyClick(field, "\b")
+    assert complaint.isHidden()
+
+
+def test_similarity_is_by_dot_product_or_cosine(view: PositionsView) -> None:
+    view.draw(shown())
+    assert "dot product of two" in words(view, "what the similarity map shows")
+    choice = named(view, QComboBox, "how positions are compared")
+    choice.setCurrentText("cosine")
+    assert "both lengths" in words(view, "what the similarity map shows")
+    named(view, HeatMap, "similarity, position by position").hovered.emit((2, 2))
+    told = words(view, "what the similarity map shows")
+    assert told == "positions 2 and 2: cosine 1"
+
+
+def test_it_paints_in_light_and_dark(view: PositionsView) -> None:
+    view.draw(shown())
+    view.show()
+    for ground, text in (("white", "black"), ("black", "white")):
+        palette = QPalette()
+        palette.setColor(QPalette.ColorRole.Base, QColor(ground))
+        palette.setColor(QPalette.ColorRole.Text, QColor(text))
+        view.setPalette(palette)
+        image = view.grab().toImage()
+        pixels = [
+            image.pixelColor(x, y).name()
+            for x in range(0, image.width(), 5)
+            for y in range(0, image.height(), 5)
+        ]
+        assert len(set(pixels)) > 20
+        plot = named(
+            view, QWidget, "curves of the chosen dimensions along the positions"
+        )
+        corner = plot.grab().toImage().pixelColor(2, 2)
+        assert corner.name() == QColor(ground).name()
+
+
+def test_the_same_state_is_drawn_once(
+    view: PositionsView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = shown()
+    view.draw(state)
+    monkeypatch.setattr(HeatMap, "draw", None)
+    view.draw(replace(state, tab="positions"))
+
+
+def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
+    view.draw(shown())
+    named(view, QSpinBox, "last position").setValue(1)
+    header, zero, _one = view.findChildren(Curves)[0].numbers().splitlines()
+    assert header.startswith(',"dimension 0","dimension 1"')
+    assert zero.startswith('"0",0.0,1.0')

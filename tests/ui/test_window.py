@@ -1,0 +1,336 @@
+"""The real window on a fake engine: what a user does, what is asked and shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.engine import Decoded, Replaced
+from visformer.messages import Opened, Refused
+from visformer.state.state import Cell
+from visformer.trace_file import write_trace
+from visformer.ui.window import MainWindow
+
+Pair = tuple[MainWindow, FakeEngine]
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
+    return make_window(qtbot, tmp_path)
+
+
+@pytest.fixture
+def translated(pair: Pair, qtbot: QtBot) -> Pair:
+    window, engine = pair
+    window.source.setFocus()
+    qtbot.keyClicks(window.source, "I have a cat.")
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    answer(window, engine)
+    return pair
+
+
+def test_enter_decodes_ahead_and_puts_the_cursor_on_step_one(translated: Pair) -> None:
+    window, engine = translated
+    assert engine.decodes[0].source == "I have a cat."
+    assert window.session.state.step == 1
+    assert len(window.target_strip._row.chips) == 2  # <s> and the first choice
+    assert not window.session.state.busy
+
+
+def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
+    window, engine = pair
+    qtbot.keyClicks(window.source, "a 1 2 3 cat")
+    assert engine.decodes == []
+    assert window.source.text() == "a 1 2 3 cat"
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_empty_text_is_one_sentence(pair: Pair, qtbot: QtBot, text: str) -> None:
+    window, engine = pair
+    window.source.setText(text)
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    assert engine.decodes == []
+    assert "The source is empty" in window._notice.text()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\ud800b", "a\x00b", "😀 👩\u200d🚀", "שלום עולם", "<b>x</b>", "猫" * 300]
+)
+def test_odd_text_is_asked_for_as_it_is(pair: Pair, text: str) -> None:
+    window, engine = pair
+    window.translate(text)
+    assert engine.decodes[-1].source == text.replace("\ud800", "\ufffd")
+    assert window.source.text() == engine.decodes[-1].source
+    answer(window, engine)
+    window.grab()
+
+
+def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.tabs.setFocus()
+    seen = []
+    keys = Qt.Key
+    for key in (
+        keys.Key_Right,
+        keys.Key_End,
+        keys.Key_Right,
+        keys.Key_Left,
+        keys.Key_Home,
+    ):
+        qtbot.keyClick(window, key)
+        seen.append(window.session.state.step)
+    assert seen == [2, 5, 5, 4, 0]
+    assert window.session.state.shown is not None
+    assert len(window.session.state.shown) == 0
+
+
+def test_page_keys_step_from_the_text_field(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.source.setFocus()
+    qtbot.keyClick(window.source, Qt.Key.Key_PageDown)
+    assert window.session.state.step == 2
+    qtbot.keyClick(window.source, Qt.Key.Key_PageUp)
+    assert window.session.state.step == 1
+
+
+def test_stepping_asks_for_nothing(translated: Pair) -> None:
+    window, engine = translated
+    for _ in range(3):
+        window.transport.forward()
+        window.transport.back()
+    assert len(engine.decodes) == 1
+
+
+def test_play_goes_to_the_end_and_stops(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.transport.speed.setValue(window.transport.speed.maximum())
+    window.transport.toggle()
+    qtbot.waitUntil(lambda: not window.transport.playing, timeout=5000)
+    assert window.session.state.step == 5
+
+
+def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) -> None:
+    window, engine = translated
+    window.session.set(step=3)
+    table = window.candidates.table
+    box = table.visualRect(table.model().index(2, 1))
+    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=box.center())
+    trace = window.session.state.trace
+    assert trace is not None
+    wanted = trace.steps[2].candidates[2].id
+    prefix = engine.decodes[-1].prefix
+    assert prefix == (
+        (trace.steps[0].id, "model"),
+        (trace.steps[1].id, "model"),
+        (wanted, "forced"),
+    )
+    answer(window, engine)
+    assert window.session.state.step == 3
+
+
+def test_a_token_of_the_target_goes_to_its_step(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.session.set(step=5)
+    row = window.target_strip._row
+    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[2].center())
+    assert window.session.state.step == 2
+
+
+def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> None:
+    window, engine = translated
+    qtbot.keyClicks(window.reference, "un chat")
+    qtbot.keyClick(window.reference, Qt.Key.Key_Return)
+    assert (engine.decodes[-1].source, engine.decodes[-1].reference) == (
+        "I have a cat.",
+        "un chat",
+    )
+    answer(window, engine)
+    assert window.session.state.step == 5
+
+
+def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    control = Qt.KeyboardModifier.ControlModifier
+    window.tabs.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_Down, control)
+    qtbot.keyClick(window, Qt.Key.Key_Right, control)
+    qtbot.keyClick(window, Qt.Key.Key_Right, control)  # there are two heads only
+    qtbot.keyClick(window, Qt.Key.Key_1)
+    state = window.session.state
+    assert (state.layer, state.head, state.kind) == (1, 1, "encoder")
+
+
+def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.session.set(step=5, locked=Cell("cross", 1, 1))
+    alt = Qt.KeyboardModifier.AltModifier
+    window.tabs.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_Down, alt)
+    qtbot.keyClick(window, Qt.Key.Key_Left, alt)
+    assert window.session.state.locked == Cell("cross", 2, 0)
+    assert "reads" in window._status[2].text()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert window.session.state.locked is None
+
+
+def test_history_walks_with_up_and_down(translated: Pair, qtbot: QtBot) -> None:
+    window, _ = translated
+    window.source.setText("Go home.")
+    window.source.submit()
+    window.source.setText("draft")
+    seen = []
+    for key in (Qt.Key.Key_Up, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Down):
+        qtbot.keyClick(window.source, key)
+        seen.append(window.source.text())
+    assert seen == ["Go home.", "I have a cat.", "Go home.", "draft"]
+
+
+def test_late_answers_are_dropped(translated: Pair) -> None:
+    window, engine = translated
+    window.source.setText("Go home.")
+    window.source.submit()
+    shown = window.session.state.trace
+    window.receive(Decoded(number=1, trace=make_trace(target=2), limit=9))
+    assert window.session.state.trace is shown
+    answer(window, engine)
+    assert window.session.state.trace is not shown
+
+
+def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
+    window, _ = translated
+    window.session.set(step=4)
+    window.receive(Replaced(reason="The engine was ended by signal 9."))
+    trace = window.session.state.trace
+    assert trace is not None
+    window.receive(Decoded(number=1, trace=trace.until(1), limit=9))
+    assert window.session.state.step == 4
+    window.receive(Decoded(number=1, trace=replace(trace), limit=9))
+    assert window.session.state.step == 4
+    assert "signal 9" in window._notice.text()
+
+
+def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
+    window, _ = translated
+    window.receive(Refused(number=7, reason="x.pt would run code: <b>no</b>."))
+    assert window._notice.text() == "x.pt would run code: <b>no</b>."
+    assert window._notice.textFormat() == Qt.TextFormat.PlainText
+    assert window.session.state.trace is not None
+
+
+def test_a_cut_sentence_is_said(pair: Pair) -> None:
+    window, engine = pair
+    window.source.setText("a " * 2000)
+    window.source.submit()
+    answer(window, engine, replace(make_trace(), truncated_from=1204))
+    assert window._notice.text().startswith("1,204 of 512 tokens")
+
+
+def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
+    window, engine = pair
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
+    window.dropEvent(
+        QDropEvent(
+            QPointF(5, 5),
+            Qt.DropAction.CopyAction,
+            data,
+            Qt.MouseButton.LeftButton,
+            Qt.KeyboardModifier.NoModifier,
+        )
+    )
+    assert engine.opened == [(str(tmp_path), "")]
+
+
+def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
+    window, _ = pair
+    trace = make_trace()
+    opened = Opened(
+        number=1,
+        path=str(tmp_path),
+        model=trace.model,
+        positions=trace.encoder_rows[:, :8],
+        devices=("cuda:0", "cpu"),
+        findings=("output.weight holds 3 NaN.",),
+    )
+    window.receive(opened)
+    assert "model: random, 2+2 layers, 2 heads" in window._model.text()
+    assert window._device.currentText() == "cpu"
+    assert window.recent_menu.actions()[0].text() == str(tmp_path)
+    assert window._notice.text() == "output.weight holds 3 NaN."
+
+
+def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> None:
+    window, engine = pair
+    write_trace(make_trace(target=3), tmp_path / "a.vis")
+    window.requests.open(str(tmp_path / "a.vis"))
+    assert engine.opened == []
+    assert window.session.state.step == 3
+    assert "recorded" in window._status[0].text()
+    (tmp_path / "b.vis").write_bytes(b"<html>")
+    window.requests.open(str(tmp_path / "b.vis"))
+    assert "is no Visformer trace" in window._notice.text()
+    assert window.session.state.step == 3
+
+
+def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
+    window, engine = pair
+    trace = make_trace(target=3)
+    window.requests.show_trace(trace)
+    window.receive(
+        Opened(
+            number=1,
+            path="p",
+            model=trace.model,
+            positions=trace.encoder_rows[:, :8],
+            devices=("cpu",),
+            findings=(),
+        )
+    )
+    assert [id for id, _ in engine.decodes[-1].prefix] == [s.id for s in trace.steps]
+    answer(window, engine, trace)
+    assert not window.session.state.recorded
+    assert window.session.state.step == 3
+
+
+def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
+    window, _ = translated
+    for theme in ("dark", "contrast", "light"):
+        window.set_theme(theme)
+        for name in window.views:
+            window.session.set(tab=name)
+            image = window.grab().toImage()
+            pixels = {
+                image.pixel(QPoint(x, y))
+                for x in range(0, image.width(), 7)
+                for y in range(0, image.height(), 7)
+            }
+            assert len(pixels) > 10
+
+
+def test_zoom_has_bounds(pair: Pair) -> None:
+    window, _ = pair
+    for _ in range(40):
+        window.zoom_by(10)
+    assert window._zoom == 300
+    window.zoom_by(0)
+    assert window._zoom == 100
+
+
+def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.set_theme("dark")
+    window.source.setText("I have a cat.")
+    window.source.submit()
+    assert len(engine.decodes) == 1
+    window.close()
+    again, _ = make_window(qtbot, tmp_path)
+    assert again._theme.currentData() == "dark"
+    assert again.source.history == ["I have a cat."]
+    again.set_theme("light")

@@ -1,0 +1,57 @@
+"""A window on a fake engine, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QSettings
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from visformer.engine import Decoded
+from visformer.messages import Decode, Finished
+from visformer.trace import Trace
+from visformer.ui.window import MainWindow
+
+
+class FakeEngine:
+    """Remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, str]] = []
+        self.decodes: list[Decode] = []
+        self.batches: list[tuple[str, ...]] = []
+
+    def open(self, path: str, device: str = "") -> None:
+        self.opened.append((path, device))
+
+    def decode(self, request: Decode) -> int:
+        self.decodes.append(request)
+        return len(self.decodes)
+
+    def batch(self, sources: tuple[str, ...]) -> int:
+        self.batches.append(sources)
+        return 0
+
+
+def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
+    """Return a window that is shown, and the engine behind it."""
+    engine = FakeEngine()
+    settings = QSettings(str(folder / "window.ini"), QSettings.Format.IniFormat)
+    window = MainWindow(engine, settings)
+    qtbot.addWidget(window)
+    window.resize(1280, 800)
+    window.show()
+    qtbot.waitExposed(window)
+    return window, engine
+
+
+def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -> Trace:
+    """Answer the last decode, whole."""
+    made = trace if trace is not None else make_trace(source=6, target=5, layers=3)
+    made = replace(made, source_text=engine.decodes[-1].source)
+    number = len(engine.decodes)
+    window.receive(Decoded(number=number, trace=made, limit=20))
+    window.receive(Finished(number=number, step_ms=2.5))
+    return made

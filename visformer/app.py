@@ -1,0 +1,163 @@
+"""The front door of the window: starts the engine process, then the window, joins them."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import logging
+import logging.handlers
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+from PySide6.QtCore import QSettings, QTimer, qInstallMessageHandler
+from PySide6.QtWidgets import QApplication
+
+from visformer import paths
+from visformer.engine import Engine
+from visformer.errors import VisformerError
+from visformer.trace import Trace
+from visformer.trace_file import read_trace
+from visformer.ui.bridge import Bridge
+from visformer.ui.window import MainWindow
+
+log = logging.getLogger(__name__)
+GARBAGE_MS = 1000
+
+
+class App:
+    """The running program: QApplication, engine, window."""
+
+    def __init__(self, argv: list[str], *, settings: QSettings | None = None) -> None:
+        """Start the engine first, so that torch loads while the window is built."""
+        self.bridge: Bridge | None = None
+        self._early: list[object] = []
+        self.engine = Engine(self._receive)
+        existing = QApplication.instance()
+        self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
+        self.qt.setApplicationName("visformer")
+        self.qt.setDesktopFileName("visformer")
+        self.bridge = Bridge()
+        self.settings = settings or QSettings(
+            str(paths.settings_file()), QSettings.Format.IniFormat
+        )
+        self.window = MainWindow(self.engine, self.settings)
+        self.bridge.event.connect(self.window.receive)
+        self._collect_garbage()
+
+    def _receive(self, event: object) -> None:
+        if self.bridge is not None:
+            self.bridge.receive(event)  # type: ignore[arg-type]
+
+    def _collect_garbage(self) -> None:
+        """Collect on the window's thread only: elsewhere it would free widgets."""
+        gc.disable()
+        self._timer = QTimer(self.qt)
+        self._timer.timeout.connect(lambda: gc.collect(1))
+        self._timer.start(GARBAGE_MS)
+
+    def start(self, path: str | None = None, text: str = "") -> None:
+        """Show the first picture and open the model."""
+        requests = self.window.requests
+        if path is None and not text:
+            self._show_recorded()
+        if path is not None and path.endswith(".vis"):
+            requests.open(path)
+        else:
+            requests.open(path or str(paths.checkpoint()))
+        if text:
+            self.window.translate(text)
+
+    def _show_recorded(self) -> None:
+        try:
+            trace = read_trace(paths.resource(paths.FIRST_TRACE))
+        except VisformerError:
+            log.warning("no recorded first trace")
+            return
+        self.window.source.setText(trace.source_text)
+        self.window.requests.show_trace(trace)
+
+    def close(self) -> None:
+        """End the engine and the window."""
+        self._timer.stop()
+        self.engine.close()
+        self.window.close()
+        self.window.deleteLater()
+        gc.enable()
+
+
+def run(path: str | None, text: str = "") -> int:
+    """Run the window until it is closed; returns the exit code."""
+    _log_to_file()
+    app = App(sys.argv[:1])
+    _report_faults(lambda message: app.window.session.set(error=message))
+    app.window.show()
+    app.start(path, text)
+    code = app.qt.exec()
+    app.close()
+    return code
+
+
+def show(trace: Trace) -> int:
+    """Run a window on a Trace alone, without an engine."""
+    existing = QApplication.instance()
+    qt = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
+    window = MainWindow(NoEngine(), settings)
+    window.source.setText(trace.source_text)
+    window.requests.show_trace(trace)
+    window.show()
+    return qt.exec()
+
+
+class NoEngine:
+    """Stands in where only a Trace is shown: opening and decoding are refused."""
+
+    def open(self, path: str, device: str = "") -> None:
+        """Refuse."""
+        raise VisformerError(
+            "This window shows one Trace: start visformer to open more."
+        )
+
+    def decode(self, request: object) -> int:
+        """Refuse."""
+        raise VisformerError(
+            "This window shows one Trace: start visformer to translate."
+        )
+
+    def batch(self, sources: tuple[str, ...]) -> int:
+        """Refuse."""
+        raise VisformerError(
+            "This window shows one Trace: start visformer to translate."
+        )
+
+
+def _log_to_file() -> None:
+    try:
+        path = paths.log_file()
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=1 << 20, backupCount=2
+        )
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        faulthandler.enable(path.with_suffix(".faults").open("a"))
+    except OSError:
+        faulthandler.enable()
+    qInstallMessageHandler(lambda _kind, _context, text: log.warning("Qt: %s", text))
+
+
+def _report_faults(tell: Callable[[str], None]) -> None:
+    """Log what nobody caught, and say it in the window without blocking it."""
+
+    def hook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        log.error("".join(traceback.format_exception(kind, error, trace)))
+        if isinstance(error, VisformerError):
+            tell(str(error))
+        else:
+            tell(f"Unexpected fault, written to the log: {kind.__name__}: {error}")
+
+    sys.excepthook = hook
+    threading.excepthook = lambda args: log.error("thread: %s", args.exc_value)

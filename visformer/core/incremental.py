@@ -1,0 +1,232 @@
+"""Decoding with a cache: each new row costs one row, and leaves everything it computed.
+
+The layers' matrices are packed once: query, key and value side by side and stored
+[in, out], which a single row multiplies twice as fast as ``F.linear``'s [out, in].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from visformer.core.masks import causal_mask
+from visformer.core.model import Layer, Transformer
+from visformer.core.parts import Attention, attention_weights, split_heads
+from visformer.trace import Layout
+
+CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
+
+
+class Affine(NamedTuple):
+    """x W + b with W stored [in, out]."""
+
+    bias: Tensor
+    weight: Tensor
+
+    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """[N, in] -> [N, out], written into ``out`` where one is given."""
+        return torch.addmm(self.bias, x, self.weight, out=out)
+
+
+def _affine(*linears: nn.Linear) -> Affine:
+    bias = torch.cat([linear.bias for linear in linears])
+    weight = torch.cat([linear.weight for linear in linears]).T.contiguous()
+    return Affine(bias, weight)
+
+
+class PackedLayer(NamedTuple):
+    """One decoder layer's matrices, packed."""
+
+    qkv: Affine
+    self_output: Affine
+    cross_query: Affine
+    cross_output: Affine
+    expand: Affine
+    contract: Affine
+    layer: Layer
+
+
+class PackedDecoder:
+    """A model's decoder, packed for rows; reads the model's weights once."""
+
+    @torch.no_grad()
+    def __init__(self, model: Transformer, layout: Layout) -> None:
+        self.model, self.layout = model, layout
+        layers = cast("list[Layer]", list(model.decoder.layers))
+        self.layers = [self._pack(layer) for layer in layers]
+        self.output_weight = model.output.weight.T.contiguous()  # [D, V]
+
+    @staticmethod
+    def _pack(layer: Layer) -> PackedLayer:
+        own, cross = layer.self_attention, layer.cross_attention
+        return PackedLayer(
+            _affine(own.query, own.key, own.value),
+            _affine(own.output),
+            _affine(cross.query),
+            _affine(cross.output),
+            _affine(layer.feed_forward.expand),
+            _affine(layer.feed_forward.contract),
+            layer,
+        )
+
+    def warm_up(self) -> None:
+        """Run two rows, so that the first real step is as fast as any."""
+        memory = self.output_weight.new_zeros(1, 2, self.output_weight.shape[0])
+        readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
+        state = DecoderState(self, memory, readable, 2)
+        for _ in range(2):
+            state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Decoder output [N, D] -> [N, V]."""
+        return output @ self.output_weight
+
+
+class DecoderState:
+    """The rows decoded so far of B sentences: their keys, values and ids."""
+
+    @torch.no_grad()
+    def __init__(
+        self, packed: PackedDecoder, memory: Tensor, readable: Tensor, limit: int
+    ) -> None:
+        """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S]."""
+        self.packed = packed
+        config = packed.model.config
+        self.length, self.limit = 0, limit
+        batch, heads = memory.shape[0], config.heads
+        self.memory_rows = torch.cat(  # [B, S, 2 L D]: k, v of each layer
+            [
+                project(memory)
+                for part in packed.layers
+                for project in _memory_projections(part.layer.cross_attention)
+            ],
+            dim=-1,
+        )
+        parts = self.memory_rows.split(config.d_model, -1)
+        self.memory = [split_heads(part, heads).contiguous() for part in parts]
+        self.readable = None if bool(readable.all()) else readable[:, None, None]
+        shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
+        self.cache = memory.new_empty(shape)
+        self.visible: Tensor | None = None  # bool [B, length], None: all
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Layout``.
+
+        ``visible`` bool [B, n] is False where a token is a pad that nobody may read.
+        """
+        rows = [
+            self._extend(part, None if visible is None else visible[:, i : i + CHUNK])
+            for i, part in zip(
+                range(0, ids.shape[1], CHUNK), ids.split(CHUNK, 1), strict=True
+            )
+        ]
+        return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
+
+    def shorten(self, length: int) -> None:
+        """Forget the rows from ``length`` on."""
+        self.length = min(self.length, length)
+        if self.visible is not None:
+            self.visible = self.visible[:, : self.length]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep (and repeat) these sentences: int [B']; for beam search."""
+        self.cache[:, :, :, : self.length] = self.cache[:, rows, :, : self.length]
+        if self.visible is not None:
+            self.visible = self.visible[rows]
+
+    def _extend(self, ids: Tensor, visible: Tensor | None) -> Tensor:
+        batch, count = ids.shape
+        start, stop = self.length, self.length + count
+        model, layout = self.packed.model, self.packed.layout
+        rows = self.cache.new_empty(batch * count, layout.width("decoder"))
+        x = rows[:, layout.hidden("decoder", 0)]
+        scaled = model.target_embedding(ids) * math.sqrt(model.config.d_model)
+        x.copy_((scaled + model.positions[start:stop]).flatten(0, 1))
+        mask = self._mask(count, visible, batch)
+        self.length = stop
+        for index, part in enumerate(self.packed.layers):
+            x = self._layer(index, part, x, rows, mask)
+            rows[:, layout.hidden("decoder", index + 1)] = x
+        if model.config.final_norm:
+            rows[:, layout.output("decoder")] = model.decoder.norm(x)
+        return rows.view(batch, count, -1)
+
+    def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
+        """Self-attention mask of the new rows, [B, 1, n, length]; None: all allowed."""
+        device = self.cache.device
+        if visible is not None or self.visible is not None:
+            old, new = self.visible, visible
+            if old is None:
+                old = torch.ones(batch, self.length, dtype=torch.bool, device=device)
+            if new is None:
+                new = torch.ones(batch, count, dtype=torch.bool, device=device)
+            self.visible = torch.cat([old, new], 1)
+        if count == 1 and self.visible is None:
+            return None
+        causal = causal_mask(self.length + count, device)[self.length :]
+        if self.visible is None:
+            return causal[None, None]
+        return causal[None, None] & self.visible[:, None, None]
+
+    def _layer(
+        self,
+        index: int,
+        part: PackedLayer,
+        x: Tensor,
+        rows: Tensor,
+        mask: Tensor | None,
+    ) -> Tensor:
+        """One layer over the new rows [B n, D]; leaves q, k, v and cross q in ``rows``."""
+        layer, layout = part.layer, self.packed.layout
+        first, width = layout.part("decoder", index, 0).start, x.shape[1]
+        normed = layer.enter(x, layer.self_attention_norm)
+        made = rows[:, first : first + 3 * width]
+        made.copy_(part.qkv(normed))
+        k, v = self._remember(index, made)
+        z = self._attend(made[:, :width], k, v, mask)
+        x = layer.leave(x, part.self_output(z), layer.self_attention_norm)
+
+        normed = layer.enter(x, layer.cross_attention_norm)
+        query = rows[:, first + 3 * width : first + 4 * width]
+        query.copy_(part.cross_query(normed))
+        k, v = self.memory[2 * index], self.memory[2 * index + 1]
+        z = self._attend(query, k, v, self.readable)
+        x = layer.leave(x, part.cross_output(z), layer.cross_attention_norm)
+
+        normed = layer.enter(x, layer.feed_forward_norm)
+        added = part.contract(part.expand(normed).relu_())
+        return layer.leave(x, added, layer.feed_forward_norm)
+
+    def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new rows' keys and values -> all of them, [B, H, length, d] each."""
+        _, batch, heads, _, size = self.cache.shape
+        parts = made.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
+        stored = self.cache[2 * index : 2 * index + 2]
+        stored[:, :, :, self.length - parts.shape[3] : self.length] = parts
+        seen = stored[:, :, :, : self.length]
+        return seen[0], seen[1]
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D]."""
+        batch, heads, _, size = k.shape
+        split = q.view(batch, -1, heads, size).transpose(1, 2)
+        fill = self.packed.model.config.mask_fill
+        weights = attention_weights(split, k, mask, fill)
+        return (weights @ v).transpose(1, 2).reshape(-1, heads * size)
+
+
+def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:
+    return attention.key, attention.value
+
+
+def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return probabilities, the best ids (best first) and the entropy in bits, [N, .]."""
+    log_p = F.log_softmax(logits, -1)
+    p = log_p.exp()
+    entropy = -(p * log_p).nan_to_num().sum(-1) / math.log(2)
+    return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy

@@ -1,0 +1,110 @@
+"""The parts of a layer: attention, feed-forward, dropout."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+QUERY_BLOCK = 1024  # queries attended at a time, so that no long [H, Q, K] exists
+
+
+class Projections(NamedTuple):
+    """What one attention computed before its scores, heads still side by side."""
+
+    queries: Tensor  # [B, Q, D]
+    keys: Tensor  # [B, K, D]
+    values: Tensor  # [B, K, D]
+
+
+class Dropout(nn.Module):
+    """Dropout whose CPU masks take one random byte an element, not one float.
+
+    Drawing floats is a third of a small model's training time on a CPU; a byte states
+    the rate to 1/256, and the survivors are scaled by the rate that really holds.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero a share of ``x`` while training; return ``x`` itself otherwise."""
+        if not self.training or self.rate == 0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.rate)
+        threshold = round(self.rate * 256)
+        words = torch.empty(-(-x.numel() // 8), dtype=torch.int64).random_(
+            -(2**63), None
+        )
+        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= threshold
+        return x * kept.to(x.dtype).mul_(256 / (256 - threshold))
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, D] -> [B, H, T, D / H]."""
+    apart: Tensor = x.unflatten(-1, (heads, -1))
+    return apart.transpose(1, 2)
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, fill: float) -> Tensor:
+    """softmax(q k^T / sqrt(d_k)) over the keys (section 3.2.1): -> [B, H, Q, K].
+
+    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K] (None
+    allows everything). A masked score is replaced by ``fill``; a finite one makes a row that may attend to
+    nothing attend equally to everything.
+    """
+    scores = (q @ k.mT).mul_(1 / math.sqrt(q.shape[-1]))
+    if mask is not None:
+        scores = scores.masked_fill_(~mask, fill)
+    return scores.softmax(-1)
+
+
+class Attention(nn.Module):
+    """Multi-head attention (section 3.2.2) that hands out what it computed."""
+
+    def __init__(self, d_model: int, heads: int, fill: float, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.fill = heads, fill
+        self.query = nn.Linear(d_model, d_model)
+        self.key = nn.Linear(d_model, d_model)
+        self.value = nn.Linear(d_model, d_model)
+        self.output = nn.Linear(d_model, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Projections]:
+        """Attend from ``x`` [B, Q, D] to ``memory`` [B, K, D] -> [B, Q, D].
+
+        ``mask`` is bool, broadcast to [B, Q, K].
+        """
+        made = Projections(self.query(x), self.key(memory), self.value(memory))
+        q, k, v = (split_heads(part, self.heads) for part in made)
+        mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
+        blocks = [
+            self.dropout(attention_weights(rows, k, allowed, self.fill)) @ v
+            for rows, allowed in zip(
+                q.split(QUERY_BLOCK, 2), mask.split(QUERY_BLOCK, 2), strict=True
+            )
+        ]
+        joined = torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0]
+        return self.output(joined.transpose(1, 2).flatten(2)), made
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2 at every position (section 3.3)."""
+
+    def __init__(self, d_model: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.expand = nn.Linear(d_model, width)
+        self.contract = nn.Linear(width, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        result: Tensor = self.contract(self.dropout(self.expand(x).relu()))
+        return result

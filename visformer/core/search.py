@@ -1,0 +1,148 @@
+"""Beam search over a batch of sentences, for text that nobody watches being made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.incremental import DecoderState
+from visformer.core.masks import padding_mask
+from visformer.errors import InputError
+
+BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
+
+
+@dataclass(slots=True)
+class Beams:
+    """The hypotheses of one sentence."""
+
+    width: int
+    finished: list[tuple[float, list[int]]] = field(default_factory=list)
+
+    def done(self) -> bool:
+        """Whether as many hypotheses have ended as are looked for."""
+        return len(self.finished) >= self.width
+
+    def best(self) -> list[int]:
+        """Return the ids with the highest mean log-probability."""
+        return max(self.finished)[1]
+
+
+def translate(
+    checkpoint: Checkpoint, sources: Sequence[str], *, beam: int = 1
+) -> list[str]:
+    """Translate every text, in order; blank ones stay empty.
+
+    ``beam`` 1 is greedy search; the best of N beams is the one with the highest mean
+    log-probability a token. A source over the model's positions is cut there.
+    """
+    if beam < 1:
+        raise InputError(f"the beam is {beam}: at least 1 is needed.")
+    tokenizer, positions = checkpoint.tokenizer, checkpoint.config.max_positions
+    ids = {}
+    for index, text in enumerate(sources):
+        if text.strip():
+            row = [piece.id for piece in tokenizer.encode_source(text)]
+            ids[index] = (
+                row if len(row) <= positions else [*row[: positions - 1], row[-1]]
+            )
+    results = [""] * len(sources)
+    for batch in _batches(ids, beam):
+        found = search(checkpoint, [ids[i] for i in batch], beam=beam)
+        for index, made in zip(batch, found, strict=True):
+            results[index] = tokenizer.decode(made)
+    return results
+
+
+def _batches(ids: dict[int, list[int]], beam: int) -> list[list[int]]:
+    made: list[list[int]] = []
+    for index in sorted(ids, key=lambda i: len(ids[i])):
+        size = len(ids[index]) * beam  # the longest so far
+        if not made or size * (len(made[-1]) + 1) > BATCH_TOKENS:
+            made.append([])
+        made[-1].append(index)
+    return made
+
+
+@torch.inference_mode()
+def search(
+    checkpoint: Checkpoint, sources: Sequence[Sequence[int]], *, beam: int
+) -> list[list[int]]:
+    """Return the best target ids of each source, the end-of-sentence token included.
+
+    At most 2 S + 50 tokens are made, and never more than the model's positions.
+    """
+    tokenizer, model = checkpoint.tokenizer, checkpoint.model
+    longest = max(map(len, sources))
+    padded = [[*s, *[tokenizer.pad] * (longest - len(s))] for s in sources]
+    ids = torch.tensor(padded, device=checkpoint.device)
+    readable = padding_mask(ids, tokenizer.pad)
+    memory = model.encode(ids, readable).output
+    positions = checkpoint.config.max_positions
+    limits = torch.tensor([min(2 * len(s) + 50, positions) for s in sources])
+    state = DecoderState(
+        checkpoint.packed,
+        memory.repeat_interleave(beam, 0),
+        readable[:, 0].repeat_interleave(beam, 0),
+        int(limits.max()),
+    )
+    return _expand(checkpoint, state, limits.to(checkpoint.device), beam)
+
+
+def _expand(
+    checkpoint: Checkpoint, state: DecoderState, limits: Tensor, beam: int
+) -> list[list[int]]:
+    """Grow the beams of all sentences until each has ended or is at its limit."""
+    count = len(limits)
+    tokenizer, packed = checkpoint.tokenizer, checkpoint.packed
+    device, output = checkpoint.device, packed.layout.output("decoder")
+    beams = [Beams(beam) for _ in range(count)]
+    made = torch.full((count * beam, 1), tokenizer.bos, device=device)
+    scores = torch.full((count, beam), -math.inf, device=device)
+    scores[:, 0] = 0.0  # all beams start alike: only one may branch
+    for length in range(1, state.limit + 1):
+        last = made[:, -1:]
+        visible = last != tokenizer.pad  # a pad that was chosen is read by nobody
+        rows = state.extend(last, None if bool(visible.all()) else visible)[:, 0]
+        steps = packed.logits(rows[:, output]).log_softmax(-1)
+        total = scores[:, :, None] + steps.view(count, beam, -1)
+        top, flat = total.flatten(1).topk(2 * beam)
+        parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
+        ended = (tokens == tokenizer.eos) | (limits == length)[:, None]
+        _collect(beams, made, top, parents, tokens, ended, length)
+        if all(b.done() for b in beams):
+            break
+        scores, order = top.masked_fill(ended, -math.inf).topk(beam)
+        kept = (
+            parents.gather(1, order)
+            + beam * torch.arange(count, device=device)[:, None]
+        )
+        made = torch.cat([made[kept.flatten()], tokens.gather(1, order).view(-1, 1)], 1)
+        state.select(kept.flatten())
+    return [b.best() for b in beams]
+
+
+def _collect(
+    beams: list[Beams],
+    made: Tensor,
+    top: Tensor,
+    parents: Tensor,
+    tokens: Tensor,
+    ended: Tensor,
+    length: int,
+) -> None:
+    """Move hypotheses that have ended to the finished ones."""
+    width = beams[0].width
+    for row, column in ended.nonzero().tolist():
+        score = top[row, column].item()
+        if beams[row].done() or score == -math.inf or column >= width:
+            continue
+        prefix = made[row * width + int(parents[row, column]), 1:].tolist()
+        beams[row].finished.append(
+            (score / length, [*prefix, int(tokens[row, column])])
+        )

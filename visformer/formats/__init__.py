@@ -1,0 +1,1 @@
+"""Readers of checkpoints and tokenizers, one per layout."""

@@ -1,0 +1,274 @@
+"""Visformer's own checkpoints: a folder of config, weights, tokenizer and model card.
+
+``config.json`` is checked key by key, and the model that it describes is compared with
+``model.safetensors`` tensor by tensor, before any memory is allocated for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.config import ModelConfig
+from visformer.core.model import Transformer
+from visformer.errors import CheckpointError, InputError
+from visformer.formats.assembly import build_model, not_finite
+from visformer.formats.files import (
+    inside,
+    read_json,
+    read_regular,
+    short,
+    write_whole,
+)
+from visformer.formats.tokenizers import (
+    MAX_TOKENIZER,
+    Side,
+    Tokenizer,
+    read_sentencepiece,
+    read_vocabulary,
+)
+from visformer.formats.weights import read_weights
+
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+VERSION = 1
+SPECIAL = ("pad", "unk", "bos", "eos")
+TEXTS = ("name", "source_language", "target_language")
+
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+}
+
+TokenizerKind = Literal["sentencepiece", "vocabulary"]
+
+
+class TokenizerFiles(NamedTuple):
+    """A tokenizer as it lies in a folder."""
+
+    kind: TokenizerKind
+    source: str  # file name
+    target: str  # file name; may be the source's
+    contents: Mapping[str, bytes]  # by file name
+
+
+def tokenizer_files(
+    kind: TokenizerKind, source: Path, target: Path | None = None
+) -> TokenizerFiles:
+    """Read a tokenizer's files for ``write_native``; one file may be both sides."""
+    target = target or source
+    if source != target and source.name == target.name:
+        raise InputError(f"{source} and {target} have one name: rename one of them.")
+    contents = {
+        path.name: read_regular(path, MAX_TOKENIZER) for path in (source, target)
+    }
+    return TokenizerFiles(kind, source.name, target.name, contents)
+
+
+def read_native(folder: Path, device: torch.device) -> Checkpoint:
+    """Open a checkpoint folder; CheckpointError says what is wrong or missing."""
+    config = read_config(folder)
+    sizes, assumed = _model_config(config["model"])
+    tokenizer = _tokenizer(folder, config, sizes)
+    weights = read_weights(inside(folder, WEIGHTS, key="weights"))
+    model = build_model(sizes, weights.tensors, device=device, name=WEIGHTS)
+    return Checkpoint(
+        name=config.get("name") or folder.resolve().name,
+        layout="native",
+        config=sizes,
+        model=model,
+        tokenizer=tokenizer,
+        digest=weights.digest,
+        assumed=assumed,
+        findings=tuple(not_finite(weights.tensors)),
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read ``config.json`` and check its top level; the model's part is left plain."""
+    config = read_json(folder / CONFIG)
+    if config.get("format") != "visformer":
+        raise CheckpointError(
+            f"{CONFIG} is not of a Visformer checkpoint: its “format” is not "
+            "“visformer”. Choose a folder that Visformer wrote."
+        )
+    version = config.get("version")
+    if type(version) is int and version > VERSION:
+        raise CheckpointError(
+            f"{CONFIG} has format version {short(str(version), 20)}, where this "
+            f"Visformer reads {VERSION}: update it."
+        )
+    needed = {"format": str, "version": int, "model": dict}
+    needed |= {"special": dict, "tokenizer": dict}
+    _check_keys(config, needed, optional=dict.fromkeys(TEXTS, str), where="")
+    _check_keys(config["special"], dict.fromkeys(SPECIAL, int), where="special.")
+    names = dict.fromkeys(("kind", "source", "target"), str)
+    _check_keys(config["tokenizer"], names, where="tokenizer.")
+    return config | {key: short(config[key], 80) for key in TEXTS if key in config}
+
+
+def _check_keys(
+    found: dict[str, Any],
+    needed: Mapping[str, type],
+    *,
+    where: str,
+    optional: Mapping[str, type] | None = None,
+) -> None:
+    """Raise CheckpointError at the first key that is missing, unknown or mistyped."""
+    known = {**needed, **(optional or {})}
+    for key in found:
+        if key not in known:
+            raise CheckpointError(
+                f"{CONFIG}: “{where}{short(key)}” is not a known key. Remove it, or "
+                "update Visformer."
+            )
+    for key, kind in known.items():
+        if key not in found:
+            if key in needed:
+                raise CheckpointError(
+                    f"{CONFIG}: “{where}{key}” is missing. Add it: {_WORDS[kind]}."
+                )
+        elif type(found[key]) is not kind:
+            raise CheckpointError(
+                f"{CONFIG}: “{where}{key}” must be {_WORDS[kind]}, not "
+                f"{_shown(found[key])}."
+            )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):  # which may be nested deeper than can be written
+        return "a list" if isinstance(value, list) else "an object"
+    return short(json.dumps(value, ensure_ascii=False), 40)
+
+
+def _model_config(found: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Return the sizes, and what the file left to their defaults."""
+    plain = {key: _number(key, value) for key, value in found.items()}
+    fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
+    kinds = {"int": int, "float": float, "bool": bool}
+    types = {name: kinds[str(field.type)] for name, field in fields.items()}
+    needed = {
+        n: t for n, t in types.items() if fields[n].default is dataclasses.MISSING
+    }
+    _check_keys(plain, needed, optional=types, where="model.")
+    assumed = tuple(
+        f"{name} = {field.default} ({CONFIG} does not say)"
+        for name, field in fields.items()
+        if name not in plain
+    )
+    return ModelConfig(**plain), assumed
+
+
+def _number(key: str, value: Any) -> Any:
+    """Return a float for what stands for one: JSON has no infinity, and 0 is an int."""
+    if key == "mask_fill" and value == "-inf":
+        return -math.inf
+    if type(value) in (int, float) and not -(2.0**63) < value < 2.0**63:
+        raise CheckpointError(f"{CONFIG}: “model.{short(key)}” is too large a number.")
+    if key == "norm_eps" and type(value) in (int, float) and not 0 <= value <= 1:
+        raise CheckpointError(f"{CONFIG}: “model.norm_eps” must lie between 0 and 1.")
+    floating = key in ("norm_eps", "mask_fill") and type(value) is int
+    return float(value) if floating else value
+
+
+def _tokenizer(folder: Path, config: dict[str, Any], sizes: ModelConfig) -> Tokenizer:
+    special, files = config["special"], config["tokenizer"]
+    if files["kind"] not in ("sentencepiece", "vocabulary"):
+        raise CheckpointError(
+            f"{CONFIG}: “tokenizer.kind” is “{short(files['kind'])}”: it must be "
+            "“sentencepiece” or “vocabulary”."
+        )
+    read = read_sentencepiece if files["kind"] == "sentencepiece" else read_vocabulary
+    source: Side = read(inside(folder, files["source"], key="tokenizer.source"))
+    target: Side = source
+    if files["target"] != files["source"]:
+        target = read(inside(folder, files["target"], key="tokenizer.target"))
+    _check_side(source, sizes.source_vocabulary, special, files["source"])
+    _check_side(target, sizes.target_vocabulary, special, files["target"])
+    return Tokenizer(
+        source, target, pad=special["pad"], bos=special["bos"], eos=special["eos"]
+    )
+
+
+def _check_side(side: Side, rows: int, special: dict[str, int], name: str) -> None:
+    name = short(name)
+    if side.size != rows:
+        raise CheckpointError(
+            f"{name} has {side.size:,} tokens and the model's embedding {rows:,} rows: "
+            "they belong to different models. Copy the right one."
+        )
+    for key, id in special.items():
+        if not 0 <= id < rows:
+            raise CheckpointError(
+                f"{CONFIG}: “special.{key}” is {short(str(id), 20)}, outside the "
+                f"vocabulary: it must be from 0 to {rows - 1:,}."
+            )
+    if side.unknown != special["unk"]:
+        raise CheckpointError(
+            f"{CONFIG}: “special.unk” is {special['unk']}, but the unknown token of "
+            f"{name} is {side.unknown}: correct it."
+        )
+
+
+def write_native(
+    folder: Path,
+    model: Transformer,
+    *,
+    name: str,
+    special: Mapping[str, int],
+    tokenizer: TokenizerFiles,
+    languages: tuple[str, str] = ("", ""),
+    card: str = "",
+) -> None:
+    """Write a checkpoint folder: each file whole or not at all, ``config.json`` last.
+
+    ``special`` has the ids pad, unk, bos and eos, ``languages`` the source's and the
+    target's, ``card`` the text of ``README.md``. InputError where it cannot be written.
+    """
+    tokens = {"kind": tokenizer.kind, "source": tokenizer.source}
+    config = {
+        "format": "visformer",
+        "version": VERSION,
+        "name": name,
+        "source_language": languages[0],
+        "target_language": languages[1],
+        "model": plain_config(model.config),
+        "special": {key: special[key] for key in SPECIAL},
+        "tokenizer": {**tokens, "target": tokenizer.target},
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {WEIGHTS: save(_halved(model)), **tokenizer.contents, CARD: card.encode()}
+    if not card:
+        del files[CARD]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, data in {**files, CONFIG: text.encode()}.items():
+            write_whole(folder / file, data)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}.") from error
+
+
+def plain_config(config: ModelConfig) -> dict[str, Any]:
+    """Return the sizes as JSON takes them."""
+    made = dataclasses.asdict(config)
+    return made | ({"mask_fill": "-inf"} if config.mask_fill == -math.inf else {})
+
+
+def _halved(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters, shared ones once, as float16 where its range allows."""
+    half = {key: p.detach().half() for key, p in model.named_parameters()}
+    for key, parameter in model.named_parameters():
+        if bool((half[key].isinf() & parameter.isfinite()).any()):
+            half[key] = parameter.detach()
+    return {key: tensor.cpu().contiguous() for key, tensor in half.items()}

@@ -1,0 +1,115 @@
+"""What the window and the engine process say to each other: plain frozen values.
+
+The window sends ``Open``, ``Decode`` and ``Batch``; the engine answers with the rest.
+Every request carries a number, the newest wins, and answers carry it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from visformer.trace import Floats, ModelFacts, Origin, Row, Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """How the next token is chosen from the distribution."""
+
+    name: Literal["greedy", "sample"] = "greedy"
+    temperature: float = 1.0  # > 0
+    top_k: int = 0  # keep the k most probable; 0 keeps all
+    top_p: float = (
+        1.0  # keep the smallest set with this share of probability, in (0, 1]
+    )
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """Open the checkpoint at ``path`` on a device ("": the best there is)."""
+
+    number: int
+    path: str
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decode:
+    """Decode ``source``: make the choices of ``prefix``, then go on to the end.
+
+    With ``reference`` that text is fed teacher-forced instead, and nothing is decoded.
+    """
+
+    number: int
+    source: str
+    prefix: tuple[tuple[int, Origin], ...] = ()
+    reference: str = ""
+    strategy: Strategy = Strategy()
+    limit: int | None = None  # target tokens; None: 2 S + 50, at most the positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Translate several sentences, then run them together, padded."""
+
+    number: int
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Opened:
+    """The checkpoint is open and ready."""
+
+    number: int
+    path: str
+    model: ModelFacts
+    positions: Floats  # [max_positions, D]
+    devices: tuple[str, ...]  # what can be chosen on this computer
+    findings: tuple[str, ...]  # what is unusual or wrong with the checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Started:
+    """A decode has its encoder side; decoder rows follow."""
+
+    number: int
+    start: Trace | None  # T = 0; None: the source is that of the last decode
+    limit: int  # rows at most
+    kept: int  # rows of the last decode that stand; the rest is dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stepped:
+    """One more decoder row."""
+
+    number: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The decode is over: end of sentence, limit, or end of the reference."""
+
+    number: int
+    step_ms: float | None  # median milliseconds of a decoded step; None: there was none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BatchDone:
+    """The rows of a batch, pads included."""
+
+    number: int
+    traces: tuple[Trace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A request cannot be carried out; one sentence says why and what to do."""
+
+    number: int
+    reason: str
+
+
+Request = Open | Decode | Batch
+Answer = Opened | Started | Stepped | Finished | BatchDone | Refused

@@ -1,0 +1,45 @@
+"""The only place that knows folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+_PACKAGE = Path(__file__).parent
+DEFAULT_CHECKPOINT = "tatoeba-en-fr"
+FIRST_TRACE = "first.vis"  # the sample sentence, decoded by the default checkpoint
+
+
+def _shipped(folder: str) -> Path:
+    """A folder inside the package (wheel) or beside it (source tree)."""
+    inside = _PACKAGE / folder
+    return inside if inside.is_dir() else _PACKAGE.parent / folder
+
+
+def resource(name: str) -> Path:
+    """Return the path of a file in ``resources/``."""
+    return _shipped("resources") / name
+
+
+def checkpoint(name: str = DEFAULT_CHECKPOINT) -> Path:
+    """Return the folder of a bundled checkpoint."""
+    return _shipped("checkpoints") / name
+
+
+def bundled_checkpoints() -> list[Path]:
+    """Return the folders of all bundled checkpoints, by name."""
+    return sorted(path.parent for path in _shipped("checkpoints").glob("*/config.json"))
+
+
+def log_file() -> Path:
+    """Return the log file; its folder is made."""
+    folder = Path(platformdirs.user_log_dir("visformer", appauthor=False))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "visformer.log"
+
+
+def settings_file() -> Path:
+    """Return the file that keeps the window's state."""
+    folder = Path(platformdirs.user_config_dir("visformer", appauthor=False))
+    return folder / "window.ini"

@@ -1,0 +1,179 @@
+"""The engine process: the model, its tokenizer, and torch, away from the window.
+
+``serve`` runs in the process; torch is imported there only. The window's handle is
+``visformer.engine.Engine``.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visformer.errors import VisformerError
+from visformer.messages import (
+    Batch,
+    BatchDone,
+    Decode,
+    Finished,
+    Open,
+    Opened,
+    Refused,
+    Request,
+    Started,
+    Stepped,
+)
+from visformer.trace import Row, Trace
+
+if TYPE_CHECKING:
+    from visformer.core.checkpoint import Checkpoint
+    from visformer.core.decoding import Decoding
+
+log = logging.getLogger(__name__)
+
+
+def serve(connection: Connection) -> None:
+    """Answer requests until the window's end of the pipe closes."""
+    import torch
+
+    # a second thread never helps one sentence, and the other core is the window's
+    torch.set_num_threads(1)
+    server = Server(connection)
+    try:
+        while True:
+            server.answer(server.newest())
+    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+        pass  # the window is gone, and so is what this process is for
+
+
+class Server:
+    """One open checkpoint and the decode it is at."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._checkpoint: Checkpoint | None = None
+        self._decoding: Decoding | None = None
+        self._source: tuple[str, int | None] = ("", None)
+
+    def newest(self) -> Request:
+        """Wait for a request; of several take the last, so that no stale one runs.
+
+        An ``Open`` is never skipped: what comes after it is meant for its model.
+        """
+        request: Request = self._connection.recv()
+        while not isinstance(request, Open) and self._connection.poll():
+            request = self._connection.recv()
+        return request
+
+    def answer(self, request: Request) -> None:
+        """Carry a request out; what goes wrong is answered, not raised."""
+        try:
+            if isinstance(request, Open):
+                self._open(request)
+            elif isinstance(request, Decode):
+                self._decode(request)
+            else:
+                self._batch(request)
+        except VisformerError as error:
+            self._refuse(request, str(error))
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:
+            log.exception("request %s failed", request.number)
+            self._decoding = None  # it may have stopped half-way
+            self._refuse(request, f"Unexpected fault: {type(error).__name__}: {error}")
+
+    def _refuse(self, request: Request, reason: str) -> None:
+        self._connection.send(Refused(number=request.number, reason=reason))
+
+    def _open(self, request: Open) -> None:
+        from visformer.core.checkpoint import available_devices
+        from visformer.formats.loading import load
+
+        checkpoint = load(Path(request.path), device=request.device or None)
+        checkpoint.packed.warm_up()
+        self._checkpoint, self._decoding = checkpoint, None
+        self._connection.send(
+            Opened(
+                number=request.number,
+                path=request.path,
+                model=checkpoint.facts,
+                positions=checkpoint.model.positions.cpu().numpy(),
+                devices=available_devices(),
+                findings=checkpoint.findings,
+            )
+        )
+
+    def _decode(self, request: Decode) -> None:
+        decoding, fresh = self._prepared(request)
+        kept = 0 if fresh else decoding.common(request.prefix)
+        if request.reference:
+            decoding.feed(request.reference)
+            kept = 0
+        else:
+            decoding.follow(request.prefix)
+        start = lean(decoding.start) if fresh else None
+        self._connection.send(
+            Started(number=request.number, start=start, limit=decoding.limit, kept=kept)
+        )
+        for row in decoding.rows(kept):
+            self._send_row(request, row)
+        times = [] if request.reference else self._finish(request, decoding)
+        self._connection.send(
+            Finished(
+                number=request.number,
+                step_ms=statistics.median(times) if times else None,
+            )
+        )
+
+    def _prepared(self, request: Decode) -> tuple[Decoding, bool]:
+        """Return the decoding to go on with, and whether it is a new one."""
+        from visformer.core.decoding import Decoding
+
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        wanted = (request.source, request.limit)
+        if self._decoding is not None and self._source == wanted:
+            self._decoding.strategy = request.strategy
+            return self._decoding, False
+        self._decoding = None
+        decoding = Decoding(
+            self._checkpoint,
+            request.source,
+            strategy=request.strategy,
+            limit=request.limit,
+        )
+        self._decoding, self._source = decoding, wanted
+        return decoding, True
+
+    def _finish(self, request: Decode, decoding: Decoding) -> list[float]:
+        """Decode on, telling each row, until the end or a newer request."""
+        times = []
+        while not decoding.ended and not self._connection.poll():
+            began = time.perf_counter()
+            decoding.step()
+            times.append(1e3 * (time.perf_counter() - began))
+            self._send_row(request, decoding.rows(len(decoding.trace) - 1)[0])
+        return times
+
+    def _send_row(self, request: Decode, row: Row) -> None:
+        self._connection.send(Stepped(number=request.number, row=row))
+
+    def _batch(self, request: Batch) -> None:
+        from visformer.core.passes import run_texts
+
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        traces = run_texts(self._checkpoint, request.sources)
+        self._connection.send(
+            BatchDone(number=request.number, traces=tuple(map(lean, traces)))
+        )
+
+
+def lean(trace: Trace) -> Trace:
+    """Return the Trace without the output projection, which stays in the engine."""
+    return replace(trace, output_weight=None)

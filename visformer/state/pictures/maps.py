@@ -1,0 +1,116 @@
+"""The attention maps: one head of each kind, and which tokens are marked in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from visformer.state.pictures.masks import KIND_NAMES
+from visformer.state.pictures.picture import Matrix, shade
+from visformer.state.pictures.weights import head_weights
+from visformer.state.state import Cell, State
+from visformer.text import visible
+from visformer.trace import Kind, Trace
+
+ARROW = " → "  # from the token that a row consumed to the token that it predicts
+ROW_AXES: dict[Kind, str] = {
+    "encoder": "query: source token that reads",
+    "decoder": "query: target read → predicted",
+    "cross": "query: target read → predicted",
+}
+COLUMN_AXES: dict[Kind, str] = {
+    "encoder": "key: source token that is read",
+    "decoder": "key: target token that is read",
+    "cross": "key: source token that is read",
+}
+UNDECODED = "Nothing is decoded yet: step on to see the first row."
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the cell in focus marks in one map."""
+
+    cell: tuple[int, int] | None = None  # framed: the cell itself
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+
+
+def attention_map(state: State, kind: Kind) -> Matrix | None:
+    """Return the weights of the chosen layer and head, [Q, K]; None without a Trace."""
+    trace = state.shown
+    if trace is None:
+        return None
+    layer, head = place(state, kind)
+    values = head_weights(state, kind, layer, head)
+    shades, ends, note = shade(values, state.scale)
+    rows, columns = labels(trace, kind)
+    return Matrix(
+        title=f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}",
+        values=values,
+        shade=shades,
+        rows=rows,
+        columns=columns,
+        row_axis=ROW_AXES[kind],
+        column_axis=COLUMN_AXES[kind],
+        ends=ends,
+        note=note if values.size else UNDECODED,
+        hidden=~trace.mask(kind, layer),
+        marked=marks(state, kind).cell,
+    )
+
+
+def place(state: State, kind: Kind) -> tuple[int, int]:
+    """Return the chosen layer and head, inside what a kind has."""
+    trace = state.shown
+    if trace is None:
+        return 0, 0
+    layer = max(0, min(state.layer, trace.layers(kind) - 1))
+    return layer, max(0, min(state.head, trace.heads(kind) - 1))
+
+
+def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return row and column labels; a target row says what it read and predicts."""
+    queries, keys = trace.tokens(kind)
+    columns = tuple(_shown(token) for token in keys)
+    if kind == "encoder":
+        return columns, columns
+    rows = tuple(
+        f"{_shown(token)}{ARROW}{_shown(step.token)}"
+        for token, step in zip(queries, trace.steps, strict=True)
+    )
+    return rows, columns
+
+
+@lru_cache(maxsize=8192)
+def _shown(token: str) -> str:
+    return visible(token)
+
+
+def longest_labels(trace: Trace, kind: Kind) -> tuple[str, str]:
+    """Return the longest row and column label, "" where there is none."""
+    rows, columns = labels(trace, kind)
+    return max(rows, key=len, default=""), max(columns, key=len, default="")
+
+
+def marks(state: State, kind: Kind) -> Marks:
+    """Return what the cell in focus marks: both its tokens, wherever they stand."""
+    cell = state.cell
+    if cell is None or state.shown is None:
+        return Marks()
+    if cell.kind == kind:
+        return Marks((cell.query, cell.key), (cell.query,), (cell.key,))
+    sides = {"source": _tokens(cell, "source"), "target": _tokens(cell, "target")}
+    row_side, column_side = _sides(kind)
+    return Marks(None, sides[row_side], sides[column_side])
+
+
+def _sides(kind: Kind) -> tuple[str, str]:
+    """Which tokens a kind's queries and keys are."""
+    queries = "source" if kind == "encoder" else "target"
+    return queries, "target" if kind == "decoder" else "source"
+
+
+def _tokens(cell: Cell, side: str) -> tuple[int, ...]:
+    """Return the cell's tokens on one side, each once."""
+    pairs = zip(_sides(cell.kind), (cell.query, cell.key), strict=True)
+    return tuple(sorted({index for where, index in pairs if where == side}))

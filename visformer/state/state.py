@@ -1,0 +1,104 @@
+"""State: everything on screen follows from it. Session: holds one, tells one listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from visformer.trace import Floats, Kind, ModelFacts, Trace
+
+Scale = Literal["fixed", "head", "row", "log"]
+SCALES: dict[Scale, str] = {  # as named on screen
+    "fixed": "0 to 1, linear",
+    "head": "each head's own maximum",
+    "row": "each row's own maximum",
+    "log": "0.0001 to 1, logarithmic",
+}
+
+
+class Cell(NamedTuple):
+    """One query and one key of a kind of attention."""
+
+    kind: Kind
+    query: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class State:
+    """A frozen value; changed only through ``Session.set``.
+
+    ``trace`` holds all that was decoded ahead; ``shown`` is what may be seen: its first
+    ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n the n-th
+    choice and the rows 0 to n - 1 that led to it.
+    """
+
+    model: ModelFacts | None = None
+    positions: Floats | None = None  # the model's own encodings, [max_positions, D]
+    trace: Trace | None = None
+    shown: Trace | None = None  # derived
+    step: int = 0
+    recorded: bool = False  # the Trace was read from a file; no engine has made it
+    batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
+    tab: str = "attention"
+    kind: Kind = "cross"  # the focused one: its heads are in the overview
+    layer: int = 0
+    head: int = 0
+    scale: Scale = "fixed"
+    hovered: Cell | None = None
+    locked: Cell | None = None  # a click locks, Escape frees
+    busy: str = ""  # what the engine is doing, in words; empty when idle
+    progress: float | None = None  # of what it is doing, in [0, 1], where known
+    step_ms: float | None = None  # milliseconds per step of the last decode
+    notice: str = ""  # something to know: a cut sentence, a replaced engine
+    error: str = ""  # one sentence: what went wrong and what to do
+
+    @property
+    def cell(self) -> Cell | None:
+        """The cell in focus: the hovered one, else the locked one."""
+        return self.hovered or self.locked
+
+
+def clamp(state: State, before: State) -> State:
+    """Bring the selection inside what there is, and derive ``shown``.
+
+    ``shown`` stays the same object while what it shows is the same.
+    """
+    if state.trace is None:
+        return replace(state, shown=None, step=0, hovered=None, locked=None)
+    trace = state.trace
+    step = max(0, min(state.step, len(trace)))
+    same = before.trace is trace and before.step == step
+    shown = before.shown if same and before.shown else trace.until(step)
+    return replace(
+        state,
+        step=step,
+        shown=shown,
+        layer=max(0, min(state.layer, trace.layers(state.kind) - 1)),
+        head=max(0, min(state.head, trace.heads(state.kind) - 1)),
+        hovered=_inside(state.hovered, shown),
+        locked=_inside(state.locked, shown),
+    )
+
+
+def _inside(cell: Cell | None, trace: Trace) -> Cell | None:
+    if cell is None:
+        return None
+    queries, keys = trace.tokens(cell.kind)
+    valid = 0 <= cell.query < len(queries) and 0 <= cell.key < len(keys)
+    return cell if valid else None
+
+
+class Session:
+    """Holds the one State; every change goes through ``set``."""
+
+    def __init__(self, listener: Callable[[State], None] | None = None) -> None:
+        self.state = State()
+        self.listener = listener
+
+    def set(self, **changes: Any) -> None:
+        """Replace fields of the State, clamp the selection, tell the listener."""
+        self.state = clamp(replace(self.state, **changes), self.state)
+        if self.listener is not None:
+            self.listener(self.state)

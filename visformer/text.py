@@ -1,0 +1,30 @@
+"""Text from outside, made safe to process and honest to show."""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_CHARACTERS = 1_000_000
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no encoder takes, by U+FFFD; join valid pairs."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with control and direction characters spelt out, as ``[U+202E]``.
+
+    They would otherwise be invisible, or turn what stands around them about.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spelt(c) for c in text)
+
+
+def _spelt(character: str) -> str:
+    category = unicodedata.category(character)
+    joiner = character in "\u200c\u200d"  # part of many scripts and emoji
+    if category in ("Cc", "Cf", "Zl", "Zp", "Cs") and not joiner:
+        return f"[U+{ord(character):04X}]"
+    return character

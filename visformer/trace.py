@@ -1,0 +1,435 @@
+"""Trace: everything one sentence's pass through a model produced (numpy only).
+
+A Trace keeps causes (queries, keys, values, masks, residual stream) and derives effects
+(scores, weights, logits) when asked. Its arrays are read-only float32, time axis first.
+Rows are kept side by side as the engine sends them: one row a token, in the columns that
+``Layout`` names. Letters: ``S T`` source and target length, ``Q K`` query and key length
+of a kind, ``H`` heads, ``D`` model width, ``V`` vocabulary. Layers and heads count from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+Kind = Literal["encoder", "decoder", "cross"]
+Origin = Literal["model", "forced", "reference"]
+KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+CANDIDATES = 50  # how many of the best tokens a step keeps
+
+
+class Candidate(NamedTuple):
+    """One token that a step might have chosen."""
+
+    id: int
+    token: str
+    probability: float  # in [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decoder row's distribution over the next token, and the choice made from it."""
+
+    id: int
+    token: str
+    probability: float  # of the choice, in [0, 1]
+    rank: int  # of the choice, from 1
+    candidates: tuple[Candidate, ...]  # the best, best first
+    entropy: float  # of the whole distribution, in bits
+    origin: Origin  # who chose: the model's strategy, the user, or the reference target
+    text: str  # the translation so far, this choice included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What is known of the model that made a Trace."""
+
+    name: str
+    digest: str  # SHA-256 of the weights as they lie on disk; "" for a fresh model
+    layout: str
+    device: str
+    d_model: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    feed_forward: int
+    source_vocabulary: int
+    target_vocabulary: int
+    max_positions: int
+    parameters: int
+    norm_first: bool
+    final_norm: bool
+    mask_fill: float  # replaces masked scores after scaling
+    pad: int
+    bos: int
+    eos: int
+
+    @property
+    def head_size(self) -> int:
+        """Width of one head's query, key and value."""
+        return self.d_model // self.heads
+
+    def layers(self, kind: Kind) -> int:
+        """Number of layers that have attention of this kind."""
+        return self.encoder_layers if kind == "encoder" else self.decoder_layers
+
+
+class Layout:
+    """Which columns of a row hold what; the same in the engine and in the window.
+
+    Encoder row: q, k, v of each layer, then the residual stream. Decoder row: q, k, v
+    and the cross attention's q of each layer, then the residual stream. Memory row (one
+    a source token): the cross attention's k, v of each layer. A stack's output follows
+    its residual stream where a final norm makes it differ from the last of it.
+    """
+
+    def __init__(self, model: ModelFacts) -> None:
+        self._width = model.d_model
+        self._final = model.final_norm
+        self._parts = {"encoder": 3, "decoder": 4, "memory": 2}
+        self._layers = {
+            "encoder": model.encoder_layers,
+            "decoder": model.decoder_layers,
+            "memory": model.decoder_layers,
+        }
+
+    def width(self, rows: str) -> int:
+        """Columns of an ``"encoder"``, ``"decoder"`` or ``"memory"`` row."""
+        blocks = self._parts[rows] * self._layers[rows]
+        if rows != "memory":
+            blocks += self._layers[rows] + 1 + self._final
+        return blocks * self._width
+
+    def part(self, rows: str, layer: int, index: int) -> slice:
+        """Columns of projection ``index`` (q, k, v, cross q; or k, v) of a layer."""
+        return self._block(self._parts[rows] * layer + index)
+
+    def hidden(self, rows: str, layer: int) -> slice:
+        """Columns of the residual stream: 0 before the first layer, n after layer n."""
+        return self._block(self._parts[rows] * self._layers[rows] + layer)
+
+    def output(self, rows: str) -> slice:
+        """Columns of the stack's output, after any final norm."""
+        return self.hidden(rows, self._layers[rows] + self._final)
+
+    def _block(self, number: int) -> slice:
+        return slice(number * self._width, (number + 1) * self._width)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trace:
+    """One sentence's pass: tokens, steps and every number behind its attention.
+
+    ``target[t]`` is the token that row t consumed; ``steps[t]`` is what row t predicts.
+    """
+
+    model: ModelFacts
+    source_text: str
+    source: tuple[str, ...]
+    source_ids: Ids  # [S]
+    source_spans: tuple[tuple[int, int], ...]  # of source_text; () where ids were given
+    target: tuple[str, ...]
+    target_ids: Ids  # [T]
+    steps: tuple[Step, ...]  # T of them
+    encoder_rows: Floats  # [S, Layout.width("encoder")]
+    memory_rows: Floats  # [S, Layout.width("memory")]
+    decoder_rows: Floats  # [T, Layout.width("decoder")]
+    masks: Mapping[Kind, Bools]  # [S, S], [T, T], [T, S]; True = may attend
+    truncated_from: int = (
+        0  # source tokens typed, where more than the model's positions
+    )
+    output_weight: Floats | None = None  # [V, D]; None in the window and in files
+
+    def __len__(self) -> int:
+        """Return T, the number of decoder rows."""
+        return len(self.target)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The columns of the rows."""
+        return Layout(self.model)
+
+    @property
+    def text(self) -> str:
+        """The translation, up to the last step's choice."""
+        return self.steps[-1].text if self.steps else ""
+
+    def until(self, length: int) -> Trace:
+        """Return the first ``length`` decoder rows, sharing every array."""
+        if length >= len(self):
+            return self
+        return replace(
+            self,
+            target=self.target[:length],
+            target_ids=self.target_ids[:length],
+            steps=self.steps[:length],
+            decoder_rows=self.decoder_rows[:length],
+            masks={
+                "encoder": self.masks["encoder"],
+                "decoder": self.masks["decoder"][:length, :length],
+                "cross": self.masks["cross"][:length],
+            },
+        )
+
+    def layers(self, kind: Kind) -> int:
+        """Return the number of layers with attention of this kind."""
+        return self.model.layers(kind)
+
+    def heads(self, kind: Kind) -> int:
+        """Return the number of heads of each layer of this kind."""
+        return self.model.heads
+
+    def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the query tokens and the key tokens of a kind."""
+        queries = self.source if kind == "encoder" else self.target
+        return queries, self.target if kind == "decoder" else self.source
+
+    def mask(self, kind: Kind, layer: int = 0) -> Bools:
+        """Return the mask, bool [Q, K], True = may attend; the same for all layers."""
+        self._check(kind, layer)
+        return self.masks[kind]
+
+    def queries(self, kind: Kind, layer: int, head: int) -> Floats:
+        """Return one head's queries, float32 [Q, D / H]."""
+        rows, name = self.encoder_rows, "encoder"
+        if kind != "encoder":
+            rows, name = self.decoder_rows, "decoder"
+        part = self.layout.part(name, layer, 3 if kind == "cross" else 0)
+        return self._head(kind, layer, head, rows[:, part])
+
+    def keys(self, kind: Kind, layer: int, head: int) -> Floats:
+        """Return one head's keys, float32 [K, D / H]."""
+        return self._head(kind, layer, head, self._memory(kind, layer, 0))
+
+    def values(self, kind: Kind, layer: int, head: int) -> Floats:
+        """Return one head's values, float32 [K, D / H]."""
+        return self._head(kind, layer, head, self._memory(kind, layer, 1))
+
+    def scores(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
+        """Return q.k / sqrt(d_k), before the mask: [Q, K], or [H, Q, K] for all heads."""
+        if head is None:
+            heads = range(self.heads(kind))
+            return np.stack([self.scores(kind, layer, h) for h in heads])
+        q, k = self.queries(kind, layer, head), self.keys(kind, layer, head)
+        return (q @ k.T) * np.float32(1 / math.sqrt(self.model.head_size))
+
+    def attention(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
+        """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
+
+        Rows sum to 1. A row that may attend to nothing is what the model makes of it:
+        equal weights where masked scores are replaced by a finite number, else NaN.
+        """
+        scores = self.scores(kind, layer, head)
+        return softmax(
+            np.where(self.mask(kind, layer), scores, np.float32(self.model.mask_fill))
+        )
+
+    def hidden(self, stack: Literal["encoder", "decoder"], layer: int) -> Floats:
+        """Return the residual stream, float32 [S or T, D].
+
+        Layer 0 is embedding + position, n is what leaves layer n.
+        """
+        self._check(stack, max(0, layer - 1))
+        rows = self.encoder_rows if stack == "encoder" else self.decoder_rows
+        return rows[:, self.layout.hidden(stack, layer)]
+
+    @property
+    def encoder_output(self) -> Floats:
+        """What the decoder reads, float32 [S, D], after any final norm."""
+        return self.encoder_rows[:, self.layout.output("encoder")]
+
+    @property
+    def decoder_output(self) -> Floats:
+        """What the output projection reads, float32 [T, D], after any final norm."""
+        return self.decoder_rows[:, self.layout.output("decoder")]
+
+    @property
+    def logits(self) -> Floats:
+        """Scores of every next token, float32 [T, V].
+
+        Raises InputError where the Trace is apart from its model (read from a file).
+        """
+        if self.output_weight is None:
+            raise InputError(
+                "this Trace was read from a file, without the model's output "
+                "projection: run the model again to have its logits."
+            )
+        return self.decoder_output @ self.output_weight.T
+
+    @property
+    def probabilities(self) -> Floats:
+        """Softmax of the logits, float32 [T, V]."""
+        return softmax(self.logits)
+
+    def save(self, path: str | Path) -> None:
+        """Write the Trace to a file; InputError where it cannot be written."""
+        from visformer.trace_file import write_trace
+
+        write_trace(self, Path(path))
+
+    def _memory(self, kind: Kind, layer: int, index: int) -> Floats:
+        """Keys (0) or values (1) of all heads, [K, D]."""
+        if kind == "cross":
+            return self.memory_rows[:, self.layout.part("memory", layer, index)]
+        rows = self.encoder_rows if kind == "encoder" else self.decoder_rows
+        return rows[:, self.layout.part(kind, layer, 1 + index)]
+
+    def _head(self, kind: Kind, layer: int, head: int, joined: Floats) -> Floats:
+        self._check(kind, layer, head)
+        size = self.model.head_size
+        return joined[:, head * size : (head + 1) * size]
+
+    def _check(self, kind: Kind, layer: int, head: int = 0) -> None:
+        if kind not in KINDS:
+            raise InputError(f"kind is {kind!r}: it must be one of {', '.join(KINDS)}.")
+        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads(kind):
+            raise InputError(
+                f"there is no layer {layer}, head {head}: {kind} attention has layers "
+                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads(kind) - 1}."
+            )
+
+
+def softmax(scores: Floats) -> Floats:
+    """Softmax over the last axis; a row of -inf becomes NaN, as in torch."""
+    if scores.shape[-1] == 0:
+        return scores
+    with np.errstate(invalid="ignore"):
+        exponents = np.exp(scores - scores.max(-1, keepdims=True))
+        result: Floats = exponents / exponents.sum(-1, keepdims=True)
+    return result
+
+
+class Recording:
+    """Storage that grows by one row a step; the Traces it gives out share it.
+
+    Reserved up to ``limit`` rows at once: pages are touched when rows are written, so
+    that a snapshot is a view and appending copies nothing that is already there.
+    """
+
+    def __init__(self, start: Trace, limit: int) -> None:
+        """Begin with a Trace of T = 0."""
+        self._start = start
+        source = len(start.source)
+        self._rows = np.zeros((limit, start.layout.width("decoder")), np.float32)
+        self._ids = np.zeros(limit, np.int64)
+        self._self_mask = np.zeros((limit, limit), bool)
+        self._cross_mask = np.zeros((limit, source), bool)
+        self._target: list[str] = []
+        self._steps: list[Step] = []
+
+    def __len__(self) -> int:
+        """Return the number of rows recorded."""
+        return len(self._target)
+
+    @property
+    def limit(self) -> int:
+        """How many rows fit."""
+        return len(self._ids)
+
+    @property
+    def ids(self) -> list[int]:
+        """The token that each row consumed."""
+        ids: list[int] = self._ids[: len(self)].tolist()
+        return ids
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps so far."""
+        return self._steps
+
+    @property
+    def choices(self) -> list[int]:
+        """The token that each step chose."""
+        return [step.id for step in self._steps]
+
+    def rows(self, start: int) -> list[Row]:
+        """Return the rows from ``start`` on, as they were appended."""
+        return [
+            Row(
+                id=int(self._ids[at]),
+                token=self._target[at],
+                values=read_only(self._rows[at]),
+                self_mask=read_only(self._self_mask[at, : at + 1]),
+                cross_mask=read_only(self._cross_mask[at]),
+                step=self._steps[at],
+            )
+            for at in range(start, len(self))
+        ]
+
+    def append(self, row: Row) -> None:
+        """Add one decoder row."""
+        at = len(self)
+        self._rows[at] = row.values
+        self._ids[at] = row.id
+        self._self_mask[at, : at + 1] = row.self_mask
+        self._cross_mask[at] = row.cross_mask
+        self._target.append(row.token)
+        self._steps.append(row.step)
+
+    def shorten(self, length: int) -> None:
+        """Forget the rows from ``length`` on; Traces that show them must be dropped.
+
+        Rows that a living Trace shares are not overwritten: the storage is copied.
+        """
+        if length < len(self):
+            self._rows = _kept(self._rows, length)
+            self._ids = _kept(self._ids, length)
+            self._self_mask = _kept(self._self_mask, length)
+            self._cross_mask = _kept(self._cross_mask, length)
+            del self._target[length:], self._steps[length:]
+
+    def trace(self) -> Trace:
+        """Return all rows so far as a Trace, sharing the storage."""
+        length = len(self)
+        return replace(
+            self._start,
+            target=tuple(self._target),
+            target_ids=read_only(self._ids[:length]),
+            steps=tuple(self._steps),
+            decoder_rows=read_only(self._rows[:length]),
+            masks={
+                "encoder": self._start.masks["encoder"],
+                "decoder": read_only(self._self_mask[:length, :length]),
+                "cross": read_only(self._cross_mask[:length]),
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """What one step adds to a Trace."""
+
+    id: int  # the token consumed
+    token: str
+    values: Floats  # [Layout.width("decoder")]
+    self_mask: Bools  # [t + 1]
+    cross_mask: Bools  # [S]
+    step: Step
+
+
+def _kept(array: NDArray[Any], length: int) -> NDArray[Any]:
+    fresh = np.zeros_like(array)
+    fresh[:length] = array[:length]
+    return fresh
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written through."""
+    view = array.view()
+    view.setflags(write=False)
+    return view

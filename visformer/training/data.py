@@ -1,0 +1,143 @@
+"""Sentence pairs: reading, splitting without leaks, batches of similar lengths."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from visformer.errors import InputError
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+class Example(NamedTuple):
+    """The token ids of a pair."""
+
+    source: list[int]  # ends with the end-of-sentence token
+    target: list[int]  # begins with bos and ends with eos
+
+
+class Split(NamedTuple):
+    """Three parts of a data set that share no source and no target sentence."""
+
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read tab-separated UTF-8 pairs (source, target, more columns ignored).
+
+    Blank lines are skipped. A name that ends in ``.gz`` is gzip. Raises InputError
+    naming the line at fault.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    pairs = []
+    try:
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                columns = line.rstrip("\n").split("\t")
+                if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
+                    raise InputError(
+                        f"{path.name}, line {number}: a source, a tab and a target are "
+                        "needed."
+                    )
+                pairs.append(Pair(columns[0].strip(), columns[1].strip()))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from error
+    return pairs
+
+
+def split_pairs(
+    pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 0
+) -> Split:
+    """Part ``pairs`` by connected groups of sentences.
+
+    Two pairs are connected when they share a source or a target (ignoring case), so
+    that no sentence of one part occurs in another. ``valid`` and ``test`` are numbers
+    of pairs, reached as nearly as whole groups allow.
+    """
+    groups = _groups(pairs)
+    random.Random(seed).shuffle(groups)
+    parts: list[list[Pair]] = [[], [], []]
+    wanted = (test, valid)
+    for group in groups:
+        part = next(
+            (i for i, n in enumerate(wanted) if len(parts[i]) + len(group) <= n), 2
+        )
+        parts[part].extend(pairs[index] for index in group)
+    return Split(train=parts[2], valid=parts[1], test=parts[0])
+
+
+def _groups(pairs: Sequence[Pair]) -> list[list[int]]:
+    """Return indices of pairs, by connected group (union-find over sentences)."""
+    leader = list(range(len(pairs)))
+
+    def find(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = leader[leader[i]]
+            i = leader[i]
+        return i
+
+    first: dict[tuple[int, str], int] = {}
+    for index, pair in enumerate(pairs):
+        for key in enumerate(text.casefold() for text in pair):
+            leader[find(index)] = find(first.setdefault(key, index))
+    groups: dict[int, list[int]] = {}
+    for index in range(len(pairs)):
+        groups.setdefault(find(index), []).append(index)
+    return list(groups.values())
+
+
+def references(pairs: Sequence[Pair]) -> dict[str, list[str]]:
+    """Return every source with all its translations, in order of first mention."""
+    gathered: dict[str, list[str]] = {}
+    for source, target in pairs:
+        gathered.setdefault(source, []).append(target)
+    return gathered
+
+
+def batches(
+    examples: Sequence[Example], *, tokens: int, seed: int | None = None
+) -> list[list[int]]:
+    """Part examples of like length into batches of at most ``tokens`` per side.
+
+    Padding counts as tokens. With a seed, equal lengths and the batches are shuffled.
+    """
+    order = list(range(len(examples)))
+    generator = random.Random(seed)
+    if seed is not None:
+        generator.shuffle(order)
+    order.sort(key=lambda i: (len(examples[i].target), len(examples[i].source)))
+    made: list[list[int]] = []
+    longest = 0
+    for index in order:
+        length = max(map(len, examples[index]))
+        longest = max(longest, length)
+        if not made or longest * (len(made[-1]) + 1) > tokens:
+            made.append([])
+            longest = length
+        made[-1].append(index)
+    if seed is not None:
+        generator.shuffle(made)
+    return made
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    """Return the rows as one int64 tensor [B, longest], padded on the right."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])

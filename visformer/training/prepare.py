@@ -1,0 +1,190 @@
+"""From a file of pairs, or a toy task, to a tokenizer and examples."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import sentencepiece
+
+from visformer.errors import InputError
+from visformer.formats.native import TokenizerFiles
+from visformer.formats.tokenizers import SentencePieceSide, Tokenizer
+from visformer.training.data import Example, Pair, Split, split_pairs
+from visformer.training.loop import Data
+from visformer.training.tasks import SPECIAL, Task
+
+SENTENCEPIECE, VOCABULARY = "tokenizer.model", "vocab.json"
+
+
+class Prepared(NamedTuple):
+    """Everything that training and the checkpoint need of the data."""
+
+    tokenizer: Tokenizer
+    files: TokenizerFiles
+    data: Data
+    trained_on: int  # pairs; in an epoch, where they are made
+    valid: list[Pair]
+    test: list[Pair]
+    dropped: int = 0  # training pairs that are too long
+
+
+class SubwordData:
+    """Pairs cut by sentencepiece; anew at random each epoch where ``alpha`` is set."""
+
+    def __init__(
+        self,
+        side: SentencePieceSide,
+        split: Split,
+        *,
+        longest: int,
+        alpha: float,
+        seed: int,
+    ) -> None:
+        self.pad = SPECIAL["pad"]
+        self._side, self._train, self._longest = side, split.train, longest
+        self._alpha, self._seed = alpha, seed
+        self.valid = self._fitting(self._plain(split.valid))
+        self._kept = self._fitting(self._plain(split.train))
+        self.dropped = len(split.train) - len(self._kept)
+
+    def epoch(self, number: int) -> Sequence[Example]:
+        """Return the training examples of this epoch, the same whenever asked."""
+        if not self._alpha:
+            return self._kept
+        sentencepiece.set_random_generator_seed(
+            (self._seed * 1_000_003 + number + 1) % 2**32
+        )
+        return self._fitting([self._sampled(pair) for pair in self._train])
+
+    def _plain(self, pairs: Sequence[Pair]) -> list[Example]:
+        sources = self._side.ids([pair.source for pair in pairs])
+        targets = self._side.ids([pair.target for pair in pairs])
+        return [example(s, t) for s, t in zip(sources, targets, strict=True)]
+
+    def _sampled(self, pair: Pair) -> Example:
+        source, target = (self._side.sample(text, self._alpha) for text in pair)
+        return example(source, target)
+
+    def _fitting(self, examples: list[Example]) -> list[Example]:
+        return [e for e in examples if max(map(len, e)) <= self._longest]
+
+
+class ToyData:
+    """Strings of a task, drawn anew each epoch."""
+
+    def __init__(self, task: Task, *, count: int, valid: Sequence[Pair]) -> None:
+        self.pad = SPECIAL["pad"]
+        self._task, self._count = task, count
+        self._tokenizer = task.tokenizer()
+        self.valid = self._examples(valid)
+
+    def epoch(self, number: int) -> Sequence[Example]:
+        """Return the training examples of this epoch, the same whenever asked."""
+        return self._examples(self._task.pairs("train", self._count, number))
+
+    def _examples(self, pairs: Sequence[Pair]) -> list[Example]:
+        encode = self._tokenizer.encode_target  # the sides are the same
+        return [example(encode(pair.source), encode(pair.target)) for pair in pairs]
+
+
+def example(source: list[int], target: list[int]) -> Example:
+    """Put the special tokens around a pair's ids."""
+    bos, eos = SPECIAL["bos"], SPECIAL["eos"]
+    return Example([*source, eos], [bos, *target, eos])
+
+
+def split(
+    pairs: Sequence[Pair], *, valid: int | None, test: int | None, seed: int
+) -> Split:
+    """Part the pairs; None holds out a fiftieth, of at most 2,000 and 3,000 pairs."""
+    share = max(1, len(pairs) // 50)
+    parts = split_pairs(
+        pairs,
+        valid=min(2000, share) if valid is None else valid,
+        test=min(3000, share) if test is None else test,
+        seed=seed,
+    )
+    if not all(parts):
+        raise InputError(
+            f"{len(pairs):,} pairs are too few to part into training "
+            f"({len(parts.train):,}), validation ({len(parts.valid):,}) and test "
+            f"({len(parts.test):,}): use more pairs, or hold out fewer."
+        )
+    return parts
+
+
+def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
+    """Return a joint unigram model (Kudo 2018) of at most ``size`` pieces."""
+    writer = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(text for pair in pairs for text in pair),
+            model_writer=writer,
+            vocab_size=size,
+            hard_vocab_limit=False,  # little text has fewer pieces
+            model_type="unigram",
+            character_coverage=0.9999,
+            num_threads=4,  # sums, hence pieces, differ with their number
+            minloglevel=2,
+            pad_id=SPECIAL["pad"],
+            unk_id=SPECIAL["unk"],
+            bos_id=SPECIAL["bos"],
+            eos_id=SPECIAL["eos"],
+        )
+    except RuntimeError as error:
+        raise InputError(
+            f"sentencepiece cannot make {size:,} pieces of {len(pairs):,} pairs: "
+            "choose another size of vocabulary, or more pairs."
+        ) from error
+    return writer.getvalue()
+
+
+def subword(
+    model: bytes, parts: Split, *, longest: int, alpha: float, seed: int
+) -> Prepared:
+    """Prepare pairs for a sentencepiece model; ``longest`` tokens a side are kept."""
+    side = SentencePieceSide(model, SENTENCEPIECE)
+    data = SubwordData(side, parts, longest=longest, alpha=alpha, seed=seed)
+    ids = {key: SPECIAL[key] for key in ("pad", "bos", "eos")}
+    return Prepared(
+        Tokenizer(side, side, **ids),
+        TokenizerFiles(
+            "sentencepiece", SENTENCEPIECE, SENTENCEPIECE, {SENTENCEPIECE: model}
+        ),
+        data,
+        len(parts.train) - data.dropped,
+        parts.valid,
+        parts.test,
+        data.dropped,
+    )
+
+
+def toy(task: Task, *, count: int, valid: int | None, test: int | None) -> Prepared:
+    """Prepare a task with ``count`` training strings an epoch."""
+    held_out = task.pairs("valid", 500 if valid is None else valid)
+    data = ToyData(task, count=count, valid=held_out)
+    contents = {VOCABULARY: task.vocabulary_file()}
+    return Prepared(
+        task.tokenizer(),
+        TokenizerFiles("vocabulary", VOCABULARY, VOCABULARY, contents),
+        data,
+        count,
+        held_out,
+        task.pairs("test", 5000 if test is None else test),
+    )
+
+
+def pairs_file(pairs: Sequence[Pair]) -> bytes:
+    """Return pairs as tab-separated lines."""
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
+
+
+def parts(folder: Path, made: Prepared) -> dict[Path, bytes]:
+    """Return the files of the held-out parts, so that anyone can measure again."""
+    return {
+        folder / "valid.tsv": pairs_file(made.valid),
+        folder / "test.tsv": pairs_file(made.test),
+    }

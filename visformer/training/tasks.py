@@ -1,0 +1,103 @@
+"""Toy tasks with made data: copy, reverse or sort a string of letters."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from visformer.errors import InputError
+from visformer.formats.tokenizers import Tokenizer, VocabularySide
+from visformer.training.data import Pair
+
+TaskName = Literal["copy", "reverse", "sort"]
+Part = Literal["train", "valid", "test"]
+TASKS: Mapping[str, Callable[[str], str]] = {
+    "copy": str,
+    "reverse": lambda text: text[::-1],
+    "sort": lambda text: "".join(sorted(text)),
+}
+SPECIAL = {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
+_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")  # by id
+_SLOTS: dict[int, Part] = {0: "test", 1: "valid"}  # of 16; the rest is for training
+_TRIES = 50  # draws for each string wanted, before they count as used up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Random strings and what becomes of them.
+
+    A string's own checksum says to which part it belongs, so that the parts are
+    disjoint however many strings are drawn.
+    """
+
+    name: TaskName
+    alphabet: str = string.ascii_lowercase
+    shortest: int = 1
+    longest: int = 12
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in TASKS:
+            raise InputError(
+                f"there is no task “{self.name}”: choose from {', '.join(TASKS)}."
+            )
+        if not 1 <= self.shortest <= self.longest:
+            raise InputError(
+                f"lengths from {self.shortest} to {self.longest} are none: "
+                "the shortest must be at least 1 and at most the longest."
+            )
+        unfit = "".join(c for c in self.alphabet if c.isspace() or c == "<")
+        if unfit or len(set(self.alphabet)) < max(2, len(self.alphabet)):
+            raise InputError(
+                "the alphabet needs two or more different characters, without blanks "
+                f"and “<”, not “{self.alphabet}”."
+            )
+
+    def pairs(self, part: Part, count: int, draw: int = 0) -> list[Pair]:
+        """Return ``count`` pairs of a part, lengths equally often, no string twice.
+
+        Another ``draw`` gives other strings of the same part. Raises InputError where
+        the alphabet and the lengths do not give that many.
+        """
+        generator = random.Random(f"{self.seed} {part} {draw}")
+        made: dict[str, None] = {}
+        for _ in range(count * _TRIES):
+            if len(made) == count:
+                break
+            text = self._text(generator)
+            if self.part(text) == part:
+                made[text] = None
+        if len(made) < count:
+            raise InputError(
+                f"these lengths and letters give fewer than {count:,} different "
+                f"strings for the {part} part: ask for fewer, or allow longer ones."
+            )
+        return [Pair(text, TASKS[self.name](text)) for text in made]
+
+    def part(self, text: str) -> Part:
+        """Return the part that a string belongs to."""
+        slot = zlib.crc32(f"{self.seed} {text}".encode()) % 16
+        return _SLOTS.get(slot, "train")
+
+    def vocabulary(self) -> dict[str, int]:
+        """Return the ids of the special tokens and of the alphabet."""
+        return {token: id for id, token in enumerate((*_TOKENS, *self.alphabet))}
+
+    def vocabulary_file(self) -> bytes:
+        """Return the ``vocab.json`` of the task."""
+        return json.dumps(self.vocabulary(), ensure_ascii=False, indent=1).encode()
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the task's characters."""
+        side = VocabularySide(self.vocabulary(), SPECIAL["unk"])
+        ids = {key: SPECIAL[key] for key in ("pad", "bos", "eos")}
+        return Tokenizer(side, side, **ids)
+
+    def _text(self, generator: random.Random) -> str:
+        length = generator.randint(self.shortest, self.longest)
+        return "".join(generator.choices(self.alphabet, k=length))

@@ -1,0 +1,10 @@
+"""The window: Qt, no torch, no tokenizer."""
+
+import os
+
+os.environ.setdefault("QT_API", "pyside6")
+os.environ.setdefault("PYQTGRAPH_QT_LIB", "PySide6")
+
+import pyqtgraph
+
+pyqtgraph.setConfigOptions(imageAxisOrder="row-major", antialias=True)

@@ -1,0 +1,255 @@
+"""The grid of all heads: one image, labels, the chosen head framed; mouse and keys."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QHelpEvent,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QPen,
+)
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from visformer.state.pictures.mosaic import Mosaic
+from visformer.ui.colour_map import codes, table
+
+GAP = 3  # pixels between thumbnails
+STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
+STEPS = {
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+}
+
+
+class Overview(QWidget):
+    """Draws a Mosaic; reports the layer and head that were chosen."""
+
+    chosen = Signal(object)  # (layer, head)
+    resized = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._mosaic: Mosaic | None = None
+        self._image = QImage()
+        self._chosen = (0, 0)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setAccessibleName("all heads, a layer a row, a head a column")
+
+    def draw(self, mosaic: Mosaic | None) -> None:
+        """Show this grid; None shows that there is none."""
+        self._mosaic = mosaic
+        self._image = QImage()
+        if mosaic is not None and mosaic.image.size:
+            self._image = _painted(mosaic, self.palette())
+        self.choose(mosaic.chosen if mosaic is not None else (0, 0))
+        self.update()
+
+    def choose(self, chosen: tuple[int, int]) -> None:
+        """Frame a head; the image is left alone."""
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.update()
+        layer, head = chosen
+        self.setAccessibleDescription(f"layer {layer + 1}, head {head + 1} is chosen")
+
+    def thumbnail(self, layers: int, heads: int) -> tuple[int, int]:
+        """Return the height and width in pixels that one of so many heads gets."""
+        place, ratio = self._place(), self.devicePixelRatioF()
+        height, width = place.height() / max(1, layers), place.width() / max(1, heads)
+        return max(1, int(height * ratio)), max(1, int(width * ratio))
+
+    # ---- painting --------------------------------------------------------------
+
+    def _place(self) -> QRectF:
+        """Where thumbnails may stand: right of layer labels, below title and heads."""
+        metrics = self.fontMetrics()
+        left = metrics.horizontalAdvance("L00 ")
+        top = 2 * metrics.height() + 2
+        width, height = self.width() - left - 4, self.height() - top - 4
+        return QRectF(left, top, max(1, width), max(1, height))
+
+    def _grid(self) -> QRectF:
+        """Where the thumbnails do stand: not stretched too far."""
+        place, mosaic = self._place(), self._mosaic
+        if mosaic is None or not mosaic.image.size:
+            return place
+        across = place.width() / mosaic.image.shape[1]
+        down = place.height() / mosaic.image.shape[0]
+        place.setWidth(min(across, STRETCH * down) * mosaic.image.shape[1])
+        place.setHeight(min(down, STRETCH * across) * mosaic.image.shape[0])
+        return place
+
+    def _box(self, layer: int, head: int) -> QRectF:
+        mosaic, grid = self._mosaic, self._grid()
+        if mosaic is None:
+            return QRectF()
+        width, height = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        return QRectF(grid.x() + head * width, grid.y() + layer * height, width, height)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the words, the image, gaps, labels, the frame."""
+        painter, palette = QPainter(self), self.palette()
+        role = QPalette.ColorRole
+        self._paint_words(painter)
+        if self._mosaic is None:
+            return
+        grid = self._grid()
+        if not self._image.isNull():
+            painter.drawImage(grid, self._image)
+            self._paint_gaps(painter, grid, self._mosaic)
+        painter.setPen(palette.color(role.WindowText))
+        self._paint_labels(painter, grid, self._mosaic)
+        frame = self._box(*self._chosen).adjusted(0, 0, -GAP, -GAP)
+        pen = QPen(palette.color(role.Highlight), 3 if self.hasFocus() else 2)
+        pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
+        painter.setPen(pen)
+        painter.drawRect(frame)
+
+    def _paint_words(self, painter: QPainter) -> None:
+        palette, metrics = self.palette(), self.fontMetrics()
+        line = QRectF(0, 0, self.width(), metrics.height())
+        painter.setPen(palette.color(QPalette.ColorRole.WindowText))
+        if self._mosaic is None:
+            painter.drawText(line, Qt.AlignmentFlag.AlignLeft, "all heads: nothing yet")
+            return
+        bold, plain = self.font(), self.font()
+        bold.setBold(True)
+        painter.setFont(bold)
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, self._mosaic.title)
+        line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
+        painter.setFont(plain)
+        painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+        words = f"L layer, H head; colour: {self._mosaic.note}"
+        cut = Qt.TextElideMode.ElideRight
+        words = metrics.elidedText(words, cut, int(line.width()))
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, words)
+
+    def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
+        """Cover what is still to be decoded, and gaps; frame the thumbnails."""
+        ground = self.palette().color(QPalette.ColorRole.Window)
+        wide, high = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        down = min(high * mosaic.filled[0] / mosaic.height, high - GAP)
+        across = min(wide * mosaic.filled[1] / mosaic.width, wide - GAP)
+        left, top = grid.x(), grid.y()
+        for layer in range(mosaic.layers):
+            y = top + layer * high + down
+            painter.fillRect(QRectF(left, y, grid.width(), high - down), ground)
+        for head in range(mosaic.heads):
+            x = left + head * wide + across
+            painter.fillRect(QRectF(x, top, wide - across, grid.height()), ground)
+        painter.setPen(self.palette().color(QPalette.ColorRole.Mid))
+        for y in (top + layer * high for layer in range(mosaic.layers)):
+            for x in (left + head * wide for head in range(mosaic.heads)):
+                painter.drawRect(QRectF(x, y, wide - GAP, high - GAP))
+
+    def _paint_labels(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
+        metrics = self.fontMetrics()
+        wide, high = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        line, room = metrics.height(), metrics.horizontalAdvance("H00 ")
+        above = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
+        for head in range(0, mosaic.heads, math.ceil(room / max(1.0, wide))):
+            x = grid.x() + head * wide
+            box = QRectF(x, grid.y() - line, max(room, wide - GAP), line)
+            painter.drawText(box, above, f"H{head + 1}")
+        beside = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        for layer in range(0, mosaic.layers, math.ceil(line / max(1.0, high))):
+            y = grid.y() + layer * high
+            box = QRectF(0, y, grid.x() - 4, max(line, high - GAP))
+            painter.drawText(box, beside, f"L{layer + 1}")
+
+    def sizeHint(self) -> QSize:
+        """Ten lines high."""
+        line = self.fontMetrics().height()
+        return QSize(30 * line, 10 * line)
+
+    def minimumSizeHint(self) -> QSize:
+        """Five lines high."""
+        line = self.fontMetrics().height()
+        return QSize(10 * line, 5 * line)
+
+    # ---- mouse and keys --------------------------------------------------------
+
+    def head_at(self, at: QPointF) -> tuple[int, int] | None:
+        """Return the layer and head at a point, None where there is none."""
+        mosaic, grid = self._mosaic, self._grid()
+        if mosaic is None or not grid.contains(at):
+            return None
+        across = (
+            (at.x() - grid.x()) / grid.width() * mosaic.heads * max(1, mosaic.width)
+        )
+        down = (
+            (at.y() - grid.y()) / grid.height() * mosaic.layers * max(1, mosaic.height)
+        )
+        return mosaic.hit(across, down)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Choose a head."""
+        chosen = self.head_at(event.position())
+        if chosen is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.chosen.emit(chosen)
+
+    def walk(self, layers: int, heads: int) -> None:
+        """Choose a neighbour of the chosen head."""
+        if self._mosaic is not None:
+            at = self._mosaic.walk(self._chosen, layers, heads)
+            if at != self._chosen:
+                self.chosen.emit(at)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk with the arrows."""
+        step = STEPS.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+        else:
+            self.walk(*step)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep plain arrows from the window's own keys; say what the mouse is on."""
+        if (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.ShortcutOverride
+        ):
+            plain = event.modifiers() in (
+                Qt.KeyboardModifier.NoModifier,
+                Qt.KeyboardModifier.KeypadModifier,
+            )
+            if plain and Qt.Key(event.key()) in STEPS:
+                event.accept()
+                return True
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            at = self.head_at(QPointF(event.pos()))
+            text = f"layer {at[0] + 1}, head {at[1] + 1}" if at else ""
+            QToolTip.showText(event.globalPos(), text, self)
+            return True
+        return super().event(event)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        """Thumbnails of another size may need another reduction."""
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self.resized.emit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Take the palette's colours."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_mosaic"):
+            self.draw(self._mosaic)
+
+
+def _painted(mosaic: Mosaic, palette: QPalette) -> QImage:
+    """Turn shades into an image: colours from a table, a byte a pixel."""
+    made = codes(mosaic.image, None)
+    high, wide = made.shape
+    image = QImage(made.data, wide, high, wide, QImage.Format.Format_Indexed8)
+    colours = table(palette)
+    image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
+    return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels

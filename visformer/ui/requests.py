@@ -1,0 +1,206 @@
+"""What the window asks of the engine, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from visformer.engine import Decoded, Event, Replaced
+from visformer.errors import VisformerError
+from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.state.state import Session
+from visformer.text import MAX_CHARACTERS, clean
+from visformer.trace import Trace
+from visformer.trace_file import read_trace
+
+
+class EngineLike(Protocol):
+    """What the window needs of the engine; a test's fake is five lines."""
+
+    def open(self, path: str, device: str = "") -> None:
+        """Open a checkpoint."""
+
+    def decode(self, request: Decode) -> int:
+        """Decode; returns the request's number."""
+
+    def batch(self, sources: tuple[str, ...]) -> int:
+        """Run several sentences together; returns the request's number."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """The decode that the window waits for."""
+
+    number: int
+    step: int | None  # where to put the cursor once it is decoded; None: it is there
+
+
+class Requests:
+    """Turns what the user does into requests, and events into State."""
+
+    def __init__(self, session: Session, engine: EngineLike) -> None:
+        self._session, self._engine = session, engine
+        self._pending: _Pending | None = None
+        self.path = ""  # of the checkpoint that is open, or being opened
+        self._device = ""
+        self.sentence = ""
+        self.strategy = Strategy()
+        self.limit: int | None = None
+
+    def open(self, path: str, device: str = "") -> None:
+        """Open a checkpoint, or a Trace (``*.vis``)."""
+        if path.endswith(".vis"):
+            self._open_trace(Path(path))
+            return
+        name = Path(path).name or path
+        self._session.set(busy=f"opening {name}", error="", notice="")
+        self._engine.open(path, device)
+
+    def _open_trace(self, path: Path) -> None:
+        try:
+            trace = read_trace(path)
+        except VisformerError as error:
+            self._session.set(error=str(error))
+            return
+        self.show_trace(trace)
+
+    def show_trace(self, trace: Trace) -> None:
+        """Show a recorded Trace, whole."""
+        self._pending = None
+        self.sentence = trace.source_text
+        self._session.set(
+            trace=trace, model=trace.model, step=len(trace), recorded=True, error=""
+        )
+
+    def translate(self, text: str, *, reference: str = "") -> None:
+        """Decode a sentence to its end; the cursor goes to step 1.
+
+        With a reference the target is that text, and the cursor goes to its end.
+        """
+        text, reference = clean(text), clean(reference)
+        if not text.strip():
+            self._session.set(
+                error="The source is empty: type a sentence to translate."
+            )
+        elif len(text) > MAX_CHARACTERS:
+            self._session.set(
+                error=f"{len(text):,} characters are too many: at most "
+                f"{MAX_CHARACTERS:,} are read."
+            )
+        else:
+            self.sentence = text
+            self._decode(1 if not reference else 1 << 30, reference=reference)
+
+    def force(self, id: int) -> None:
+        """Replace the current step's choice; what followed it is decoded anew."""
+        state = self._session.state
+        if state.shown is None or not state.step:
+            return
+        kept = state.shown.steps[:-1]
+        prefix = (*((step.id, step.origin) for step in kept), (id, "forced"))
+        self._decode(state.step, prefix=prefix)
+
+    def change_strategy(self, strategy: Strategy, limit: int | None) -> None:
+        """Choose tokens another way from now on; decode the sentence anew."""
+        self.strategy, self.limit = strategy, limit
+        if self.sentence:
+            self._decode(self._session.state.step)
+
+    def batch(self, sources: tuple[str, ...]) -> None:
+        """Run several sentences together."""
+        self._session.set(busy="running the batch", error="")
+        self._engine.batch(tuple(clean(source) for source in sources))
+
+    def _decode(
+        self,
+        step: int,
+        *,
+        prefix: tuple[tuple[int, object], ...] = (),
+        reference: str = "",
+    ) -> None:
+        request = Decode(
+            number=0,
+            source=self.sentence,
+            prefix=prefix,  # type: ignore[arg-type]
+            reference=reference,
+            strategy=self.strategy,
+            limit=self.limit,
+        )
+        self._session.set(busy="decoding", error="", notice="")
+        self._pending = _Pending(self._engine.decode(request), step)
+
+    def receive(self, event: Event) -> None:
+        """Bring an event of the engine into the State."""
+        if isinstance(event, Decoded):
+            self._decoded(event)
+        elif isinstance(event, Finished):
+            self._finished(event)
+        elif isinstance(event, Opened):
+            self._opened(event)
+        elif isinstance(event, BatchDone):
+            self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, Refused):
+            self._session.set(error=event.reason, busy="")
+        elif isinstance(event, Replaced):
+            self._session.set(notice=event.reason)
+
+    def _decoded(self, event: Decoded) -> None:
+        pending, state = self._pending, self._session.state
+        if pending is None or event.number != pending.number:
+            return
+        trace = event.trace
+        if pending.step is None:
+            # a replaced engine replays what is shown: keep that until it has caught up
+            if len(trace) >= state.step:
+                self._session.set(trace=trace)
+            return
+        if state.recorded and len(trace) < min(pending.step, len(state.trace or ())):
+            return
+        if len(trace) >= pending.step:
+            self._show(trace, pending.step)
+            pending.step = None
+        else:
+            self._show(trace, len(trace))
+
+    def _show(self, trace: Trace, step: int) -> None:
+        notice = self._session.state.notice
+        if trace.truncated_from:
+            positions = trace.model.max_positions
+            notice = (
+                f"{trace.truncated_from:,} of {positions:,} tokens: the sentence is cut "
+                "to the model's positions."
+            )
+        self._session.set(
+            trace=trace, step=step, recorded=False, notice=notice, model=trace.model
+        )
+
+    def _finished(self, event: Finished) -> None:
+        if self._pending is None or event.number != self._pending.number:
+            return
+        self._pending.step = None
+        step_ms = event.step_ms or self._session.state.step_ms
+        self._session.set(busy="", step_ms=step_ms)
+
+    def _opened(self, event: Opened) -> None:
+        self.path = event.path
+        state = self._session.state
+        notice = " ".join(event.findings)
+        self._session.set(
+            model=event.model,
+            positions=event.positions,
+            busy="",
+            notice=notice,
+            batch=(),
+        )
+        if state.recorded and state.trace is not None:
+            self._take_over(state.trace, event.model.digest)
+        elif self.sentence and state.busy != "decoding":
+            self._decode(1)
+
+    def _take_over(self, recorded: Trace, digest: str) -> None:
+        """Have the engine decode what the recorded Trace shows."""
+        same = recorded.model.digest == digest
+        steps = recorded.steps if same else ()
+        prefix = tuple((step.id, step.origin) for step in steps)
+        self._decode(self._session.state.step if same else 1, prefix=prefix)

@@ -1,0 +1,111 @@
+"""Colours and sizes: palettes of our own on Fusion, light, dark and high contrast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtWidgets import QApplication
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """The colours of one theme, as #rrggbb; text on ground is at least 4.5 : 1."""
+
+    window: str
+    base: str
+    raised: str
+    text: str
+    faint: str
+    accent: str
+    on_accent: str
+    line: str
+
+
+THEMES: dict[str, Colours] = {
+    "light": Colours(
+        window="#f4f5f7",
+        base="#ffffff",
+        raised="#e9ebef",
+        text="#1a1d23",
+        faint="#5a616d",
+        accent="#0b62c4",
+        on_accent="#ffffff",
+        line="#c3c8d1",
+    ),
+    "dark": Colours(
+        window="#1d2026",
+        base="#14161a",
+        raised="#2a2e36",
+        text="#e8eaee",
+        faint="#a3abb8",
+        accent="#5aa9ff",
+        on_accent="#0b0d10",
+        line="#434955",
+    ),
+    "contrast": Colours(
+        window="#000000",
+        base="#000000",
+        raised="#1c1c1c",
+        text="#ffffff",
+        faint="#ffffff",
+        accent="#ffd500",
+        on_accent="#000000",
+        line="#ffffff",
+    ),
+}
+NAMES = {"light": "Light", "dark": "Dark", "contrast": "High contrast"}
+MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
+_base_size: dict[str, float] = {}
+
+
+def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
+    """Give every window the theme ``name`` and text at ``zoom`` percent."""
+    colours = THEMES[name]
+    app.setStyle("Fusion")
+    app.setPalette(palette(colours))
+    size = _base_size.setdefault("points", app.font().pointSizeF())
+    font = QFont(app.font())
+    font.setPointSizeF(size * zoom / 100)
+    app.setFont(font)
+    app.setStyleSheet(_sheet(colours))
+
+
+def palette(colours: Colours) -> QPalette:
+    """Return the Qt palette of a theme."""
+    made = QPalette()
+    role = QPalette.ColorRole
+    for key, value in {
+        role.Window: colours.window,
+        role.WindowText: colours.text,
+        role.Base: colours.base,
+        role.AlternateBase: colours.raised,
+        role.Text: colours.text,
+        role.Button: colours.raised,
+        role.ButtonText: colours.text,
+        role.ToolTipBase: colours.raised,
+        role.ToolTipText: colours.text,
+        role.PlaceholderText: colours.faint,
+        role.BrightText: colours.accent,
+        role.Highlight: colours.accent,
+        role.HighlightedText: colours.on_accent,
+        role.Link: colours.accent,
+        role.Mid: colours.line,
+        role.Accent: colours.accent,
+    }.items():
+        made.setColor(key, QColor(value))
+    for key in (role.WindowText, role.Text, role.ButtonText):
+        made.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
+    return made
+
+
+def _sheet(colours: Colours) -> str:
+    """Return what a palette cannot say."""
+    return f"""
+    QToolTip {{ color: {colours.text}; background: {colours.raised};
+                border: 1px solid {colours.line}; }}
+    QSplitter::handle {{ background: {colours.line}; }}
+    #faint {{ color: {colours.faint}; }}
+    #notice {{ background: {colours.raised}; color: {colours.text};
+               border-left: 0.3em solid {colours.accent}; padding: 0.3em; }}
+    """

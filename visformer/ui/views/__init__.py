@@ -1,0 +1,17 @@
+"""Views: each paints the picture of its name and reports what was picked.
+
+A view has ``draw(state)``, complete and idempotent, and the signals ``picked`` (a dict of
+State changes) and ``failed`` (one sentence).
+"""
+
+from __future__ import annotations
+
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
+
+VIEWS = (  # name in the State, title of the tab, class
+    ("attention", "Attention", AttentionView),
+    ("masks", "Masks", MasksView),
+    ("positions", "Positions", PositionsView),
+)

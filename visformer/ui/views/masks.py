@@ -1,0 +1,200 @@
+"""The Masks tab: what each query may read, of one sentence or of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QLabel,
+    QScrollArea,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.state.pictures.masks import (
+    KIND_NAMES,
+    PARTS,
+    Part,
+    cell_words,
+    chosen,
+    false_words,
+    mask_picture,
+    note,
+)
+from visformer.state.pictures.picture import Matrix
+from visformer.state.state import Cell, State
+from visformer.trace import KINDS, Kind, Trace
+from visformer.ui.batch_panel import BatchPanel
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.words import words
+
+LEAST_LINES = 15  # of text that a map is high; below that the maps scroll
+SAMPLES = ("I have a cat.", "Thank you.")
+
+
+class MasksView(QWidget):
+    """Nine maps, kind by part, of one sentence; and the batch that it is a row of."""
+
+    picked = Signal(object)  # a dict of State changes
+    batch_requested = Signal(object)  # a tuple of sentences
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = State()
+        self._drawn: tuple[object, ...] | None = None
+        self._batch = BatchPanel()
+        self._batch.requested.connect(self.batch_requested)
+        self._batch.left.connect(lambda: self.picked.emit({"batch": ()}))
+        self._batch.row_chosen.connect(self._draw_row)
+        self._maps = _Maps()
+        self._maps.clicked.connect(self._lock)
+        self._maps.hovered.connect(self._hover)
+        self._maps.failed.connect(self.failed)
+        splitter = QSplitter(Qt.Orientation.Horizontal)
+        splitter.addWidget(self._batch)
+        splitter.addWidget(self._maps)
+        splitter.setSizes([280, 720])  # shared out in this proportion
+        splitter.setStretchFactor(0, 2)
+        splitter.setStretchFactor(1, 5)
+        splitter.setChildrenCollapsible(False)
+        layout = QVBoxLayout(self)
+        layout.addWidget(splitter)
+        self._draw_row(0)
+
+    def draw(self, state: State) -> None:
+        """Show the batch where there is one, else the sentence on screen."""
+        drawn = (state.batch, state.shown, state.model, state.busy, state.cell)
+        if drawn == self._drawn:  # Traces compare by identity
+            return
+        fresh = state.batch is not self._state.batch
+        self._drawn, self._state = drawn, state
+        if state.trace is not None:
+            self._batch.offer((state.trace.source_text, *SAMPLES))
+        self._batch.draw(state, fresh=fresh)
+        self._draw_row(self._batch.row)
+
+    def _draw_row(self, row: int) -> None:
+        # The cell in focus is one of the sentence on screen, not of the batch.
+        cell = None if self._state.batch else self._state.cell
+        self._maps.draw(chosen(self._state, row), cell)
+
+    def _lock(self, cell: Cell) -> None:
+        if not self._state.batch:
+            self.picked.emit({"kind": cell.kind, "locked": cell})
+
+    def _hover(self, cell: Cell | None) -> None:
+        if not self._state.batch:
+            self.picked.emit({"hovered": cell})
+
+
+class _Maps(QWidget):
+    """The nine maps: a kind a row, a part a column, each with its own words."""
+
+    clicked = Signal(object)  # the Cell
+    hovered = Signal(object)  # the Cell or None
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._trace: Trace | None = None
+        self._pictures: dict[tuple[Kind, Part], Matrix] = {}
+        self._notes: dict[tuple[Kind, Part], str] = {}
+        self._legend = words("what the colours mean")
+        maps = QWidget()
+        self._grid = QGridLayout(maps)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        scroll = QScrollArea()
+        scroll.setWidget(maps)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(layout.spacing(), 0, 0, 0)
+        layout.addWidget(self._legend)
+        layout.addWidget(scroll)
+        self._cells: dict[tuple[Kind, Part], tuple[HeatMap, QLabel]] = {}
+        for column, (part, explanation) in enumerate(PARTS.items()):
+            text = f"{part.capitalize()} mask. {explanation}"
+            label = words(f"what the {part} mask is", text)
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
+            self._grid.addWidget(label, 1, column)
+            self._grid.setColumnStretch(column, 1)
+            for row, kind in enumerate(KINDS):
+                self._add(kind, part, row, column)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the maps' cells in sight below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_cells"):
+            self._fit()
+
+    def _fit(self) -> None:
+        for heat_map, _label in self._cells.values():
+            heat_map.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
+
+    def _add(self, kind: Kind, part: Part, row: int, column: int) -> None:
+        heat_map = HeatMap()
+        label = words(f"{part} mask, {KIND_NAMES[kind]}, in words")
+        label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        heat_map.setAccessibleName(f"{KIND_NAMES[kind]} attention, {part} mask")
+        heat_map.clicked.connect(lambda cell, kind=kind: self._click(kind, cell))
+        heat_map.hovered.connect(lambda cell, kind=kind: self._hover(kind, cell))
+        heat_map.failed.connect(self.failed)
+        self._cells[kind, part] = heat_map, label
+        self._grid.addWidget(heat_map, 2 * row + 2, column)
+        self._grid.addWidget(label, 2 * row + 3, column)
+        self._grid.setRowStretch(2 * row + 2, 1)
+
+    def _click(self, kind: Kind, cell: tuple[int, int] | None) -> None:
+        if cell is not None:
+            self.clicked.emit(Cell(kind, *cell))
+
+    def _hover(self, kind: Kind, cell: tuple[int, int] | None) -> None:
+        """Say in words what the cell is, and why."""
+        if self._trace is None or cell is None:
+            self._legend.setText(_legend(self._trace))
+            self.hovered.emit(None)
+            return
+        self._legend.setText(cell_words(self._trace, kind, *cell))
+        self.hovered.emit(Cell(kind, *cell))
+
+    def draw(self, trace: Trace | None, cell: Cell | None) -> None:
+        """Show the masks of one Trace, or say that there is none."""
+        if trace is not self._trace or trace is None:
+            self._trace = trace
+            self._legend.setText(_legend(trace))
+            self._pictures = {} if trace is None else _pictures(trace)
+            self._notes = {} if trace is None else _notes(trace)
+        for (kind, part), (heat_map, label) in self._cells.items():
+            picture = self._pictures.get((kind, part))
+            if picture is None:
+                heat_map.draw(None)
+                label.setText("")
+                continue
+            marked = cell[1:] if cell is not None and cell.kind == kind else None
+            heat_map.draw(replace(picture, marked=marked))
+            label.setText(self._notes[kind, part])
+
+
+def _notes(trace: Trace) -> dict[tuple[Kind, Part], str]:
+    return {(kind, part): note(trace, kind, part) for kind in KINDS for part in PARTS}
+
+
+def _pictures(trace: Trace) -> dict[tuple[Kind, Part], Matrix]:
+    return {
+        (kind, part): mask_picture(trace, kind, part)
+        for kind in KINDS
+        for part in PARTS
+    }
+
+
+def _legend(trace: Trace | None) -> str:
+    """Say what True and False do, with the model's own number."""
+    if trace is None:
+        return "No sentence has been run yet: there are no masks to show."
+    return f"True (may attend) or {false_words(trace)}; False cells are hatched."

@@ -1,0 +1,255 @@
+"""The Positions tab: the model's own table of positional encodings, three ways."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.state.pictures.picture import Matrix
+from visformer.state.pictures.positions import (
+    LIKENESSES,
+    cell_words,
+    default_last,
+    heat_picture,
+    is_sinusoidal,
+    pair_words,
+    similarity_picture,
+    table_words,
+)
+from visformer.state.state import State
+from visformer.trace import Floats
+from visformer.ui.curves import Curves
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.words import words
+
+HINT = "Point at the map: position, dimension and value are said here."
+
+
+class PositionsView(QWidget):
+    """Heat map, curves and similarity of the encodings, over one range of positions."""
+
+    picked = Signal(object)  # a dict of State changes; nothing here changes any yet
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = State()
+        self._drawn: tuple[object, ...] | None = None
+        self._touched = False  # the user chose a range: a new sentence keeps it
+        self._about = words("what the table is")
+        self._hover = words("the cell pointed at", HINT)
+        self._range = _Range()
+        self._range.changed.connect(self._draw_range)
+        self._heat_map = HeatMap()
+        self._heat_map.setAccessibleName("positional encodings, position by dimension")
+        self._heat_map.hovered.connect(self._tell)
+        self._heat_map.failed.connect(self.failed)
+        self._curves = Curves()
+        self._similarity = _Similarity()
+        self._similarity.failed.connect(self.failed)
+        self._lay_out()
+        self._draw_table()
+
+    def _lay_out(self) -> None:
+        maps = QSplitter(Qt.Orientation.Horizontal)
+        maps.addWidget(self._heat_map)
+        maps.addWidget(self._similarity)
+        self._pictures = QSplitter(Qt.Orientation.Vertical)
+        self._pictures.addWidget(maps)
+        self._pictures.addWidget(self._curves)
+        for splitter in (maps, self._pictures):
+            splitter.setChildrenCollapsible(False)
+            splitter.setSizes([600, 400])  # shared out in this proportion
+            splitter.setStretchFactor(0, 3)
+            splitter.setStretchFactor(1, 2)
+        line = QHBoxLayout()
+        line.addWidget(self._range)
+        line.addWidget(self._hover, 1)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self._about)
+        layout.addLayout(line)
+        layout.addWidget(self._pictures, 1)
+
+    def draw(self, state: State) -> None:
+        """Show the open model's table; a longer sentence lengthens the first range."""
+        drawn = (id(state.positions), state.shown, state.trace)
+        if drawn == self._drawn:
+            return
+        before, self._state, self._drawn = self._state, state, drawn
+        if state.positions is not before.positions:
+            self._range.touched = False
+            self._draw_table()
+        elif not self._range.touched and default_last(state) != default_last(before):
+            self._range.offer(default_last(state))
+
+    def _draw_table(self) -> None:
+        """Show another model's table, or say that there is none."""
+        table = self._state.positions
+        usable = table is not None and table.size > 0
+        self._range.setEnabled(usable)
+        self._pictures.setEnabled(usable)
+        self._hover.setText(HINT if usable else "")
+        if table is None or not usable:
+            self._about.setText("No table of positions: no model is open yet.")
+            self._heat_map.draw(None)
+            self._curves.draw(None)
+            self._similarity.draw(None)
+            return
+        sinusoidal = is_sinusoidal(table)
+        self._about.setText(table_words(table, sinusoidal=sinusoidal))
+        self._curves.draw(table, sinusoidal=sinusoidal)
+        self._similarity.draw(table)
+        self._range.set_count(len(table))
+        self._range.offer(default_last(self._state))
+
+    def _draw_range(self, first: int, last: int) -> None:
+        if self._state.positions is not None:
+            self._heat_map.draw(heat_picture(self._state.positions, first, last))
+            self._curves.set_range(first, last)
+            self._similarity.set_range(first, last)
+
+    def _tell(self, cell: tuple[int, int] | None) -> None:
+        """Say the cell pointed at, and mark its position in the curves."""
+        if cell is None or self._state.positions is None:
+            self._hover.setText(HINT)
+            self._curves.mark(None)
+            return
+        position = self._range.first + cell[0]
+        self._hover.setText(cell_words(self._state, position, cell[1]))
+        self._curves.mark(position)
+
+
+class _Range(QWidget):
+    """The positions that are shown: two fields, and all of them in one click."""
+
+    changed = Signal(int, int)  # first and last
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched = False  # the user chose a range: a longer sentence leaves it
+        self._first, self._last = (
+            _spin_box("first position"),
+            _spin_box("last position"),
+        )
+        self._of = QLabel()
+        self._all = QPushButton("&All")
+        self._all.setAccessibleName("show all positions")
+        self._all.clicked.connect(self._take_all)
+        title, to = QLabel("&Positions"), QLabel("to")
+        title.setBuddy(self._first)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for widget in (title, self._first, to, self._last, self._of, self._all):
+            layout.addWidget(widget)
+        for spin_box in (self._first, self._last):
+            spin_box.valueChanged.connect(self._change)
+
+    @property
+    def first(self) -> int:
+        """The first position shown."""
+        return self._first.value()
+
+    def set_count(self, count: int) -> None:
+        """Say how many positions there are to choose from."""
+        self._of.setText(f"of {count:,}")
+        with QSignalBlocker(self._first), QSignalBlocker(self._last):
+            self._first.setRange(0, count - 1)
+            self._last.setRange(0, count - 1)
+
+    def offer(self, last: int) -> None:
+        """Show the first positions up to ``last``, and tell so."""
+        self._set(0, last)
+
+    def _take_all(self) -> None:
+        self.touched = True
+        self._set(0, self._last.maximum())
+
+    def _change(self) -> None:
+        """Keep first <= last: the field that was changed pushes the other."""
+        self.touched = True
+        first, last = self._first.value(), self._last.value()
+        if first > last:
+            first, last = (
+                (first, first) if self.sender() is self._first else (last, last)
+            )
+        self._set(first, last)
+
+    def _set(self, first: int, last: int) -> None:
+        with QSignalBlocker(self._first), QSignalBlocker(self._last):
+            self._first.setValue(first)
+            self._last.setValue(last)
+        self.changed.emit(first, last)
+
+
+class _Similarity(QWidget):
+    """How alike every two positions are, by dot product or by cosine."""
+
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table: Floats | None = None
+        self._range = (0, 0)
+        self._picture: Matrix | None = None
+        self._choice = QComboBox()
+        self._choice.addItems(list(LIKENESSES))
+        self._choice.setAccessibleName("how positions are compared")
+        self._choice.currentIndexChanged.connect(self._redraw)
+        self._words = words("what the similarity map shows")
+        self._heat_map = HeatMap()
+        self._heat_map.setAccessibleName("similarity, position by position")
+        self._heat_map.hovered.connect(self._tell)
+        self._heat_map.failed.connect(self.failed)
+        title = QLabel("Si&milarity")
+        title.setBuddy(self._choice)
+        line = QHBoxLayout()
+        line.addWidget(title)
+        line.addWidget(self._choice)
+        line.addStretch(1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(line)
+        layout.addWidget(self._words)
+        layout.addWidget(self._heat_map, 1)
+
+    def draw(self, table: Floats | None) -> None:
+        """Take another table; it is painted when a range is set."""
+        self._table = table
+        if table is None:
+            self._heat_map.draw(None)
+            self._words.setText("")
+
+    def set_range(self, first: int, last: int) -> None:
+        """Compare the positions of a range."""
+        self._range = first, last
+        self._redraw()
+
+    def _redraw(self) -> None:
+        if self._table is None:
+            return
+        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        self._picture = similarity_picture(self._table, *self._range, likeness=likeness)
+        self._heat_map.draw(self._picture)
+        self._tell(None)
+
+    def _tell(self, cell: tuple[int, int] | None) -> None:
+        if self._picture is None:
+            return
+        about = LIKENESSES[list(LIKENESSES)[self._choice.currentIndex()]]
+        self._words.setText(about if cell is None else pair_words(self._picture, *cell))
+
+
+def _spin_box(name: str) -> QSpinBox:
+    spin_box = QSpinBox()
+    spin_box.setAccessibleName(name)
+    spin_box.setKeyboardTracking(False)  # one picture a number, not one a digit
+    return spin_box

@@ -1,0 +1,365 @@
+"""The main window: lays the parts out, draws the State, reports what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSettings, Qt, QUrl
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QMainWindow,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.errors import VisformerError
+from visformer.state.pictures.strips import source_strip, target_strip
+from visformer.state.pictures.words import cell_words
+from visformer.state.state import SCALES, Cell, Session, State
+from visformer.text import clean
+from visformer.ui import theme
+from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
+from visformer.ui.candidates import CandidatesPanel, plain_label
+from visformer.ui.requests import EngineLike, Requests
+from visformer.ui.source_line import SourceLine
+from visformer.ui.strip import TokenStrip
+from visformer.ui.transport import StrategyControls, Transport
+from visformer.ui.views import VIEWS
+
+LAYOUT_VERSION = 1
+
+
+class MainWindow(QMainWindow):
+    """One window on one State."""
+
+    recent_menu: QMenu
+
+    def __init__(self, engine: EngineLike, settings: QSettings) -> None:
+        super().__init__()
+        self.setWindowTitle("Visformer")
+        self.setAcceptDrops(True)
+        self._settings = settings
+        self._devices: tuple[str, ...] = ()
+        self.session = Session(self._draw)
+        self.requests = Requests(self.session, engine)
+        self._build()
+        build_menus(self)
+        build_keys(self)
+        self._restore()
+        self._draw(self.session.state)
+
+    # ---- parts -----------------------------------------------------------------
+
+    def _build(self) -> None:
+        self.source = SourceLine("Source sentence", "Type a sentence and press Enter")
+        self.source.submitted.connect(self._submit)
+        self.reference = SourceLine(
+            "Reference translation", "a translation of your own, fed teacher-forced"
+        )
+        self.reference.submitted.connect(self._submit_reference)
+        self.source_strip = TokenStrip("Source tokens", "source tokens appear here")
+        self.target_strip = TokenStrip("Target tokens", "target: nothing decoded yet")
+        self.target_strip.clicked.connect(self._go_to_token)
+        self.transport = Transport()
+        self.transport.moved.connect(lambda step: self.session.set(step=step))
+        self.strategy = StrategyControls()
+        self.strategy.changed.connect(self._change_strategy)
+        self.candidates = CandidatesPanel()
+        self.candidates.chosen.connect(self.requests.force)
+        self._notice = plain_label("")
+        self._notice.setObjectName("notice")
+        self._notice.setWordWrap(True)
+        body = QWidget()
+        column = QVBoxLayout(body)
+        column.setContentsMargins(6, 4, 6, 0)
+        column.setSpacing(3)
+        column.addLayout(self._header())
+        column.addLayout(self._source_row())
+        column.addWidget(self._notice)
+        column.addLayout(_labelled("source", self.source_strip))
+        column.addLayout(_labelled("target", self.target_strip))
+        column.addLayout(self._transport_row())
+        column.addWidget(self._middle(), 1)
+        self.setCentralWidget(body)
+        self._build_status()
+
+    def _header(self) -> QHBoxLayout:
+        self._model = plain_label("no model")
+        self._open = QPushButton("Open…")
+        self._open.setToolTip("Open a checkpoint folder (Ctrl+O)")
+        self._open.clicked.connect(self.choose_folder)
+        self._theme = _chooser("Theme", theme.NAMES)
+        self._theme.activated.connect(
+            lambda _: self.set_theme(self._theme.currentData())
+        )
+        self._device = _chooser("Device", {})
+        self._device.activated.connect(lambda _: self._change_device())
+        return _row(self._model, self._open, None, self._theme, self._device)
+
+    def _source_row(self) -> QHBoxLayout:
+        self._go = QPushButton("Translate")
+        self._go.clicked.connect(self.source.submit)
+        return _row(self.source, self._go, stretch=self.source)
+
+    def _transport_row(self) -> QHBoxLayout:
+        label = plain_label("reference")
+        label.setBuddy(self.reference)
+        parts = (self.transport, self.strategy, label, self.reference)
+        return _row(*parts, stretch=self.reference)
+
+    def _middle(self) -> QSplitter:
+        self.tabs = QTabWidget()
+        self.tabs.setDocumentMode(True)
+        self.views = {}
+        for name, title, make in VIEWS:
+            view = make()
+            view.picked.connect(lambda changes: self.session.set(**changes))
+            view.failed.connect(lambda text: self.session.set(error=text))
+            self.views[name] = view
+            self.tabs.addTab(view, title)
+        self.views["masks"].batch_requested.connect(self.requests.batch)
+        self.tabs.currentChanged.connect(self._tab_changed)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal)
+        self._splitter.addWidget(self.tabs)
+        self._splitter.addWidget(self.candidates)
+        self._splitter.setStretchFactor(0, 1)
+        self._splitter.setChildrenCollapsible(False)
+        return self._splitter
+
+    def _build_status(self) -> None:
+        self._status = [plain_label("") for _ in range(4)]
+        self._progress = QProgressBar()
+        self._progress.setMaximumWidth(120)
+        self._progress.setRange(0, 0)
+        self._progress.setAccessibleName("The engine is working")
+        bar = self.statusBar()
+        bar.setSizeGripEnabled(False)
+        for index, label in enumerate(self._status):
+            bar.addWidget(label, 1 if index == 2 else 0)
+        bar.addPermanentWidget(self._progress)
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def _draw(self, state: State) -> None:
+        """Bring every visible part in line with the State."""
+        self.source_strip.draw(source_strip(state))
+        self.target_strip.draw(target_strip(state))
+        self.transport.draw(state)
+        self.candidates.draw(state)
+        self.views[state.tab].draw(state)
+        if self.tabs.currentWidget() is not self.views[state.tab]:
+            self.tabs.setCurrentWidget(self.views[state.tab])
+        self._draw_words(state)
+
+    def _draw_words(self, state: State) -> None:
+        notice = state.error or state.notice
+        self._notice.setText(notice)
+        self._notice.setVisible(bool(notice))
+        model = state.model
+        self._progress.setVisible(bool(state.busy))
+        device = model.device if model else "no device"
+        recorded = "recorded, " if state.recorded else ""
+        speed = f"{state.step_ms:.1f} ms/step" if state.step_ms else "no step timed yet"
+        where = f"layer {state.layer + 1}, head {state.head + 1}"
+        words = state.busy or cell_words(state)
+        texts = (
+            f"{recorded}{device} | {speed}",
+            where,
+            words,
+            f"colour: {SCALES[state.scale]}",
+        )
+        for label, text in zip(self._status, texts, strict=True):
+            label.setText(text)
+        if model is not None:
+            self._model.setText(
+                f"model: {model.name}, {model.encoder_layers}+{model.decoder_layers} "
+                f"layers, {model.heads} heads, {model.parameters / 1e6:.1f} M, "
+                f"{model.device}{', recorded' if state.recorded else ''}"
+            )
+
+    # ---- what the user does ----------------------------------------------------
+
+    def translate(self, text: str) -> None:
+        """Translate ``text`` as if it had been typed."""
+        self.source.setText(clean(text))
+        self.source.submit()
+
+    def _submit(self, text: str) -> None:
+        self.transport.pause()
+        self.reference.clear()
+        self.requests.translate(text)
+
+    def _submit_reference(self, text: str) -> None:
+        self.transport.pause()
+        source = self.source.text() or self.requests.sentence
+        self.requests.translate(source, reference=text)
+
+    def _go_to_token(self, index: int) -> None:
+        """Go to the step that chose the token: chip n is the choice of step n."""
+        self.transport.pause()
+        self.session.set(step=index)
+
+    def _change_strategy(self) -> None:
+        self.requests.change_strategy(self.strategy.strategy(), self.strategy.tokens())
+
+    def _change_device(self) -> None:
+        if self.requests.path:
+            self.requests.open(self.requests.path, self._device.currentData())
+
+    def _tab_changed(self, index: int) -> None:
+        name = next(n for n, v in self.views.items() if v is self.tabs.widget(index))
+        if name != self.session.state.tab:
+            self.session.set(tab=name)
+
+    def free_cell(self) -> None:
+        """Free the locked cell."""
+        self.session.set(locked=None, hovered=None, error="")
+
+    def walk_heads(self, layers: int, heads: int) -> None:
+        """Select a neighbour in the layer x head grid."""
+        state = self.session.state
+        self.session.set(layer=state.layer + layers, head=state.head + heads)
+
+    def move_cell(self, rows: int, columns: int) -> None:
+        """Move the locked cell by so many queries and keys."""
+        cell, trace = self.session.state.locked, self.session.state.shown
+        if cell is None or trace is None:
+            return
+        queries, keys = trace.tokens(cell.kind)
+        query = max(0, min(len(queries) - 1, cell.query + rows))
+        key = max(0, min(len(keys) - 1, cell.key + columns))
+        self.session.set(locked=Cell(cell.kind, query, key), hovered=None)
+
+    def choose_folder(self) -> None:
+        """Ask for a checkpoint folder."""
+        path = QFileDialog.getExistingDirectory(self, "Open a checkpoint folder")
+        if path:
+            self.requests.open(path)
+
+    def guarded(self, action: Callable[[], object]) -> None:
+        """Do something that may fail with a sentence; show the sentence."""
+        try:
+            action()
+        except VisformerError as error:
+            self.session.set(error=str(error))
+
+    # ---- events of the engine --------------------------------------------------
+
+    def receive(self, event: object) -> None:
+        """Take an event of the engine, on the window's thread."""
+        from visformer.messages import Opened
+
+        self.requests.receive(event)  # type: ignore[arg-type]
+        if isinstance(event, Opened):
+            self._remember(event.path)
+            self._device.clear()
+            for name in event.devices:
+                self._device.addItem(name, name)
+            self._device.setCurrentText(event.model.device)
+
+    # ---- what is kept ----------------------------------------------------------
+
+    def _restore(self) -> None:
+        settings = self._settings
+        self.resize(1280, 800)
+        geometry = settings.value("geometry")
+        if geometry is not None:
+            self.restoreGeometry(geometry)
+        self._zoom = int(settings.value("zoom", 100, type=int))  # type: ignore[arg-type]
+        name = str(settings.value("theme", "light"))
+        self.source.history = list(settings.value("history", []) or [])  # type: ignore[call-overload]
+        self.set_theme(name if name in theme.THEMES else "light")
+        self._splitter.setSizes([10_000, self.fontMetrics().height() * 16])
+        show_recent(self, self._recent())
+
+    def _recent(self) -> list[str]:
+        value = self._settings.value("recent", [])
+        return (
+            [value] if isinstance(value, str) else [str(path) for path in value or []]
+        )  # type: ignore[attr-defined]
+
+    def _remember(self, path: str) -> None:
+        recent = [path, *(old for old in self._recent() if old != path)][:RECENT]
+        self._settings.setValue("recent", recent)
+        show_recent(self, recent)
+
+    def set_theme(self, name: str) -> None:
+        """Use the light, dark or high-contrast theme."""
+        app = QApplication.instance()
+        if isinstance(app, QApplication):
+            theme.apply_theme(app, name, self._zoom)
+        self._theme.setCurrentIndex(self._theme.findData(name))
+        self._settings.setValue("theme", name)
+
+    def zoom_by(self, percent: int) -> None:
+        """Make all text larger or smaller; 0 brings it back to normal."""
+        wanted = self._zoom + percent if percent else 100
+        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, wanted))
+        self._settings.setValue("zoom", self._zoom)
+        self.set_theme(self._theme.currentData())
+
+    def reset_layout(self) -> None:
+        """Bring sizes back to what they were at first."""
+        self._settings.remove("geometry")
+        self.resize(1280, 800)
+        self._splitter.setSizes([10_000, self.fontMetrics().height() * 16])
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Take checkpoints and traces that lie on this computer."""
+        if _dropped(event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Open what was dropped."""
+        path = _dropped(event.mimeData().urls())
+        if path:
+            self.requests.open(path)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Keep size and history."""
+        self.transport.pause()
+        self._settings.setValue("geometry", self.saveGeometry())
+        self._settings.setValue("history", self.source.history)
+        self._settings.sync()
+        super().closeEvent(event)
+
+
+def _dropped(urls: list[QUrl]) -> str:
+    return next((url.toLocalFile() for url in urls if url.isLocalFile()), "")
+
+
+def _chooser(name: str, items: dict[str, str]) -> QComboBox:
+    box = QComboBox()
+    for data, title in items.items():
+        box.addItem(title, data)
+    box.setAccessibleName(name)
+    box.setToolTip(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    return box
+
+
+def _row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
+    """Put widgets side by side; None is a spring."""
+    row = QHBoxLayout()
+    row.setSpacing(6)
+    for part in parts:
+        if part is None:
+            row.addStretch(1)
+        else:
+            row.addWidget(part, 1 if part is stretch else 0)
+    return row
+
+
+def _labelled(text: str, widget: QWidget) -> QHBoxLayout:
+    label: QLabel = plain_label(text, faint=True)
+    return _row(label, widget, stretch=widget)
