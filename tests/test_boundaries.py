@@ -19,6 +19,7 @@ ROOMS = {  # room -> what it must not import
     "ui": TORCH,
     "trace.py": (*QT, *TORCH),
     "trace_file.py": (*QT, *TORCH),
+    "recorder.py": (*QT, *TORCH),
     "messages.py": (*QT, *TORCH),
     "engine.py": (*QT, *TORCH),
     "server.py": (*QT, *TORCH),

@@ -1,4 +1,4 @@
-"""The front door of the window: starts the engine process, then the window, joins them."""
+"""The front door of the window: starts the engine, then the window, joins them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class App:
             str(paths.settings_file()), QSettings.Format.IniFormat
         )
         self.window = MainWindow(self.engine, self.settings)
-        self.bridge.event.connect(self.window.receive)
+        self.bridge.received.connect(self.window.receive)
         self._collect_garbage()
 
     def _receive(self, event: object) -> None:

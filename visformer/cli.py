@@ -61,7 +61,7 @@ def _window_parser() -> _Parser:
     parser = _Parser(
         prog="visformer",
         description="Show an encoder-decoder Transformer while it works.",
-        epilog="Commands: visformer translate, render, inspect, train; each has --help.",
+        epilog="Commands: translate, render, inspect, train; each has --help.",
     )
     parser.add_argument(
         "path", nargs="?", help="a checkpoint folder or file, or a trace (*.vis)"

@@ -28,8 +28,9 @@ from visformer.messages import (
     Started,
     Stepped,
 )
+from visformer.recorder import Recording
 from visformer.server import serve
-from visformer.trace import Recording, Trace
+from visformer.trace import Trace
 
 log = logging.getLogger(__name__)
 OPEN_SECONDS = 120.0  # an opening that takes longer is given up
@@ -58,7 +59,7 @@ class Worker:
     """One engine process, its pipe, and the thread that reads it."""
 
     def __init__(self, receive: Callable[[Worker, Answer | None], None]) -> None:
-        """Start the process; ``receive`` gets its answers, and None when it has ended."""
+        """Start the process; ``receive`` gets its answers, None when it has ended."""
         context: Any = multiprocessing.get_context("spawn")
         self.connection: Connection
         self.connection, theirs = context.Pipe()
@@ -118,7 +119,7 @@ class Engine:
         return int(self._current.process.pid)
 
     def open(self, path: str, device: str = "") -> None:
-        """Open a checkpoint; the model that is open stays until the new one is ready."""
+        """Open a checkpoint; the open model stays until the new one is ready."""
         with self._lock:
             self._abandon_opening()
             request = Open(number=self._next(), path=path, device=device)
@@ -130,14 +131,14 @@ class Engine:
             worker.send(request)
 
     def decode(self, request: Decode) -> int:
-        """Decode; supersedes whatever was asked before. Returns the request's number."""
+        """Decode, superseding what was asked before; return the request's number."""
         with self._lock:
             self._last = replace(request, number=self._next())
             self._current.send(self._last)
             return self._last.number
 
     def batch(self, sources: tuple[str, ...]) -> int:
-        """Run several sentences together. Returns the request's number."""
+        """Run several sentences together; return the request's number."""
         with self._lock:
             request = Batch(number=self._next(), sources=sources)
             self._current.send(request)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from visformer.trace import Floats, ModelFacts, Origin, Row, Trace
+from visformer.recorder import Row
+from visformer.trace import Floats, ModelFacts, Origin, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

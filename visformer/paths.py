@@ -12,7 +12,7 @@ FIRST_TRACE = "first.vis"  # the sample sentence, decoded by the default checkpo
 
 
 def _shipped(folder: str) -> Path:
-    """A folder inside the package (wheel) or beside it (source tree)."""
+    """Return a folder inside the package (wheel) or beside it (source tree)."""
     inside = _PACKAGE / folder
     return inside if inside.is_dir() else _PACKAGE.parent / folder
 

@@ -27,7 +27,8 @@ from visformer.messages import (
     Started,
     Stepped,
 )
-from visformer.trace import Row, Trace
+from visformer.recorder import Row
+from visformer.trace import Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint

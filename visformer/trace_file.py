@@ -2,8 +2,8 @@
 
 A file is a magic line, the format's version (two bytes: major, minor), then blocks. A
 block is its header's length (4 bytes, little endian), the header (JSON: name, dtype,
-shape, bytes, SHA-256) and its bytes. The first block, ``facts``, is JSON; the others are
-arrays. Readers ignore blocks they do not know and refuse a newer major version.
+shape, bytes, SHA-256) and its bytes. The first block, ``facts``, is JSON; the others
+are arrays. Readers ignore blocks they do not know and refuse a newer major version.
 """
 
 from __future__ import annotations

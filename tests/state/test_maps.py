@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
+from visformer.recorder import Recording, Row
 from visformer.state.pictures.maps import (
     UNDECODED,
     Marks,
@@ -16,7 +17,7 @@ from visformer.state.pictures.maps import (
 )
 from visformer.state.pictures.weights import WeightCache, head_weights
 from visformer.state.state import Cell, Session, State
-from visformer.trace import KINDS, Kind, Layout, Recording, Row, Trace
+from visformer.trace import KINDS, Kind, Layout, Trace
 
 
 def state(trace: Trace, step: int | None = None, **changes: Any) -> State:

@@ -22,8 +22,8 @@ def check(checkpoint: Checkpoint) -> dict[str, object]:
     tokenizer = checkpoint.tokenizer
     generator = np.random.default_rng(0)
     length = min(LENGTH, checkpoint.config.max_positions - 1)
-    source = generator.integers(0, tokenizer.source.size, length)
-    source = [int(i) for i in source if i != tokenizer.pad] or [tokenizer.eos]
+    drawn: list[int] = generator.integers(0, tokenizer.source.size, length).tolist()
+    source = [id for id in drawn if id != tokenizer.pad] or [tokenizer.eos]
     cached = Decoding(checkpoint, source, limit=length).finish()
     target = cached.target_ids.tolist()
     full = run(checkpoint, [source], [target])[0]

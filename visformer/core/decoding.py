@@ -20,7 +20,8 @@ from visformer.core.recording import (
 from visformer.core.strategy import check_strategy, choose
 from visformer.errors import InputError
 from visformer.messages import Strategy
-from visformer.trace import Bools, Floats, Origin, Recording, Row, Step, Trace
+from visformer.recorder import Recording, Row
+from visformer.trace import Bools, Floats, Origin, Step, Trace
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
 
@@ -90,7 +91,7 @@ class Decoding:
 
     @property
     def ended(self) -> bool:
-        """Whether the current step chose the end of the sentence, or is the last one."""
+        """Whether the current step chose the end of the sentence, or is the last."""
         return self._position == self.limit or self._ends_at(self._position)
 
     def _ends_at(self, position: int) -> bool:
@@ -141,7 +142,7 @@ class Decoding:
         return self.follow([(id, "reference") for id in ids])
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
-        """Make exactly these choices, reusing the rows they have in common with the last.
+        """Make exactly these choices, reusing the rows that agree with the last ones.
 
         Raises InputError for ids outside the vocabulary and beyond the limit.
         """
@@ -184,7 +185,7 @@ class Decoding:
 
     @torch.inference_mode()
     def _extend(self, choices: Sequence[Choice | None]) -> None:
-        """Compute as many rows as ``choices``; None (only alone) leaves it to the model."""
+        """Compute a row for each choice; None (only alone) leaves it to the model."""
         tokenizer = self.checkpoint.tokenizer
         made = self._recording.choices
         forced = [choice[0] for choice in choices if choice]
@@ -197,12 +198,11 @@ class Decoding:
         logits = self.checkpoint.packed.logits(output)
         distribution = Distribution(self.checkpoint, logits)
         values = host(rows)
-        for index, choice in enumerate(choices):
-            if choice is None:
-                at = len(self._recording)
-                choice = (choose(logits[index], self.strategy, at), "model")
-            text = tokenizer.decode([*self._recording.choices, choice[0]])
-            step = distribution.step(index, choice[0], choice[1], text)
+        for index, given in enumerate(choices):
+            at = len(self._recording)
+            id, origin = given or (choose(logits[index], self.strategy, at), "model")
+            text = tokenizer.decode([*self._recording.choices, id])
+            step = distribution.step(index, id, origin, text)
             self._record(consumed[index], values[index], step)
 
     def _record(self, id: int, values: Floats, step: Step) -> None:

@@ -7,7 +7,7 @@ The layers' matrices are packed once: query, key and value side by side and stor
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,8 +56,7 @@ class PackedDecoder:
     @torch.no_grad()
     def __init__(self, model: Transformer, layout: Layout) -> None:
         self.model, self.layout = model, layout
-        layers = cast("list[Layer]", list(model.decoder.layers))
-        self.layers = [self._pack(layer) for layer in layers]
+        self.layers = [self._pack(layer) for layer in model.decoder]
         self.output_weight = model.output.weight.T.contiguous()  # [D, V]
 
     @staticmethod
@@ -82,7 +81,7 @@ class PackedDecoder:
             state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))
 
     def logits(self, output: Tensor) -> Tensor:
-        """Decoder output [N, D] -> [N, V]."""
+        """Project decoder output [N, D] -> [N, V]."""
         return output @ self.output_weight
 
 
@@ -181,7 +180,7 @@ class DecoderState:
         rows: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """One layer over the new rows [B n, D]; leaves q, k, v and cross q in ``rows``."""
+        """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
         layer, layout = part.layer, self.packed.layout
         first, width = layout.part("decoder", index, 0).start, x.shape[1]
         normed = layer.enter(x, layer.self_attention_norm)
@@ -203,7 +202,7 @@ class DecoderState:
         return layer.leave(x, added, layer.feed_forward_norm)
 
     def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new rows' keys and values -> all of them, [B, H, length, d] each."""
+        """Store the new keys and values -> all of them, [B, H, length, d] each."""
         _, batch, heads, _, size = self.cache.shape
         parts = made.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
         stored = self.cache[2 * index : 2 * index + 2]
@@ -212,7 +211,7 @@ class DecoderState:
         return seen[0], seen[1]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D]."""
+        """Q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D]."""
         batch, heads, _, size = k.shape
         split = q.view(batch, -1, heads, size).transpose(1, 2)
         fill = self.packed.model.config.mask_fill
@@ -225,7 +224,7 @@ def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:
 
 
 def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return probabilities, the best ids (best first) and the entropy in bits, [N, .]."""
+    """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
     log_p = F.log_softmax(logits, -1)
     p = log_p.exp()
     entropy = -(p * log_p).nan_to_num().sum(-1) / math.log(2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ class StackRecord(NamedTuple):
 
 
 class Layer(nn.Module):
-    """Self-attention, cross attention in a decoder, feed-forward; residuals and norms."""
+    """Self-attention, in a decoder cross attention, feed-forward; residuals, norms."""
 
     def __init__(self, config: ModelConfig, dropout: float, *, cross: bool) -> None:
         super().__init__()
@@ -84,6 +85,10 @@ class Stack(nn.Module):
             else nn.Identity()
         )
 
+    def __iter__(self) -> Iterator[Layer]:
+        """Go through the layers, from the first to the last."""
+        return iter(cast("Iterator[Layer]", self.layers))
+
 
 class Transformer(nn.Module):
     """Encoder, decoder, embeddings and output projection of one ``ModelConfig``."""
@@ -109,7 +114,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw fresh weights: Xavier uniform, embeddings normal with deviation D^-0.5."""
+        """Draw fresh weights: Xavier uniform; embeddings normal, deviation D^-0.5."""
         for name, parameter in self.named_parameters():
             if "embedding" in name:
                 nn.init.normal_(parameter, std=self.config.d_model**-0.5)
@@ -119,14 +124,16 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
 
     def embed(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
-        """Embedding times sqrt(D) plus position (section 3.4): ids [B, T] -> [B, T, D]."""
+        """Embed times sqrt(D), add position (section 3.4): ids [B, T] -> [B, T, D]."""
         scaled = table(ids) * math.sqrt(self.config.d_model)
-        return self.dropout(scaled + self.positions[start : start + ids.shape[1]])
+        placed = scaled + self.positions[start : start + ids.shape[1]]
+        result: Tensor = self.dropout(placed)
+        return result
 
     def encode(self, ids: Tensor, mask: Tensor) -> StackRecord:
         """Run the encoder over ids [B, S]; ``mask`` broadcasts to [B, S, S]."""
         hidden, made = [self.embed(self.source_embedding, ids)], []
-        for layer in self.encoder.layers:
+        for layer in self.encoder:
             x, projections = layer.attend(hidden[-1], mask)
             hidden.append(layer.feed(x))
             made.append(projections)
@@ -140,7 +147,7 @@ class Transformer(nn.Module):
         The masks broadcast to [B, T, T] and [B, T, S].
         """
         hidden, made, crossed = [self.embed(self.target_embedding, ids)], [], []
-        for layer in self.decoder.layers:
+        for layer in self.decoder:
             x, projections = layer.attend(hidden[-1], self_mask)
             made.append(projections)
             x, projections = layer.attend_across(x, memory, cross_mask)
@@ -149,7 +156,7 @@ class Transformer(nn.Module):
         return StackRecord(hidden, made, crossed, self.decoder.norm(hidden[-1]))
 
     def forward(self, source: Tensor, target: Tensor, pad: int) -> Tensor:
-        """Teacher-forced pass, source [B, S], target [B, T] -> decoder output [B, T, D].
+        """Teacher-force source [B, S], target [B, T] -> decoder output [B, T, D].
 
         Padded keys are hidden everywhere, and the decoder is causal. The output
         projection is left to the caller, who may want it for some positions only.

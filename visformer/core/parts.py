@@ -53,9 +53,9 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, fill: float) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) over the keys (section 3.2.1): -> [B, H, Q, K].
 
-    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K] (None
-    allows everything). A masked score is replaced by ``fill``; a finite one makes a row that may attend to
-    nothing attend equally to everything.
+    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K]
+    (None allows everything). A masked score is replaced by ``fill``; a finite one makes
+    a row that may attend to nothing attend equally to everything.
     """
     scores = (q @ k.mT).mul_(1 / math.sqrt(q.shape[-1]))
     if mask is not None:

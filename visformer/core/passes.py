@@ -24,7 +24,7 @@ from visformer.core.recording import (
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
-from visformer.trace import Step, Trace, read_only
+from visformer.trace import Bools, Kind, Step, Trace, read_only
 
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
 
@@ -117,7 +117,7 @@ def _trace(
         memory=memory_rows(decoded)[row],
     )
     ids = target.tolist()
-    masks = {
+    masks: dict[Kind, Bools] = {
         "encoder": start.masks["encoder"],
         "decoder": read_only(allowed.cpu().numpy()),
         "cross": np.broadcast_to(start.masks["encoder"][:1], (len(ids), len(pieces))),

@@ -1,4 +1,4 @@
-"""State: everything on screen follows from it. Session: holds one, tells one listener."""
+"""State: all on screen follows from it. Session: holds one, tells one listener."""
 
 from __future__ import annotations
 

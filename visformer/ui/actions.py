@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,9 @@ F11: full screen, F1: these keys
 A clicked cell stays marked; a click on a next-token row makes it the current choice."""
 ABOUT = """Visformer shows every number of an encoder-decoder Transformer at work.
 
-All numbers are the model's own. Attention tells which values are mixed into a token, and
-how much of each; it does not tell why the model chose a word. Values also pass through
-projections, feed-forward layers and residuals: attention is not an attribution.
+All numbers are the model's own. Attention tells which values are mixed into a token,
+and how much of each; it does not tell why the model chose a word. Values also pass
+through projections, feed-forward layers and residuals: attention is not an attribution.
 
 Tatoeba sentences: CC BY 2.0 FR. Visformer: MIT licence. Qt: LGPL 3."""
 
@@ -51,7 +52,7 @@ def build_menus(window: MainWindow) -> None:
     window.recent_menu = file.addMenu("Open &recent")
     bundled = file.addMenu("Open &bundled model")
     for path in paths.bundled_checkpoints():
-        _add(bundled, path.name, lambda p=path: window.requests.open(str(p)))
+        _add(bundled, path.name, partial(window.requests.open, str(path)))
     file.addSeparator()
     _add(file, "&Save trace…", lambda: _save_trace(window), keys.Save)
     _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")
@@ -59,7 +60,7 @@ def build_menus(window: MainWindow) -> None:
     _add(file, "&Quit", window.close, "Ctrl+Q").setMenuRole(QAction.MenuRole.QuitRole)
     view = bar.addMenu("&View")
     for name, title in theme.NAMES.items():
-        _add(view, title, lambda n=name: window.set_theme(n))
+        _add(view, title, partial(window.set_theme, name))
     view.addSeparator()
     _add(view, "&Larger text", lambda: window.zoom_by(10), keys.ZoomIn)
     _add(view, "&Smaller text", lambda: window.zoom_by(-10), keys.ZoomOut)
@@ -97,7 +98,7 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
     menu.clear()
     menu.setEnabled(bool(recent))
     for path in recent:
-        action = _add(menu, path, lambda p=path: window.requests.open(p))
+        action = _add(menu, path, partial(window.requests.open, path))
         action.setEnabled(Path(path).exists())
 
 
@@ -125,7 +126,7 @@ def build_keys(window: MainWindow) -> None:
         "?": lambda: _tell(window, "Keys", KEYS),
     }
     for number, kind in enumerate(KINDS, 1):
-        bind[str(number)] = lambda k=kind: window.session.set(kind=k)
+        bind[str(number)] = partial(window.session.set, kind=kind)
     for keys, slot in bind.items():
         QShortcut(QKeySequence(keys), window, activated=slot)  # type: ignore[call-overload]
 

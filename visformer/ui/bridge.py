@@ -12,11 +12,11 @@ from visformer.engine import Decoded, Event
 class Bridge(QObject):
     """Takes events on any thread, emits them on its own.
 
-    Of a decode only the newest Trace counts: while one waits to be delivered, later ones
-    take its place instead of queueing up behind it.
+    Of a decode only the newest Trace counts: while one waits to be delivered, later
+    ones take its place instead of queueing up behind it.
     """
 
-    event = Signal(object)
+    received = Signal(object)
     _arrived = Signal()
 
     def __init__(self) -> None:
@@ -43,4 +43,4 @@ class Bridge(QObject):
         with self._lock:
             events, self._waiting = self._waiting, []
         for event in events:
-            self.event.emit(event)
+            self.received.emit(event)

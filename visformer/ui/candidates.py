@@ -10,7 +10,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFont, QKeyEvent, QPainter
+from PySide6.QtGui import QFont, QKeyEvent, QPainter, QPalette
 from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
@@ -40,22 +40,22 @@ class _Model(QAbstractTableModel):
         self.endResetModel()
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Number of candidates."""
+        """Return the number of candidates."""
         return 0 if parent.isValid() else len(self.table.rows)
 
     def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Rank, token, probability."""
+        """Count rank, token, probability."""
         return len(COLUMNS)
 
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = 0
     ) -> object:
-        """Column names."""
+        """Name the columns."""
         horizontal = orientation == Qt.Orientation.Horizontal
         return COLUMNS[section] if horizontal and role == 0 else None
 
     def data(self, index: Index, role: int = 0) -> object:
-        """Texts, and in words what a row is."""
+        """Give texts, and in words what a row is."""
         row = self.table.rows[index.row()]
         cells = (str(row.rank), row.token, f"{row.probability:.4f}")
         if role == Qt.ItemDataRole.DisplayRole:
@@ -70,7 +70,7 @@ class _Model(QAbstractTableModel):
         return None
 
     def parent_font(self) -> QFont:
-        """The font of the table."""
+        """Return the font of the table."""
         parent = self.parent()
         return QFont(parent.font()) if isinstance(parent, QWidget) else QFont()
 
@@ -81,12 +81,12 @@ class _Bar(QStyledItemDelegate):
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: Index
     ) -> None:
-        """Bar first, number over it."""
+        """Paint the bar first, the number over it."""
         model = index.model()
         row = model.table.rows[index.row()] if isinstance(model, _Model) else None
         if row is not None:
-            palette = option.palette  # type: ignore[attr-defined]
-            rect: QRect = option.rect  # type: ignore[attr-defined]
+            palette = option.palette
+            rect: QRect = option.rect
             box = rect.adjusted(1, 3, -1, -3)
             box.setWidth(max(1, round(box.width() * row.probability)))
             painter.setOpacity(0.8 if row.chosen else 0.35)
@@ -175,5 +175,5 @@ def plain_label(text: str, *, faint: bool = False) -> QLabel:
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setText(text)
     if faint:
-        label.setObjectName("faint")
+        label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
     return label

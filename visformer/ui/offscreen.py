@@ -10,7 +10,7 @@ from pathlib import Path
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 from PySide6.QtCore import QEventLoop, QSettings, QSize, QTemporaryDir, QTimer
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QPixmap
 
 from visformer.app import App
 from visformer.errors import InputError
@@ -25,7 +25,7 @@ SETTLE_MS = 150  # views paint in slices: let the last ones come
 
 
 def render(options: argparse.Namespace, checkpoint: Path) -> None:
-    """Draw the window on a sentence into a PNG; InputError for anything out of range."""
+    """Draw the window on a sentence into a PNG; InputError for bad options."""
     size = _size(options.size)
     _check(options)
     folder = QTemporaryDir()
@@ -45,7 +45,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         window.session.set(**_selection(options, window.session.state), step=wanted)
         window.resize(size)
         _wait(lambda: False, SETTLE_MS)
-        _save(window.grab().toImage(), options.output)
+        _save(window.grab(), options.output)
     finally:
         app.close()
 
@@ -60,7 +60,7 @@ def _size(text: str) -> QSize:
 
 
 def _check(options: argparse.Namespace) -> None:
-    choices = {
+    choices: dict[str, list[str]] = {
         "view": [name for name, _, _ in VIEWS],
         "kind": list(KINDS),
         "theme": list(theme.THEMES),
@@ -109,7 +109,7 @@ def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
 
 
 def _wait(done: Callable[[], bool], limit_ms: int) -> None:
-    """Run the event loop until ``done()`` or the limit; what ``done`` raises comes out."""
+    """Run the event loop until ``done()`` or the limit; raise what it raises."""
     loop, timer, left = QEventLoop(), QTimer(), QTimer()
     faults: list[InputError] = []
 
@@ -131,6 +131,6 @@ def _wait(done: Callable[[], bool], limit_ms: int) -> None:
         raise faults[0]
 
 
-def _save(image: QImage, path: str) -> None:
+def _save(image: QPixmap, path: str) -> None:
     if not image.save(path, "PNG"):
         raise InputError(f"{path} cannot be written: choose another folder or name.")

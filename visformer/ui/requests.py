@@ -34,6 +34,7 @@ class _Pending:
 
     number: int
     step: int | None  # where to put the cursor once it is decoded; None: it is there
+    done: bool = False
 
 
 class Requests:
@@ -168,8 +169,8 @@ class Requests:
         if trace.truncated_from:
             positions = trace.model.max_positions
             notice = (
-                f"{trace.truncated_from:,} of {positions:,} tokens: the sentence is cut "
-                "to the model's positions."
+                f"{trace.truncated_from:,} of {positions:,} tokens: the sentence is "
+                "cut to the model's positions."
             )
         self._session.set(
             trace=trace, step=step, recorded=False, notice=notice, model=trace.model
@@ -178,24 +179,26 @@ class Requests:
     def _finished(self, event: Finished) -> None:
         if self._pending is None or event.number != self._pending.number:
             return
-        self._pending.step = None
+        self._pending.step, self._pending.done = None, True
         step_ms = event.step_ms or self._session.state.step_ms
         self._session.set(busy="", step_ms=step_ms)
 
     def _opened(self, event: Opened) -> None:
-        self.path = event.path
-        state = self._session.state
-        notice = " ".join(event.findings)
+        first, self.path = not self.path, event.path
+        state, pending = self._session.state, self._pending
+        waiting = first and pending is not None and not pending.done
         self._session.set(
             model=event.model,
             positions=event.positions,
-            busy="",
-            notice=notice,
+            busy=state.busy if waiting else "",
+            notice=" ".join(event.findings),
             batch=(),
         )
+        if waiting:
+            return  # what was asked before the model was there is answered next
         if state.recorded and state.trace is not None:
             self._take_over(state.trace, event.model.digest)
-        elif self.sentence and state.busy != "decoding":
+        elif self.sentence:
             self._decode(1)
 
     def _take_over(self, recorded: Trace, digest: str) -> None:

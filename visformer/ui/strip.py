@@ -160,8 +160,12 @@ class _Row(QWidget):
 
 
 def _mixed(low: QColor, high: QColor, share: float) -> QColor:
-    parts = zip(low.getRgb()[:3], high.getRgb()[:3], strict=True)
-    return QColor(*(round(a + (b - a) * share) for a, b in parts))
+    ends = (
+        (low.red(), high.red()),
+        (low.green(), high.green()),
+        (low.blue(), high.blue()),
+    )
+    return QColor(*(round(a + (b - a) * share) for a, b in ends))
 
 
 def _luminance_gap(one: QColor, two: QColor) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtGui import QColor, QFont, QPalette
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QToolTip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,14 @@ _base_size: dict[str, float] = {}
 def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     """Give every window the theme ``name`` and text at ``zoom`` percent."""
     colours = THEMES[name]
-    app.setStyle("Fusion")
+    if app.style().name() != "fusion":
+        app.setStyle("Fusion")
     app.setPalette(palette(colours))
     size = _base_size.setdefault("points", app.font().pointSizeF())
     font = QFont(app.font())
     font.setPointSizeF(size * zoom / 100)
     app.setFont(font)
-    app.setStyleSheet(_sheet(colours))
+    QToolTip.setPalette(app.palette())
 
 
 def palette(colours: Colours) -> QPalette:
@@ -90,22 +91,14 @@ def palette(colours: Colours) -> QPalette:
         role.Highlight: colours.accent,
         role.HighlightedText: colours.on_accent,
         role.Link: colours.accent,
+        role.Light: colours.raised,
+        role.Midlight: colours.raised,
         role.Mid: colours.line,
+        role.Dark: colours.line,
+        role.Shadow: colours.line,
         role.Accent: colours.accent,
     }.items():
         made.setColor(key, QColor(value))
     for key in (role.WindowText, role.Text, role.ButtonText):
         made.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
     return made
-
-
-def _sheet(colours: Colours) -> str:
-    """Return what a palette cannot say."""
-    return f"""
-    QToolTip {{ color: {colours.text}; background: {colours.raised};
-                border: 1px solid {colours.line}; }}
-    QSplitter::handle {{ background: {colours.line}; }}
-    #faint {{ color: {colours.faint}; }}
-    #notice {{ background: {colours.raised}; color: {colours.text};
-               border-left: 0.3em solid {colours.accent}; padding: 0.3em; }}
-    """

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
     QSlider,
     QSpinBox,
-    QStyle,
     QToolButton,
     QWidget,
 )
@@ -17,6 +18,7 @@ from PySide6.QtWidgets import (
 from visformer.messages import Strategy
 from visformer.state.state import State
 from visformer.ui.candidates import plain_label
+from visformer.ui.icons import icon
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps a second
 
@@ -31,14 +33,13 @@ class Transport(QWidget):
         self._step, self._last = 0, 0
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
-        icons = QStyle.StandardPixmap
-        self._buttons = [
-            self._button(icons.SP_MediaSkipBackward, "First step (Home)", self.first),
-            self._button(icons.SP_MediaSeekBackward, "Back (Left)", self.back),
-            self._button(icons.SP_MediaPlay, "Play (Space)", self.toggle),
-            self._button(icons.SP_MediaSeekForward, "Forward (Right)", self.forward),
-            self._button(icons.SP_MediaSkipForward, "Last step (End)", self.last),
-        ]
+        self._buttons = {
+            "first": self._button("Before the first step (Home)", self.first),
+            "back": self._button("Back (Left)", self.back),
+            "play": self._button("Play (Space)", self.toggle),
+            "forward": self._button("Forward (Right)", self.forward),
+            "last": self._button("Last step (End)", self.last),
+        }
         self._where = plain_label("step 0 of 0")
         self.speed = QSlider(Qt.Orientation.Horizontal)
         self.speed.setRange(0, len(SPEEDS) - 1)
@@ -48,34 +49,49 @@ class Transport(QWidget):
         self.speed.valueChanged.connect(self._speed_changed)
         self._rate = plain_label("", faint=True)
         self._speed_changed()
+        self._show_icons()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(2)
-        for widget in (*self._buttons, self._where, self.speed, self._rate):
+        for widget in (*self._buttons.values(), self._where, self.speed, self._rate):
             layout.addWidget(widget)
 
-    def _button(
-        self, icon: QStyle.StandardPixmap, name: str, slot: object
-    ) -> QToolButton:
+    def _button(self, name: str, slot: Callable[[], None]) -> QToolButton:
         button = QToolButton()
-        button.setIcon(self.style().standardIcon(icon))
         button.setToolTip(name)
         button.setAccessibleName(name)
         button.setAutoRaise(True)
         button.clicked.connect(slot)
         return button
 
+    def _show_icons(self) -> None:
+        palette, height = self.palette(), self.fontMetrics().height()
+        for name, button in self._buttons.items():
+            shape = "pause" if name == "play" and self.playing else name
+            colours = palette.buttonText().color(), palette.mid().color()
+            button.setIcon(icon(shape, *colours))
+            button.setIconSize(QSize(height, height))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._show_icons()
+
     def draw(self, state: State) -> None:
         """Show where the current step is."""
         self._step = state.step
         self._last = len(state.trace) if state.trace is not None else 0
         self._where.setText(f"step {self._step} of {self._last}")
-        first, back, play, forward, last = self._buttons
-        first.setEnabled(self._step > 0)
-        back.setEnabled(self._step > 0)
-        forward.setEnabled(self._step < self._last)
-        last.setEnabled(self._step < self._last)
-        play.setEnabled(self._last > 0)
+        able = {
+            "first": self._step > 0,
+            "back": self._step > 0,
+            "play": self._last > 0,
+            "forward": self._step < self._last,
+            "last": self._step < self._last,
+        }
+        for name, button in self._buttons.items():
+            button.setEnabled(able[name])
 
     @property
     def playing(self) -> bool:
@@ -130,9 +146,8 @@ class Transport(QWidget):
         self.speed.setToolTip(f"{speed:g} steps a second")
 
     def _show_playing(self) -> None:
-        pixmaps, play = QStyle.StandardPixmap, self._buttons[2]
-        pixmap = pixmaps.SP_MediaPause if self.playing else pixmaps.SP_MediaPlay
-        play.setIcon(self.style().standardIcon(pixmap))
+        self._show_icons()
+        play = self._buttons["play"]
         name = "Pause (Space)" if self.playing else "Play (Space)"
         play.setToolTip(name)
         play.setAccessibleName(name)
@@ -220,9 +235,3 @@ def _name(box: QSpinBox | QDoubleSpinBox, name: str, prefix: str) -> None:
     box.setPrefix(prefix)
     box.setToolTip(name)
     box.setAccessibleName(name)
-
-
-def icon_size(widget: QWidget) -> QSize:
-    """Icons as high as the text."""
-    height = widget.fontMetrics().height()
-    return QSize(height, height)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QSettings, Qt, QUrl
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
@@ -22,7 +22,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.engine import Event
 from visformer.errors import VisformerError
+from visformer.messages import Opened
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
 from visformer.state.state import SCALES, Cell, Session, State
@@ -30,13 +32,15 @@ from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.candidates import CandidatesPanel, plain_label
+from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
 from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
-from visformer.ui.views import VIEWS
+from visformer.ui.views import VIEWS, View
+from visformer.ui.views.masks import MasksView
 
-LAYOUT_VERSION = 1
+SIZE = (1280, 800)  # of a first start
 
 
 class MainWindow(QMainWindow):
@@ -48,7 +52,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
-        self._settings = settings
+        self._memory = Memory(settings)
         self._devices: tuple[str, ...] = ()
         self.session = Session(self._draw)
         self.requests = Requests(self.session, engine)
@@ -77,7 +81,9 @@ class MainWindow(QMainWindow):
         self.candidates = CandidatesPanel()
         self.candidates.chosen.connect(self.requests.force)
         self._notice = plain_label("")
-        self._notice.setObjectName("notice")
+        self._notice.setBackgroundRole(QPalette.ColorRole.AlternateBase)
+        self._notice.setAutoFillBackground(True)
+        self._notice.setMargin(4)
         self._notice.setWordWrap(True)
         body = QWidget()
         column = QVBoxLayout(body)
@@ -120,14 +126,15 @@ class MainWindow(QMainWindow):
     def _middle(self) -> QSplitter:
         self.tabs = QTabWidget()
         self.tabs.setDocumentMode(True)
-        self.views = {}
+        self.views: dict[str, View] = {}
         for name, title, make in VIEWS:
             view = make()
+            if isinstance(view, MasksView):
+                view.batch_requested.connect(self.requests.batch)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view
             self.tabs.addTab(view, title)
-        self.views["masks"].batch_requested.connect(self.requests.batch)
         self.tabs.currentChanged.connect(self._tab_changed)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(self.tabs)
@@ -255,11 +262,9 @@ class MainWindow(QMainWindow):
 
     # ---- events of the engine --------------------------------------------------
 
-    def receive(self, event: object) -> None:
+    def receive(self, event: Event) -> None:
         """Take an event of the engine, on the window's thread."""
-        from visformer.messages import Opened
-
-        self.requests.receive(event)  # type: ignore[arg-type]
+        self.requests.receive(event)
         if isinstance(event, Opened):
             self._remember(event.path)
             self._device.clear()
@@ -270,27 +275,26 @@ class MainWindow(QMainWindow):
     # ---- what is kept ----------------------------------------------------------
 
     def _restore(self) -> None:
-        settings = self._settings
-        self.resize(1280, 800)
-        geometry = settings.value("geometry")
+        memory = self._memory
+        self.resize(*SIZE)
+        geometry = memory.data("geometry")
         if geometry is not None:
             self.restoreGeometry(geometry)
-        self._zoom = int(settings.value("zoom", 100, type=int))  # type: ignore[arg-type]
-        name = str(settings.value("theme", "light"))
-        self.source.history = list(settings.value("history", []) or [])  # type: ignore[call-overload]
+        zoom = memory.number("zoom", 100)
+        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
+        self.source.history = memory.texts("history")
+        name = memory.text("theme", "light")
         self.set_theme(name if name in theme.THEMES else "light")
-        self._splitter.setSizes([10_000, self.fontMetrics().height() * 16])
-        show_recent(self, self._recent())
+        self._size_parts()
+        show_recent(self, memory.texts("recent"))
 
-    def _recent(self) -> list[str]:
-        value = self._settings.value("recent", [])
-        return (
-            [value] if isinstance(value, str) else [str(path) for path in value or []]
-        )  # type: ignore[attr-defined]
+    def _size_parts(self) -> None:
+        self._splitter.setSizes([10_000, self.fontMetrics().height() * 18])
 
     def _remember(self, path: str) -> None:
-        recent = [path, *(old for old in self._recent() if old != path)][:RECENT]
-        self._settings.setValue("recent", recent)
+        before = self._memory.texts("recent")
+        recent = [path, *(old for old in before if old != path)][:RECENT]
+        self._memory.keep("recent", recent)
         show_recent(self, recent)
 
     def set_theme(self, name: str) -> None:
@@ -299,20 +303,20 @@ class MainWindow(QMainWindow):
         if isinstance(app, QApplication):
             theme.apply_theme(app, name, self._zoom)
         self._theme.setCurrentIndex(self._theme.findData(name))
-        self._settings.setValue("theme", name)
+        self._memory.keep("theme", name)
 
     def zoom_by(self, percent: int) -> None:
         """Make all text larger or smaller; 0 brings it back to normal."""
         wanted = self._zoom + percent if percent else 100
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, wanted))
-        self._settings.setValue("zoom", self._zoom)
+        self._memory.keep("zoom", self._zoom)
         self.set_theme(self._theme.currentData())
 
     def reset_layout(self) -> None:
         """Bring sizes back to what they were at first."""
-        self._settings.remove("geometry")
-        self.resize(1280, 800)
-        self._splitter.setSizes([10_000, self.fontMetrics().height() * 16])
+        self._memory.keep("geometry", None)
+        self.resize(*SIZE)
+        self._size_parts()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Take checkpoints and traces that lie on this computer."""
@@ -328,9 +332,9 @@ class MainWindow(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep size and history."""
         self.transport.pause()
-        self._settings.setValue("geometry", self.saveGeometry())
-        self._settings.setValue("history", self.source.history)
-        self._settings.sync()
+        self._memory.keep("geometry", self.saveGeometry())
+        self._memory.keep("history", self.source.history)
+        self._memory.write()
         super().closeEvent(event)
 
 

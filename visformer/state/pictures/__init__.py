@@ -1,1 +1,1 @@
-"""Pictures: pure functions from State to arrays, labels and ranges; views paint them."""
+"""Pictures: pure functions from State to arrays, labels, ranges; views paint them."""

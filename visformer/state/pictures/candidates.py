@@ -54,6 +54,6 @@ def candidate_table(state: State) -> CandidateTable:
     read = visible(trace.target[-1])
     summary = (
         f"{_ORIGINS[step.origin]}: {visible(step.token)}, rank {step.rank}\n"
-        f"entropy {step.entropy:.2f} bits"
+        f"entropy {step.entropy:.2f} bits\nclick a row to choose it instead"
     )
     return CandidateTable(f"after {read}", summary, tuple(rows))

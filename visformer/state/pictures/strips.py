@@ -1,4 +1,4 @@
-"""The two token strips: which token is tinted how strongly, which is the current one."""
+"""The two token strips: which token is tinted how strongly, which is current."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from visformer.state.pictures.weights import head_weights
 from visformer.state.state import Cell, State
 from visformer.text import visible
+from visformer.trace import Floats, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,14 @@ def focus(state: State) -> Cell | None:
     return Cell("cross", len(state.shown) - 1, -1)
 
 
-def _tints(state: State, reads: tuple[str, ...], length: int) -> np.ndarray:
+def _tints(state: State, reads: tuple[Kind, ...], length: int) -> Floats:
     """Weights of the row in focus, where it reads this strip; zeros elsewhere."""
     cell, trace = focus(state), state.shown
     if cell is None or trace is None or cell.kind not in reads:
         return np.zeros(length, np.float32)
     layer = min(state.layer, trace.layers(cell.kind) - 1)
-    return trace.attention(cell.kind, layer, state.head)[cell.query]
+    weights: Floats = head_weights(state, cell.kind, layer, state.head)[cell.query]
+    return weights
 
 
 def source_strip(state: State) -> tuple[Chip, ...]:

@@ -1,7 +1,7 @@
 """Views: each paints the picture of its name and reports what was picked.
 
-A view has ``draw(state)``, complete and idempotent, and the signals ``picked`` (a dict of
-State changes) and ``failed`` (one sentence).
+A view has ``draw(state)``, complete and idempotent, and the signals ``picked`` (a dict
+of State changes) and ``failed`` (one sentence).
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.positions import PositionsView
 
-VIEWS = (  # name in the State, title of the tab, class
+View = AttentionView | MasksView | PositionsView
+VIEWS: tuple[
+    tuple[str, str, type[View]], ...
+] = (  # name in the State, title of the tab, class
     ("attention", "Attention", AttentionView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),

@@ -21,9 +21,11 @@ from visformer.state.pictures.mosaic import Mosaic, is_large, mosaic, mosaic_par
 from visformer.state.pictures.weights import made_of, same
 from visformer.state.state import SCALES, Cell, State
 from visformer.trace import KINDS, Kind, Trace
+from visformer.ui.candidates import plain_label
 from visformer.ui.heatmap import HeatMap
 from visformer.ui.overview import Overview
 
+HINT = "wheel: zoom · drag: move · click: keep a cell · right click: copy or save"
 SLICE_MS = 8  # of the overview of a long sentence, a turn of the event loop
 
 
@@ -92,14 +94,15 @@ class AttentionView(QWidget):
         splitter.addWidget(maps)
         splitter.addWidget(self.overview)
         splitter.setChildrenCollapsible(False)
-        splitter.setSizes([640, 360])  # shared out in this proportion
-        splitter.setStretchFactor(0, 16)
+        splitter.setSizes([590, 410])  # shared out in this proportion
+        splitter.setStretchFactor(0, 13)
         splitter.setStretchFactor(1, 9)
         title = QLabel("&colour:")
         title.setBuddy(self.scales)
         line = QHBoxLayout()
         line.addWidget(title)
         line.addWidget(self.scales)
+        line.addWidget(plain_label(HINT, faint=True))
         line.addStretch(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(4, 4, 4, 4)

@@ -1,0 +1,44 @@
+"""What the window remembers from one start to the next, with types."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray, QSettings
+
+
+class Memory:
+    """QSettings, read back as what was written: an INI file knows only strings."""
+
+    def __init__(self, settings: QSettings) -> None:
+        self._settings = settings
+
+    def text(self, key: str, default: str) -> str:
+        """Return a text."""
+        return str(self._settings.value(key, default))
+
+    def number(self, key: str, default: int) -> int:
+        """Return a whole number; the default where the file holds something else."""
+        text = self.text(key, str(default))
+        return int(text) if text.lstrip("-").isdecimal() else default
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts."""
+        value = self._settings.value(key)
+        if isinstance(value, str):  # how a list of one comes back
+            return [value]
+        return [str(item) for item in value] if isinstance(value, list) else []
+
+    def data(self, key: str) -> QByteArray | None:
+        """Return bytes, or None."""
+        value = self._settings.value(key)
+        return value if isinstance(value, QByteArray) else None
+
+    def keep(self, key: str, value: object) -> None:
+        """Remember a value; None forgets it."""
+        if value is None:
+            self._settings.remove(key)
+        else:
+            self._settings.setValue(key, value)
+
+    def write(self) -> None:
+        """Bring everything to the disk now."""
+        self._settings.sync()
