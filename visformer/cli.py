@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from visformer.errors import InputError, VisformerError
+from visformer.errors import CheckpointError, InputError, VisformerError
 
 COMMANDS = ("translate", "render", "inspect", "train")
 GROUP = 64  # lines translated together
@@ -21,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # a spinning thread pool slows a small step a hundredfold beside a busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, in the window
     try:
         return _run(given)
     except VisformerError as error:
@@ -177,6 +178,8 @@ def _inspect(options: argparse.Namespace) -> int:
     from visformer.formats.loading import inspect
 
     report = inspect(Path(options.path))
+    if report["problem"] and not report["tensors"]:
+        raise CheckpointError(report["problem"])
     if options.check:
         from visformer.core.check import check
         from visformer.formats.loading import load
@@ -187,7 +190,7 @@ def _inspect(options: argparse.Namespace) -> int:
     else:
         for line in _lines(report):
             print(line)
-    return 0
+    return 2 if report["problem"] else 0
 
 
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:

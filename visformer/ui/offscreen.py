@@ -35,6 +35,12 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
     app = App(["visformer"], settings=ini)
     try:
         window = app.window
+        least = window.minimumSizeHint()
+        if least.width() > size.width() or least.height() > size.height():
+            raise InputError(
+                f"--size {options.size} is too small for text at {options.zoom} %: at "
+                f"least {least.width()}x{least.height()} is needed."
+            )
         window.resize(size)
         window.show()
         app.start(str(checkpoint), options.text)

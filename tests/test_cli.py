@@ -1,0 +1,119 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.formats.folders import write_letters
+from visformer.cli import main
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_letters(tmp_path_factory.mktemp("letters"))
+
+
+def run(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "visformer", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, timeout=100)
+
+
+def test_translate_keeps_lines_and_order(folder: Path) -> None:
+    """A line out for a line in: blank ones, surrogates, NUL, no last newline."""
+    text = b"ab\n\nabc\n   \n\xff\xfe\x00\nab"
+    done = run("translate", "--checkpoint", str(folder), text=text)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().split("\n")
+    assert len(lines) == 7
+    assert lines[-1] == ""
+    assert (lines[1], lines[3]) == ("", "")
+    assert lines[0] == lines[5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["translate", "--beam", "0"], "--beam is 0"),
+        (["translate", "--beam", "x"], "invalid int value"),
+        (["translate", "--checkpoint", "/no/such"], "such does not exist"),
+        (["translate", "--device", "abacus"], "no device “abacus”"),
+        (["inspect", "/no/such"], "such does not exist"),
+        (["/no/such"], "such does not exist"),
+        (["--nonsense"], "unrecognized arguments"),
+        (["render", "--text", "a", "-o", "/no/such/x.png"], "its folder is not there"),
+        (["render", "--text", "a", "-o", "x.png", "--size", "big"], "--size is big"),
+        (["render", "--text", "a", "-o", "x.png", "--kind", "odd"], "--kind is odd"),
+        (["render", "--text", "a", "-o", "x.png", "--zoom", "5"], "--zoom is 5"),
+        (["render", "--text", "a", "-o", "x.png", "--size", "200x200"], "too small"),
+        (["train", "--out", "x"], ""),
+        (["train", "/no/such.tsv", "--out", "x"], "/no/such.tsv"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("visformer: ")
+    assert words in captured.err
+
+
+@pytest.mark.parametrize("command", ["translate", "render", "inspect", "train"])
+def test_every_command_has_help(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"usage: visformer {command}" in capsys.readouterr().out
+
+
+def test_inspect_names_sizes_and_checks(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(folder), "--json", "--check"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["layout"] == "native"
+    assert report["config"]["heads"] == 2
+    assert report["check"]["passed"] is True
+    assert main(["inspect", str(folder)]) == 0
+    assert "target_embedding.weight" in capsys.readouterr().out
+
+
+def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
+    """In a process of its own: the platform is chosen before Qt loads."""
+    output = tmp_path / "out.png"
+    done = run(
+        *("render", "--text", "abc", "--steps", "2", "--size", "1000x700"),
+        *("--checkpoint", str(folder), "-o", str(output)),
+    )
+    assert done.returncode == 0, done.stderr
+    header = output.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1000, 700)
+
+
+def test_train_toy_task_then_translate(tmp_path: Path) -> None:
+    """The whole way: made data, training, the written checkpoint, its use."""
+    out = tmp_path / "run"
+    done = run(
+        *("train", "--task", "copy", "--out", str(out), "--epochs", "1"),
+        *("--examples", "64", "--valid", "20", "--test", "20", "--d-model", "16"),
+        *("--heads", "2", "--layers", "1", "--feed-forward", "16", "--threads", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    made = run("translate", "--checkpoint", str(out / "checkpoint"), text=b"abc\n")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.count(b"\n") == 1
