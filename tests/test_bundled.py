@@ -1,0 +1,58 @@
+"""What is shipped: the checkpoints and the recorded first Trace."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import numpy as np
+import pytest
+
+from visformer import paths
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.decoding import Decoding
+from visformer.core.search import translate
+from visformer.formats.loading import load
+from visformer.trace_file import read_trace
+
+
+@pytest.fixture(scope="module")
+def en_fr() -> Checkpoint:
+    return load(paths.checkpoint())
+
+
+def test_the_recorded_trace_is_what_the_model_makes(en_fr: Checkpoint) -> None:
+    recorded = read_trace(paths.resource(paths.FIRST_TRACE))
+    assert recorded.model.digest == en_fr.digest
+    made = Decoding(en_fr, recorded.source_text).finish()
+    assert made.target == recorded.target
+    assert made.text == recorded.text
+    for name in ("encoder_rows", "memory_rows", "decoder_rows"):
+        ours, theirs = getattr(made, name), getattr(recorded, name)
+        tolerance = 2e-5 * max(1.0, float(np.abs(theirs).max()))
+        assert np.abs(ours - theirs).max() <= tolerance
+
+
+def test_sizes_and_cards() -> None:
+    folders = paths.bundled_checkpoints()
+    assert [folder.name for folder in folders] == ["reverse", "tatoeba-en-fr"]
+    for folder in folders:
+        assert "icen" in (folder / "README.md").read_text(encoding="utf-8")
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        assert size <= 25e6
+
+
+def test_sample_sentences_translate(en_fr: Checkpoint) -> None:
+    texts = ["I have a cat.", "Where are you going?"]
+    assert translate(en_fr, texts)[0] == "J'ai un chat."
+
+
+def test_reverse_reverses_and_its_attention_is_the_anti_diagonal() -> None:
+    checkpoint = load(paths.checkpoint("reverse"))
+    drawn = random.Random(1)
+    words = ["".join(drawn.choices(string.ascii_lowercase, k=10)) for _ in range(50)]
+    assert translate(checkpoint, words) == [word[::-1] for word in words]
+    trace = Decoding(checkpoint, "abcdefgh").finish()
+    weights = trace.attention("cross", trace.layers("cross") - 1)
+    found = weights.argmax(-1)[:, :8]  # [H, T]: which source letter each row reads
+    assert (found == np.arange(7, -1, -1)).all(-1).any()

@@ -1,0 +1,116 @@
+"""The whole program: a real window, a real engine process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSettings, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.formats.folders import write_letters
+from tests.models import tiny_model
+from visformer.app import App
+from visformer.core.decoding import Decoding
+from visformer.formats.loading import load
+
+WAIT = 60_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = tiny_model(seed=3, max_positions=512)
+    return write_letters(tmp_path_factory.mktemp("letters"), model)
+
+
+@pytest.fixture
+def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
+    """Run the program; fail where it leaves a window, thread or process behind."""
+    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
+    app = App([], settings=settings)
+    app.window.show()
+    yield app
+    app.close()
+    QApplication.sendPostedEvents(None, 52)  # DeferredDelete
+    assert multiprocessing.active_children() == []
+    assert [t.name for t in threading.enumerate() if t.name.startswith("engine")] == []
+    assert app.window not in QApplication.topLevelWidgets() or app.window.isHidden()
+
+
+def finished(app: App) -> bool:
+    state = app.window.session.state
+    return state.trace is not None and not state.busy and not state.recorded
+
+
+def test_type_step_and_see_what_the_model_makes(
+    app: App, qtbot: QtBot, folder: Path
+) -> None:
+    app.start(str(folder))
+    window = app.window
+    qtbot.waitUntil(lambda: not window.session.state.busy, timeout=WAIT)
+    qtbot.keyClicks(window.source, "hello")
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    expected = Decoding(load(folder), "hello").finish()
+    trace = window.session.state.trace
+    assert trace is not None
+    assert trace.target == expected.target
+    window.transport.last()
+    chips = window.target_strip._row.chips
+    assert [chip.token for chip in chips[:-1]] == list(expected.target)
+    assert chips[-1].token == expected.steps[-1].token
+
+
+def test_the_engine_is_killed_while_it_decodes(
+    app: App, qtbot: QtBot, folder: Path
+) -> None:
+    app.start(str(folder), "hello")
+    window = app.window
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    window.strategy.limit.setValue(400)
+    qtbot.waitUntil(lambda: bool(window.session.state.busy), timeout=WAIT)
+    os.kill(app.engine.process_id, signal.SIGKILL)
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    assert "signal 9" in window._notice.text()
+    trace = window.session.state.trace
+    assert trace is not None
+    assert trace.target == Decoding(load(folder), "hello", limit=400).finish().target
+
+
+def test_a_bad_folder_leaves_the_sentence(
+    app: App, qtbot: QtBot, folder: Path, tmp_path: Path
+) -> None:
+    app.start(str(folder), "hello")
+    window = app.window
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    window.requests.open(str(tmp_path))
+    qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
+    assert "no config.json" in window._notice.text()
+    window.translate("again")
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    assert window.session.state.trace is not None
+    assert window.session.state.trace.source_text == "again"
+
+
+@pytest.mark.parametrize("text", ["", "hello"])
+def test_closing_while_it_works(app: App, folder: Path, text: str) -> None:
+    app.start(str(folder), text)
+    app.window.close()
+
+
+def test_a_batch_shows_its_pads(app: App, qtbot: QtBot, folder: Path) -> None:
+    app.start(str(folder), "hello")
+    window = app.window
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    window.session.set(tab="masks")
+    window.requests.batch(("ab", "abcdef"))
+    qtbot.waitUntil(lambda: len(window.session.state.batch) == 2, timeout=WAIT)
+    short = window.session.state.batch[0]
+    assert short.source.count("<pad>") == 4
+    assert not short.attention("cross", 0)[:, :, 3:].any()
