@@ -106,6 +106,7 @@ def show(trace: Trace) -> int:
     qt = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
     settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
     window = MainWindow(NoEngine(), settings)
+    _report_faults(lambda message: window.session.set(error=message))
     window.source.setText(trace.source_text)
     window.requests.show_trace(trace)
     window.show()

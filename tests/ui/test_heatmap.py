@@ -213,7 +213,7 @@ def test_long_labels_are_cut_in_the_middle() -> None:
 def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:
     picture = matrix(2, 4)
     heat_map.draw(replace(picture, rows=('a"b', "<s>")))
-    heat_map.copy_numbers()
+    heat_map.export.copy_numbers()
     text = QGuiApplication.clipboard().text()
     lines = list(csv.reader(text.splitlines()))
     assert lines[0] == ["", "column 0", "column 1", "column 2", "column 3"]
@@ -233,7 +233,7 @@ def test_a_picture_is_saved(
 ) -> None:
     heat_map.draw(matrix(marked=(0, 0)))
     answer(monkeypatch, tmp_path / "map.png")
-    heat_map.save_picture()
+    heat_map.export.save_picture()
     image = QImage(str(tmp_path / "map.png"))
     assert image.size() == heat_map.size() * 2
     assert len(colours(image)) > 10
@@ -244,7 +244,7 @@ def test_numbers_are_saved(
 ) -> None:
     heat_map.draw(matrix())
     answer(monkeypatch, tmp_path / "map.csv")
-    heat_map.save_numbers()
+    heat_map.export.save_numbers()
     assert (tmp_path / "map.csv").read_text(encoding="utf-8") == heat_map.numbers()
 
 
@@ -259,13 +259,15 @@ def test_what_cannot_be_written_is_one_sentence(
     heat_map.draw(matrix())
     answer(monkeypatch, tmp_path / "no folder" / "map")
     with qtbot.waitSignal(heat_map.failed) as failed:
-        getattr(heat_map, name)()
+        getattr(heat_map.export, name)()
     assert "cannot be written" in failed.args[0]
 
 
 def test_the_menu_is_ours_and_says_what_it_does(heat_map: HeatMap) -> None:
     heat_map.draw(matrix())
-    titles = [action.text().replace("&", "") for action in heat_map.menu().actions()]
+    titles = [
+        action.text().replace("&", "") for action in heat_map.export.menu().actions()
+    ]
     assert titles[:4] == [
         "Copy picture",
         "Save picture as PNG…",
@@ -273,7 +275,7 @@ def test_the_menu_is_ours_and_says_what_it_does(heat_map: HeatMap) -> None:
         "Save numbers as CSV…",
     ]
     heat_map.draw(None)
-    assert not any(action.isEnabled() for action in heat_map.menu().actions())
+    assert not any(action.isEnabled() for action in heat_map.export.menu().actions())
 
 
 def test_every_label_is_plain_text(heat_map: HeatMap) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QMenu,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -28,6 +27,7 @@ from visformer.state.pictures.positions import (
     parse_dimensions,
 )
 from visformer.trace import Floats
+from visformer.ui.export import Export
 from visformer.ui.words import words
 
 # Told apart by the colour blind, on light and on dark ground (after Okabe and Ito);
@@ -46,6 +46,7 @@ class Curves(QWidget):
         self._sinusoidal = False
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
+        self.export = Export(self, self.numbers)
         self._plot = _plot()
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
@@ -122,15 +123,7 @@ class Curves(QWidget):
         return table_text(rows, columns, values)
 
     def _offer(self, at: QPoint) -> None:
-        """Offer copies of what stands on screen."""
-        clipboard = QGuiApplication.clipboard()
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        picture = menu.addAction("Copy &picture")
-        picture.triggered.connect(lambda: clipboard.setPixmap(self.grab()))
-        numbers = menu.addAction("Copy &numbers (CSV)")
-        numbers.triggered.connect(lambda: clipboard.setText(self.numbers()))
-        menu.popup(self._plot.mapToGlobal(at))
+        self.export.popup(self._plot.mapToGlobal(at))
 
     def _read(self, text: str) -> None:
         """Draw the dimensions typed; one sentence where they cannot be."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from PySide6.QtCore import QByteArray, QEvent, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
-    QGuiApplication,
-    QImage,
-    QImageWriter,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -17,15 +12,15 @@ from PySide6.QtGui import (
     QPalette,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFileDialog, QLabel, QMenu, QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from visformer.state.pictures.picture import Matrix, table_text
 from visformer.ui.canvas import ZOOM_STEP, Canvas
 from visformer.ui.colour_map import NAN, codes, table
+from visformer.ui.export import Export
 from visformer.ui.labels import Caption, ColourBar, Labels, short
 
 STRETCH = 4.0  # a cell is at most so many times wider than high, or higher than wide
-SHARPNESS = 2  # pixels of a saved picture for one on screen
 EMPTY = "Nothing to show yet."
 
 
@@ -61,6 +56,8 @@ class HeatMap(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
+        self.export = Export(self, self.numbers)
+        self.export.failed.connect(self.failed)
         self._dress()
         self.draw(None)
 
@@ -265,68 +262,13 @@ class HeatMap(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what stands on screen."""
-        menu = self.menu()
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.popup(event.globalPos())
-
-    def menu(self) -> QMenu:
-        """Build the menu of a right click."""
-        menu = QMenu(self)
-        there = self._matrix is not None
-        for title, action in (
-            ("Copy &picture", self.copy_picture),
-            ("&Save picture as PNG…", self.save_picture),
-            ("Copy &numbers (CSV)", self.copy_numbers),
-            ("Save numbers as &CSV…", self.save_numbers),
-            ("Show the &whole map", self.canvas.reset),
-        ):
-            entry = menu.addAction(title)
-            entry.setEnabled(there)
-            entry.triggered.connect(lambda _checked=False, act=action: act())
-        return menu
-
-    # ---- copies and files ------------------------------------------------------
-
-    def picture(self) -> QImage:
-        """Return the widget as an image, sharper than the screen."""
-        image = QImage(
-            self.size() * SHARPNESS, QImage.Format.Format_ARGB32_Premultiplied
-        )
-        image.setDevicePixelRatio(SHARPNESS)
-        image.fill(self.palette().color(QPalette.ColorRole.Window))
-        self.render(image, QPoint())
-        return image
+        self.export.popup(event.globalPos())
 
     def numbers(self) -> str:
         """Return the numbers on screen as CSV, every digit."""
         if self._matrix is None:
             return ""
         return table_text(self._matrix.rows, self._matrix.columns, self._matrix.values)
-
-    def copy_picture(self) -> None:
-        """Put the picture on the clipboard."""
-        QGuiApplication.clipboard().setImage(self.picture())
-
-    def copy_numbers(self) -> None:
-        """Put the numbers on the clipboard."""
-        QGuiApplication.clipboard().setText(self.numbers())
-
-    def save_picture(self) -> None:
-        """Ask for a name and write the picture."""
-        path, _ = QFileDialog.getSaveFileName(self, "Save picture", "map.png", "*.png")
-        if path and not QImageWriter(path, QByteArray(b"png")).write(self.picture()):
-            self.failed.emit(f"{path} cannot be written: choose another folder.")
-
-    def save_numbers(self) -> None:
-        """Ask for a name and write the numbers."""
-        path, _ = QFileDialog.getSaveFileName(self, "Save numbers", "map.csv", "*.csv")
-        if not path:
-            return
-        try:
-            Path(path).write_text(self.numbers(), encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or "the system refused"
-            self.failed.emit(f"{path} cannot be written ({reason}): choose another.")
 
 
 def _plain(parent: QWidget) -> QLabel:

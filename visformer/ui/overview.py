@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QHelpEvent,
     QImage,
     QKeyEvent,
@@ -19,6 +21,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from visformer.state.pictures.mosaic import Mosaic
 from visformer.ui.colour_map import codes, table
+from visformer.ui.export import Export
 
 GAP = 3  # pixels between thumbnails
 STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
@@ -36,14 +39,22 @@ class Overview(QWidget):
     chosen = Signal(object)  # (layer, head)
     resized = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, numbers: Callable[[], str], parent: QWidget | None = None
+    ) -> None:
+        """``numbers`` gives every head's weights as CSV."""
         super().__init__(parent)
+        self.export = Export(self, numbers)
         self._mosaic: Mosaic | None = None
         self._image = QImage()
         self._chosen = (0, 0)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName("all heads, a layer a row, a head a column")
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy and to save what stands on screen."""
+        self.export.popup(event.globalPos())
 
     def draw(self, mosaic: Mosaic | None) -> None:
         """Show this grid; None shows that there is none."""

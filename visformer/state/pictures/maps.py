@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from visformer.state.pictures.masks import KIND_NAMES
-from visformer.state.pictures.picture import Matrix, shade
+from visformer.state.pictures.picture import Matrix, shade, table_text
 from visformer.state.pictures.weights import head_weights
 from visformer.state.state import Cell, State
 from visformer.text import visible
@@ -114,3 +116,17 @@ def _tokens(cell: Cell, side: str) -> tuple[int, ...]:
     """Return the cell's tokens on one side, each once."""
     pairs = zip(_sides(cell.kind), (cell.query, cell.key), strict=True)
     return tuple(sorted({index for where, index in pairs if where == side}))
+
+
+def all_numbers(state: State) -> str:
+    """Return every head of the focused kind as CSV: a query a row, a key a column."""
+    trace, kind = state.shown, state.kind
+    if trace is None or not trace.tokens(kind)[0]:
+        return ""
+    rows, columns = labels(trace, kind)
+    names, values = [], []
+    for layer in range(trace.layers(kind)):
+        for head in range(trace.heads(kind)):
+            names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
+            values.append(head_weights(state, kind, layer, head))
+    return table_text(tuple(names), columns, np.concatenate(values))

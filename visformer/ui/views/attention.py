@@ -15,7 +15,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.state.pictures.maps import attention_map, longest_labels, marks, place
+from visformer.state.pictures.maps import (
+    all_numbers,
+    attention_map,
+    longest_labels,
+    marks,
+    place,
+)
 from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.pictures.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.state.pictures.weights import made_of, same
@@ -66,7 +72,8 @@ class AttentionView(QWidget):
         self._slices = QTimer(self)
         self._slices.timeout.connect(self._draw_slice)
         self.maps = {kind: self._map(kind) for kind in KINDS}
-        self.overview = Overview()
+        self.overview = Overview(lambda: all_numbers(self._state))
+        self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
         self.scales = _scale_box()

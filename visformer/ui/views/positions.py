@@ -54,6 +54,7 @@ class PositionsView(QWidget):
         self._heat_map.hovered.connect(self._tell)
         self._heat_map.failed.connect(self.failed)
         self._curves = Curves()
+        self._curves.export.failed.connect(self.failed)
         self._similarity = _Similarity()
         self._similarity.failed.connect(self.failed)
         self._lay_out()
