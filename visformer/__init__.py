@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
     from visformer.core.passes import run
+    from visformer.core.presets import build
     from visformer.formats.loading import load
     from visformer.messages import Strategy
     from visformer.trace import Trace
@@ -22,6 +23,7 @@ __all__ = [
     "Decoding",
     "Strategy",
     "Trace",
+    "build",
     "load",
     "open_trace",
     "run",
@@ -32,6 +34,7 @@ _PLACES = {
     "Decoding": "visformer.core.decoding",
     "Strategy": "visformer.messages",
     "Trace": "visformer.trace",
+    "build": "visformer.core.presets",
     "load": "visformer.formats.loading",
     "run": "visformer.core.passes",
 }

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from visformer.errors import VisformerError
 from visformer.messages import (
@@ -28,7 +28,7 @@ from visformer.messages import (
     Stepped,
 )
 from visformer.recorder import Row
-from visformer.trace import Trace
+from visformer.trace import Floats, Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
@@ -103,7 +103,7 @@ class Server:
                 number=request.number,
                 path=request.path,
                 model=checkpoint.facts,
-                positions=checkpoint.model.positions.cpu().numpy(),
+                positions=_positions(checkpoint),
                 devices=available_devices(),
                 findings=checkpoint.findings,
             )
@@ -117,6 +117,7 @@ class Server:
             kept = 0
         else:
             decoding.follow(request.prefix)
+            kept = min(kept, decoding.changed)
         start = lean(decoding.start) if fresh else None
         self._connection.send(
             Started(number=request.number, start=start, limit=decoding.limit, kept=kept)
@@ -158,8 +159,19 @@ class Server:
             began = time.perf_counter()
             decoding.step()
             times.append(1e3 * (time.perf_counter() - began))
-            self._send_row(request, decoding.rows(len(decoding.trace) - 1)[0])
+            self._send_step(request, decoding)
         return times
+
+    def _send_step(self, request: Decode, decoding: Decoding) -> None:
+        """Send the new row, and before it the old ones that it changed."""
+        rows = decoding.rows(decoding.changed)
+        if len(rows) > 1:
+            number, kept = request.number, decoding.changed
+            self._connection.send(
+                Started(number=number, start=None, limit=decoding.limit, kept=kept)
+            )
+        for row in rows:
+            self._send_row(request, row)
 
     def _send_row(self, request: Decode, row: Row) -> None:
         self._connection.send(Stepped(number=request.number, row=row))
@@ -175,6 +187,12 @@ class Server:
         )
 
 
+def _positions(checkpoint: Checkpoint) -> Floats:
+    """Return the source's table of positions, [P, D]."""
+    table = checkpoint.model.position_table("source").detach().cpu().numpy()
+    return cast("Floats", table)
+
+
 def lean(trace: Trace) -> Trace:
     """Return the Trace without the output projection, which stays in the engine."""
-    return replace(trace, output_weight=None)
+    return replace(trace, output_weight=None, output_bias=None)

@@ -79,6 +79,20 @@ class ModelFacts:
     pad: int
     bos: int
     eos: int
+    source_pad: int | None = None  # where it is not ``pad``
+    norm: str = "layer"
+    norm_eps: float = 1e-5
+    embedding_scale: bool = True
+    positions: str = "sinusoidal"
+    position_form: str = "exp"
+    position_axis: str = "time"
+    encoder_bias: str = "all"
+    decoder_bias: str = "all"
+    activation: str = "relu"
+    gated: bool = False
+    output_bias: bool = False
+    softmax_output: bool = False  # logits are then log-probabilities
+    mask_rule: str = "keys"
 
     @property
     def head_size(self) -> int:
@@ -155,6 +169,7 @@ class Trace:
         0  # source tokens typed, where more than the model's positions
     )
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
+    output_bias: Floats | None = None  # [V]; None also where the model has none
 
     def __len__(self) -> int:
         """Return T, the number of decoder rows."""
@@ -263,6 +278,7 @@ class Trace:
     def logits(self) -> Floats:
         """Scores of every next token, float32 [T, V].
 
+        They are log-probabilities where the model itself ends in a softmax.
         Raises InputError where the Trace is apart from its model (read from a file).
         """
         if self.output_weight is None:
@@ -270,7 +286,10 @@ class Trace:
                 "this Trace was read from a file, without the model's output "
                 "projection: run the model again to have its logits."
             )
-        return self.decoder_output @ self.output_weight.T
+        logits = self.decoder_output @ self.output_weight.T
+        if self.output_bias is not None:
+            logits = logits + self.output_bias
+        return log_softmax(logits) if self.model.softmax_output else logits
 
     @property
     def probabilities(self) -> Floats:
@@ -312,6 +331,13 @@ def softmax(scores: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         exponents = np.exp(scores - scores.max(-1, keepdims=True))
         result: Floats = exponents / exponents.sum(-1, keepdims=True)
+    return result
+
+
+def log_softmax(scores: Floats) -> Floats:
+    """Logarithm of the softmax over the last axis, finite where that underflows."""
+    shifted = scores - scores.max(-1, keepdims=True)
+    result: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return result
 
 

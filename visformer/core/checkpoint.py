@@ -65,6 +65,20 @@ class Checkpoint:
             pad=tokenizer.pad,
             bos=tokenizer.bos,
             eos=tokenizer.eos,
+            source_pad=tokenizer.source_pad,
+            norm=config.norm,
+            norm_eps=config.norm_eps,
+            embedding_scale=config.embedding_scale,
+            positions=config.positions,
+            position_form=config.position_form,
+            position_axis=config.position_axis,
+            encoder_bias=config.encoder_bias,
+            decoder_bias=config.decoder_bias,
+            activation=config.activation,
+            gated=config.gated,
+            output_bias=config.output_bias,
+            softmax_output=config.softmax_output,
+            mask_rule=config.mask_rule,
         )
 
 

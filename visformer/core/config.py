@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from visformer.errors import CheckpointError
 
+Norm = Literal["layer", "unbiased"]
+Positions = Literal["sinusoidal", "halves", "learned", "none"]
+PositionForm = Literal["exp", "power"]
+PositionAxis = Literal["time", "batch", "restart"]
+Biases = Literal["all", "none", "value_output"]
+Activation = Literal["relu", "gelu", "silu", "tanh"]
+MaskRule = Literal[
+    "keys", "source_keys", "lengths", "causal", "rows_and_keys", "target_rows"
+]
+
+_CHOICES = {
+    "norm": Norm,
+    "positions": Positions,
+    "position_form": PositionForm,
+    "position_axis": PositionAxis,
+    "encoder_bias": Biases,
+    "decoder_bias": Biases,
+    "activation": Activation,
+    "mask_rule": MaskRule,
+}
+_SWITCHES = (
+    "norm_first",
+    "final_norm",
+    "shared_embedding",
+    "tied_output",
+    "embedding_scale",
+    "gated",
+    "expand_bias",
+    "contract_bias",
+    "gate_bias",
+    "output_bias",
+    "softmax_output",
+)
 _LIMITS = {  # what a file may claim before anything is allocated for it
     "source_vocabulary": 1_000_000,
     "target_vocabulary": 1_000_000,
@@ -39,9 +74,25 @@ class ModelConfig:
     norm_eps: float = 1e-5
     shared_embedding: bool = True  # source and target look tokens up in one table
     tied_output: bool = True  # the output projection is the target embedding
-    mask_fill: float = -1e9  # replaces a masked score, after scaling
+    mask_fill: float = -1e9  # replaces a masked score, after scaling; may be -inf
+    norm: Norm = "layer"  # unbiased: variance over D - 1, eps inside the root
+    embedding_scale: bool = True  # embeddings times sqrt(D)
+    positions: Positions = "sinusoidal"  # halves: the sines first, then the cosines
+    position_form: PositionForm = "exp"  # how frequencies are computed in float32
+    position_axis: PositionAxis = "time"  # batch: labml's; restart: d2l's at each step
+    encoder_bias: Biases = "all"  # of the attention's projections
+    decoder_bias: Biases = "all"
+    activation: Activation = "relu"
+    gated: bool = False  # act(expand x) * gate(x)
+    expand_bias: bool = True
+    contract_bias: bool = True
+    gate_bias: bool = True
+    output_bias: bool = False
+    softmax_output: bool = False  # the model itself ends in a softmax
+    mask_rule: MaskRule = "keys"
 
     def __post_init__(self) -> None:
+        self._check_choices()
         for name, limit in _LIMITS.items():
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= limit:
@@ -52,7 +103,7 @@ class ModelConfig:
             raise CheckpointError(
                 f"{self.heads} heads do not divide d_model = {self.d_model} evenly."
             )
-        if self.d_model % 2:
+        if self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
             raise CheckpointError(
                 f"d_model is {self.d_model}: sinusoidal positions need an even width."
             )
@@ -61,6 +112,23 @@ class ModelConfig:
                 "a shared embedding needs equal vocabularies, not "
                 f"{self.source_vocabulary} and {self.target_vocabulary} tokens."
             )
+
+    def _check_choices(self) -> None:
+        for name, choices in _CHOICES.items():
+            value, known = getattr(self, name), get_args(choices)
+            if value not in known:
+                raise CheckpointError(
+                    f"{name} is {value!r}: it must be one of {', '.join(known)}."
+                )
+        for name in _SWITCHES:
+            if type(getattr(self, name)) is not bool:
+                raise CheckpointError(
+                    f"{name} is {getattr(self, name)!r}: it must be true or false."
+                )
+        for name in ("norm_eps", "mask_fill"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or math.isnan(value):
+                raise CheckpointError(f"{name} is {value!r}: it must be a number.")
 
     @property
     def head_size(self) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderState
+from visformer.core.masks import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.recording import (
     Distribution,
     check_ids,
@@ -21,7 +24,7 @@ from visformer.core.strategy import check_strategy, choose
 from visformer.errors import InputError
 from visformer.messages import Strategy
 from visformer.recorder import Recording, Row
-from visformer.trace import Bools, Floats, Origin, Step, Trace
+from visformer.trace import Bools, Origin, Trace
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
 
@@ -31,6 +34,7 @@ class Decoding:
 
     ``trace`` is always the part up to the current step; what was decoded beyond it is
     kept, so that stepping on again after ``back`` computes and draws nothing.
+    ``changed`` is the first row that the last rows computed made new.
     """
 
     def __init__(
@@ -62,10 +66,13 @@ class Decoding:
         wanted = 2 * len(pieces) + 50 if limit is None else limit
         self.limit = min(wanted, config.max_positions)
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
-        readable = ids != self.checkpoint.tokenizer.pad
-        record = model.encode(ids, readable[:, None])
+        rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
+        self._real = real_tokens(rule, ids, pad)  # [1, S]
+        mask = encoder_mask(rule, self._real)
+        record = model.encode(ids, mask)
         packed = self.checkpoint.packed
-        self._state = DecoderState(packed, record.output, readable, self.limit)
+        self._memory = record.output
+        self._state = DecoderState(packed, record.output, self._real, self.limit)
         start = empty_trace(
             self.checkpoint,
             source,
@@ -73,16 +80,23 @@ class Decoding:
             cut,
             encoder=stack_rows(record, final_norm=config.final_norm)[0],
             memory=self._state.memory_rows[0],
+            mask=mask[0],
         )
-        self._readable: Bools = start.masks["encoder"][0]
+        real = self._real[0].cpu().numpy()
+        self._readable: Bools = real | (not RULES[rule].source_keys)
         self.start = start
         self._recording = Recording(start, self.limit)
-        self._position = 0
+        self._position = self.changed = 0
 
     @property
     def trace(self) -> Trace:
         """Everything up to the current step."""
-        return self._recording.trace().until(self._position)
+        at, recording = self._position, self._recording
+        if at < len(recording) and self._unsettled(recording.ids[:at]):
+            shorter = Recording(self.start, at)
+            self._record(shorter, recording.ids[:at], self._choices(at))
+            return shorter.trace()
+        return recording.trace().until(at)
 
     @property
     def text(self) -> str:
@@ -132,6 +146,7 @@ class Decoding:
 
         A text ends with the end-of-sentence token. Each step's candidates tell what the
         model would have chosen. Raises InputError where it is longer than the limit.
+        Positions advance here even in models where they restart at each step.
         """
         tokenizer = self.checkpoint.tokenizer
         ids = (
@@ -139,13 +154,27 @@ class Decoding:
             if isinstance(reference, str)
             else list(reference)
         )
-        return self.follow([(id, "reference") for id in ids])
+        self._place(whole_pass=True)
+        return self._follow([(id, "reference") for id in ids])
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
         """Make exactly these choices, reusing the rows that agree with the last ones.
 
         Raises InputError for ids outside the vocabulary and beyond the limit.
         """
+        self._place(whole_pass=False)
+        return self._follow(choices)
+
+    def _place(self, *, whole_pass: bool) -> None:
+        """Begin again where other positions than those of the rows so far are due."""
+        if self.checkpoint.config.position_axis != "restart":
+            return
+        if self._state.whole_pass != whole_pass:
+            self._state.whole_pass = whole_pass
+            self._recording.shorten(0)
+            self._state.shorten(0)
+
+    def _follow(self, choices: Sequence[Choice]) -> Trace:
         if len(choices) > self.limit:
             raise InputError(
                 f"{len(choices)} target tokens are more than the {self.limit} allowed."
@@ -153,8 +182,12 @@ class Decoding:
         if choices:
             check_ids([id for id, _ in choices], self.checkpoint.tokenizer.target.size)
         common = self.common(choices)
+        dropped = common < len(self._recording)
+        if dropped and self._unsettled(self._recording.ids[:common]):
+            common = 0  # what is dropped had changed the rows before it
         self._recording.shorten(common)
         self._state.shorten(common)
+        self.changed = common
         if len(choices) > common:
             self._extend(list(choices[common:]))
         self._position = len(choices)
@@ -183,37 +216,84 @@ class Decoding:
         check_ids([token], tokenizer.target.size)
         return token
 
-    @torch.inference_mode()
     def _extend(self, choices: Sequence[Choice | None]) -> None:
         """Compute a row for each choice; None (only alone) leaves it to the model."""
-        tokenizer = self.checkpoint.tokenizer
-        made = self._recording.choices
-        forced = [choice[0] for choice in choices if choice]
+        given = [*self._choices(len(self._recording)), *choices]
         # the row of a choice is the one that consumed the choice before it
-        consumed = [made[-1] if made else tokenizer.bos, *forced[: len(choices) - 1]]
-        ids = torch.tensor([consumed], device=self.checkpoint.device)
-        visible = ids != tokenizer.pad if tokenizer.pad in consumed else None
-        rows = self._state.extend(ids, visible)[0]
+        made = [choice[0] for choice in given[:-1] if choice]
+        consumed = [self.checkpoint.tokenizer.bos, *made]
+        self.changed = len(self._recording)
+        if self._unsettled(consumed):
+            self._recording.shorten(0)
+            self.changed = 0
+        self._record(self._recording, consumed, given[self.changed :])
+
+    @torch.inference_mode()
+    def _record(
+        self, recording: Recording, consumed: list[int], given: Sequence[Choice | None]
+    ) -> None:
+        """Append the rows that consumed these ids, from the first that is missing."""
+        start, tokenizer = len(recording), self.checkpoint.tokenizer
+        whole = self._unsettled(consumed)
+        rows = self._whole(consumed) if whole else self._cached(consumed)
+        rows = rows[start - len(consumed) :]
         output = rows[:, self.start.layout.output("decoder")]
         logits = self.checkpoint.packed.logits(output)
-        distribution = Distribution(self.checkpoint, logits)
-        values = host(rows)
-        for index, given in enumerate(choices):
-            at = len(self._recording)
-            id, origin = given or (choose(logits[index], self.strategy, at), "model")
-            text = tokenizer.decode([*self._recording.choices, id])
-            step = distribution.step(index, id, origin, text)
-            self._record(consumed[index], values[index], step)
+        distribution, values = Distribution(self.checkpoint, logits), host(rows)
+        for index, choice in enumerate(given):
+            at = start + index
+            id, origin = choice or (self._chosen(logits[index], at), "model")
+            self_mask, cross_mask = self._allowed(consumed, at)
+            row = Row(
+                id=consumed[at],
+                token=tokenizer.target.token(consumed[at]),
+                values=values[index],
+                self_mask=self_mask,
+                cross_mask=cross_mask,
+                step=distribution.step(
+                    index, id, origin, tokenizer.decode([*recording.choices, id])
+                ),
+            )
+            recording.append(row)
 
-    def _record(self, id: int, values: Floats, step: Step) -> None:
-        tokenizer = self.checkpoint.tokenizer
-        consumed = [*self._recording.ids, id]
-        row = Row(
-            id=id,
-            token=tokenizer.target.token(id),
-            values=values,
-            self_mask=np.array(consumed) != tokenizer.pad,
-            cross_mask=self._readable,
-            step=step,
-        )
-        self._recording.append(row)
+    def _chosen(self, logits: Tensor, at: int) -> int:
+        never = list(self.checkpoint.tokenizer.never)
+        if never:
+            logits = logits.clone()
+            logits[never] = -math.inf
+        return choose(logits, self.strategy, at)
+
+    def _cached(self, consumed: list[int]) -> Tensor:
+        """Compute the rows that the cache lacks, [n, W]: at least the last one."""
+        missing, pad = consumed[self._state.length :], self.checkpoint.tokenizer.pad
+        ids = torch.tensor([missing], device=self.checkpoint.device)
+        visible = ids != pad if pad in consumed else None
+        return self._state.extend(ids, visible)[0]
+
+    def _whole(self, consumed: list[int]) -> Tensor:
+        """Compute all rows anew, in one pass, [T, W]."""
+        checkpoint = self.checkpoint
+        ids = torch.tensor([consumed], device=checkpoint.device)
+        rule, pad = checkpoint.config.mask_rule, checkpoint.tokenizer.pad
+        masks = make_masks(rule, self._real, ids != pad)
+        record = checkpoint.model.decode(ids, self._memory, masks.decoder, masks.cross)
+        return stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
+
+    def _unsettled(self, consumed: list[int]) -> bool:
+        """Whether the next token will change rows: one attends to nothing, so to all.
+
+        Masked scores that are infinite make such a row NaN, whatever comes next.
+        """
+        config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
+        if config.mask_fill == -math.inf or pad not in consumed:
+            return False
+        hides = RULES[config.mask_rule]
+        return hides.target_rows or (hides.target_keys and consumed[0] == pad)
+
+    def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
+        """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
+        hides = RULES[self.checkpoint.config.mask_rule]
+        real = np.array(consumed[: at + 1]) != self.checkpoint.tokenizer.pad
+        seen = real if hides.target_keys else np.ones_like(real)
+        row, across = hides.target_rows, hides.cross_rows
+        return seen & (real[at] | (not row)), self._readable & (real[at] | (not across))

@@ -13,9 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from visformer.core.masks import causal_mask
+from visformer.core.masks import RULES, causal_mask
 from visformer.core.model import Layer, Transformer
-from visformer.core.parts import Attention, attention_weights, split_heads
+from visformer.core.parts import (
+    ACTIVATIONS,
+    Attention,
+    attention_weights,
+    split_heads,
+)
+from visformer.core.positions import PASS, STEP
 from visformer.trace import Layout
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
@@ -33,9 +39,14 @@ class Affine(NamedTuple):
 
 
 def _affine(*linears: nn.Linear) -> Affine:
-    bias = torch.cat([linear.bias for linear in linears])
     weight = torch.cat([linear.weight for linear in linears]).T.contiguous()
-    return Affine(bias, weight)
+    biases: list[Tensor] = [
+        linear.weight.new_zeros(linear.out_features)
+        if linear.bias is None
+        else linear.bias
+        for linear in linears
+    ]
+    return Affine(torch.cat(biases), weight)
 
 
 class PackedLayer(NamedTuple):
@@ -46,6 +57,7 @@ class PackedLayer(NamedTuple):
     cross_query: Affine
     cross_output: Affine
     expand: Affine
+    gate: Affine | None
     contract: Affine
     layer: Layer
 
@@ -57,7 +69,7 @@ class PackedDecoder:
     def __init__(self, model: Transformer, layout: Layout) -> None:
         self.model, self.layout = model, layout
         self.layers = [self._pack(layer) for layer in model.decoder]
-        self.output_weight = model.output.weight.T.contiguous()  # [D, V]
+        self.output = _affine(model.output)  # [D, V]
 
     @staticmethod
     def _pack(layer: Layer) -> PackedLayer:
@@ -68,13 +80,14 @@ class PackedDecoder:
             _affine(cross.query),
             _affine(cross.output),
             _affine(layer.feed_forward.expand),
+            _affine(layer.feed_forward.gate) if layer.feed_forward.gated else None,
             _affine(layer.feed_forward.contract),
             layer,
         )
 
     def warm_up(self) -> None:
         """Run two rows, so that the first real step is as fast as any."""
-        memory = self.output_weight.new_zeros(1, 2, self.output_weight.shape[0])
+        memory = self.output.weight.new_zeros(1, 2, self.output.weight.shape[0])
         readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
         state = DecoderState(self, memory, readable, 2)
         for _ in range(2):
@@ -82,7 +95,7 @@ class PackedDecoder:
 
     def logits(self, output: Tensor) -> Tensor:
         """Project decoder output [N, D] -> [N, V]."""
-        return output @ self.output_weight
+        return self.output(output)
 
 
 class DecoderState:
@@ -92,9 +105,13 @@ class DecoderState:
     def __init__(
         self, packed: PackedDecoder, memory: Tensor, readable: Tensor, limit: int
     ) -> None:
-        """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S]."""
+        """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S].
+
+        ``whole_pass`` places the rows as a whole pass does, where steps differ from it.
+        """
         self.packed = packed
         config = packed.model.config
+        self.hides, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
         batch, heads = memory.shape[0], config.heads
         self.memory_rows = torch.cat(  # [B, S, 2 L D]: k, v of each layer
@@ -107,7 +124,8 @@ class DecoderState:
         )
         parts = self.memory_rows.split(config.d_model, -1)
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
-        self.readable = None if bool(readable.all()) else readable[:, None, None]
+        hidden = self.hides.source_keys and not bool(readable.all())
+        self.readable = readable[:, None, None] if hidden else None
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
         self.cache = memory.new_empty(shape)
         self.visible: Tensor | None = None  # bool [B, length], None: all
@@ -116,7 +134,8 @@ class DecoderState:
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
         """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Layout``.
 
-        ``visible`` bool [B, n] is False where a token is a pad that nobody may read.
+        ``visible`` bool [B, n] is False where a token is a pad: what that hides, the
+        config's mask rule says.
         """
         rows = [
             self._extend(part, None if visible is None else visible[:, i : i + CHUNK])
@@ -144,12 +163,12 @@ class DecoderState:
         model, layout = self.packed.model, self.packed.layout
         rows = self.cache.new_empty(batch * count, layout.width("decoder"))
         x = rows[:, layout.hidden("decoder", 0)]
-        scaled = model.target_embedding(ids) * math.sqrt(model.config.d_model)
-        x.copy_((scaled + model.positions[start:stop]).flatten(0, 1))
-        mask = self._mask(count, visible, batch)
+        places = (PASS if self.whole_pass else STEP)[model.config.position_axis]
+        x.copy_(model.embed("target", ids, start, places=places).flatten(0, 1))
+        masks = self._mask(count, visible, batch), self._cross_mask(visible)
         self.length = stop
         for index, part in enumerate(self.packed.layers):
-            x = self._layer(index, part, x, rows, mask)
+            x = self._layer(index, part, x, rows, masks)
             rows[:, layout.hidden("decoder", index + 1)] = x
         if model.config.final_norm:
             rows[:, layout.output("decoder")] = model.decoder.norm(x)
@@ -158,19 +177,29 @@ class DecoderState:
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
         """Self-attention mask of the new rows, [B, 1, n, length]; None: all allowed."""
         device = self.cache.device
-        if visible is not None or self.visible is not None:
+        if self.hides.target_keys and (visible is not None or self.visible is not None):
             old, new = self.visible, visible
             if old is None:
                 old = torch.ones(batch, self.length, dtype=torch.bool, device=device)
             if new is None:
                 new = torch.ones(batch, count, dtype=torch.bool, device=device)
             self.visible = torch.cat([old, new], 1)
-        if count == 1 and self.visible is None:
+        rows = visible if self.hides.target_rows else None
+        if count == 1 and self.visible is None and rows is None:
             return None
-        causal = causal_mask(self.length + count, device)[self.length :]
-        if self.visible is None:
-            return causal[None, None]
-        return causal[None, None] & self.visible[:, None, None]
+        mask = causal_mask(self.length + count, device)[None, None, self.length :]
+        if self.visible is not None:
+            mask = mask & self.visible[:, None, None]
+        return mask if rows is None else mask & rows[:, None, :, None]
+
+    def _cross_mask(self, visible: Tensor | None) -> Tensor | None:
+        """Cross attention mask of the new rows, to broadcast; None: all allowed."""
+        if visible is None or not self.hides.cross_rows:
+            return self.readable
+        rows = visible[:, None, :, None]
+        if self.readable is not None:
+            return rows & self.readable
+        return rows.expand(-1, -1, -1, self.memory[0].shape[2])
 
     def _layer(
         self,
@@ -178,7 +207,7 @@ class DecoderState:
         part: PackedLayer,
         x: Tensor,
         rows: Tensor,
-        mask: Tensor | None,
+        masks: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
         """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
         layer, layout = part.layer, self.packed.layout
@@ -187,18 +216,21 @@ class DecoderState:
         made = rows[:, first : first + 3 * width]
         made.copy_(part.qkv(normed))
         k, v = self._remember(index, made)
-        z = self._attend(made[:, :width], k, v, mask)
+        z = self._attend(made[:, :width], k, v, masks[0])
         x = layer.leave(x, part.self_output(z), layer.self_attention_norm)
 
         normed = layer.enter(x, layer.cross_attention_norm)
         query = rows[:, first + 3 * width : first + 4 * width]
         query.copy_(part.cross_query(normed))
         k, v = self.memory[2 * index], self.memory[2 * index + 1]
-        z = self._attend(query, k, v, self.readable)
+        z = self._attend(query, k, v, masks[1])
         x = layer.leave(x, part.cross_output(z), layer.cross_attention_norm)
 
         normed = layer.enter(x, layer.feed_forward_norm)
-        added = part.contract(part.expand(normed).relu_())
+        inner = ACTIVATIONS[self.packed.model.config.activation](part.expand(normed))
+        if part.gate is not None:
+            inner = inner * part.gate(normed)
+        added = part.contract(inner)
         return layer.leave(x, added, layer.feed_forward_norm)
 
     def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:

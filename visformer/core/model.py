@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from visformer.core.config import ModelConfig
-from visformer.core.masks import causal_mask, padding_mask
-from visformer.core.parts import Attention, Dropout, FeedForward, Projections
-from visformer.core.positions import sinusoidal
+from visformer.core.masks import make_masks
+from visformer.core.parts import (
+    Attention,
+    Dropout,
+    FeedForward,
+    Projections,
+    make_norm,
+)
+from visformer.core.positions import PASS, Places, fixed_table
+
+Side = Literal["source", "target"]
 
 
 class StackRecord(NamedTuple):
@@ -29,15 +37,16 @@ class Layer(nn.Module):
 
     def __init__(self, config: ModelConfig, dropout: float, *, cross: bool) -> None:
         super().__init__()
-        width, heads, fill = config.d_model, config.heads, config.mask_fill
         self.norm_first = config.norm_first
-        self.self_attention = Attention(width, heads, fill, dropout)
-        self.self_attention_norm = nn.LayerNorm(width, eps=config.norm_eps)
+        biases = config.decoder_bias if cross else config.encoder_bias
+        sizes = (config.d_model, config.heads, config.mask_fill, dropout)
+        self.self_attention = Attention(*sizes, biases=biases)
+        self.self_attention_norm = make_norm(config)
         if cross:
-            self.cross_attention = Attention(width, heads, fill, dropout)
-            self.cross_attention_norm = nn.LayerNorm(width, eps=config.norm_eps)
-        self.feed_forward = FeedForward(width, config.feed_forward, dropout)
-        self.feed_forward_norm = nn.LayerNorm(width, eps=config.norm_eps)
+            self.cross_attention = Attention(*sizes, biases=biases)
+            self.cross_attention_norm = make_norm(config)
+        self.feed_forward = FeedForward(config, dropout)
+        self.feed_forward_norm = make_norm(config)
         self.dropout = Dropout(dropout)
 
     def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
@@ -79,11 +88,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, dropout, cross=cross) for _ in range(count)
         )
-        self.norm = (
-            nn.LayerNorm(config.d_model, eps=config.norm_eps)
-            if config.final_norm
-            else nn.Identity()
-        )
+        self.norm = make_norm(config) if config.final_norm else nn.Identity()
 
     def __iter__(self) -> Iterator[Layer]:
         """Go through the layers, from the first to the last."""
@@ -104,35 +109,61 @@ class Transformer(nn.Module):
         )
         self.encoder = Stack(config, dropout, cross=False)
         self.decoder = Stack(config, dropout, cross=True)
-        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=False)
+        self.output = nn.Linear(
+            config.d_model, config.target_vocabulary, bias=config.output_bias
+        )
         if config.tied_output:
             self.output.weight = self.target_embedding.weight
         self.dropout = Dropout(dropout)
-        table = sinusoidal(config.max_positions, config.d_model)
-        self.register_buffer("positions", table, persistent=False)
+        self.scale = math.sqrt(config.d_model) if config.embedding_scale else 1.0
+        if config.positions == "learned":
+            shape = (config.max_positions, config.d_model)
+            self.source_positions = nn.Parameter(torch.zeros(shape))
+            self.target_positions = nn.Parameter(torch.zeros(shape))
+        self.register_buffer("positions", fixed_table(config), persistent=False)
         self.positions: Tensor
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw fresh weights: Xavier uniform; embeddings normal, deviation D^-0.5."""
+        """Draw fresh weights: Xavier uniform; tables normal, deviation D^-0.5."""
         for name, parameter in self.named_parameters():
-            if "embedding" in name:
+            if "embedding" in name or "positions" in name:
                 nn.init.normal_(parameter, std=self.config.d_model**-0.5)
             elif parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def embed(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
-        """Embed times sqrt(D), add position (section 3.4): ids [B, T] -> [B, T, D]."""
-        scaled = table(ids) * math.sqrt(self.config.d_model)
-        placed = scaled + self.positions[start : start + ids.shape[1]]
-        result: Tensor = self.dropout(placed)
+    def replace_positions(self, table: Tensor) -> None:
+        """Take a stored table [P, D] in place of the computed one; float32."""
+        shape = (self.config.max_positions, self.config.d_model)
+        if table.shape != shape:
+            raise ValueError(f"positions are {list(table.shape)}, not {list(shape)}")
+        self.positions = table.to(self.output.weight.device, torch.float32)
+
+    def position_table(self, side: Side) -> Tensor:
+        """Return the positions that a side's tokens get, [P, D]; zeros where none."""
+        if self.config.positions != "learned":
+            return self.positions
+        return self.source_positions if side == "source" else self.target_positions
+
+    def embed(
+        self, side: Side, ids: Tensor, start: int = 0, *, places: Places | None = None
+    ) -> Tensor:
+        """Embed and scale, add position (section 3.4): ids [B, T] -> [B, T, D].
+
+        ``places`` says which positions; by default those of a whole pass.
+        """
+        tables = {"source": self.source_embedding, "target": self.target_embedding}
+        choose = places or PASS[self.config.position_axis]
+        times = slice(start, start + ids.shape[1])
+        placed = choose(self.position_table(side), len(ids), times)
+        result: Tensor = self.dropout(tables[side](ids) * self.scale + placed)
         return result
 
     def encode(self, ids: Tensor, mask: Tensor) -> StackRecord:
         """Run the encoder over ids [B, S]; ``mask`` broadcasts to [B, S, S]."""
-        hidden, made = [self.embed(self.source_embedding, ids)], []
+        hidden, made = [self.embed("source", ids)], []
         for layer in self.encoder:
             x, projections = layer.attend(hidden[-1], mask)
             hidden.append(layer.feed(x))
@@ -146,7 +177,7 @@ class Transformer(nn.Module):
 
         The masks broadcast to [B, T, T] and [B, T, S].
         """
-        hidden, made, crossed = [self.embed(self.target_embedding, ids)], [], []
+        hidden, made, crossed = [self.embed("target", ids)], [], []
         for layer in self.decoder:
             x, projections = layer.attend(hidden[-1], self_mask)
             made.append(projections)
@@ -158,11 +189,9 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor, pad: int) -> Tensor:
         """Teacher-force source [B, S], target [B, T] -> decoder output [B, T, D].
 
-        Padded keys are hidden everywhere, and the decoder is causal. The output
-        projection is left to the caller, who may want it for some positions only.
+        The config's mask rule applies, with right padding where it goes by lengths. The
+        output projection is left to the caller, who may want some positions only.
         """
-        readable = padding_mask(source, pad)
-        memory = self.encode(source, readable).output
-        causal = causal_mask(target.shape[1], target.device)
-        allowed = causal & padding_mask(target, pad)
-        return self.decode(target, memory, allowed, readable).output
+        masks = make_masks(self.config.mask_rule, source != pad, target != pad)
+        memory = self.encode(source, masks.encoder).output
+        return self.decode(target, memory, masks.decoder, masks.cross).output

@@ -1,13 +1,23 @@
-"""The parts of a layer: attention, feed-forward, dropout."""
+"""The parts of a layer: attention, feed-forward, norms, dropout."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from visformer.core.config import Activation, Biases, ModelConfig, Norm
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
 QUERY_BLOCK = 1024  # queries attended at a time, so that no long [H, Q, K] exists
 
 
@@ -66,13 +76,22 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, fill: float) ->
 class Attention(nn.Module):
     """Multi-head attention (section 3.2.2) that hands out what it computed."""
 
-    def __init__(self, d_model: int, heads: int, fill: float, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        fill: float,
+        dropout: float,
+        *,
+        biases: Biases = "all",
+    ) -> None:
         super().__init__()
         self.heads, self.fill = heads, fill
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        asking, giving = biases == "all", biases != "none"
+        self.query = nn.Linear(d_model, d_model, bias=asking)
+        self.key = nn.Linear(d_model, d_model, bias=asking)
+        self.value = nn.Linear(d_model, d_model, bias=giving)
+        self.output = nn.Linear(d_model, d_model, bias=giving)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -96,15 +115,52 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at every position (section 3.3)."""
+    """act(x W1 + b1) W2 + b2 at every position (section 3.3), gated or not.
 
-    def __init__(self, d_model: int, width: int, dropout: float) -> None:
+    A gate multiplies what is activated by a second projection of x (Shazeer 2020).
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
-        self.expand = nn.Linear(d_model, width)
-        self.contract = nn.Linear(width, d_model)
+        width, inner = config.d_model, config.feed_forward
+        self.expand = nn.Linear(width, inner, bias=config.expand_bias)
+        if config.gated:
+            self.gate = nn.Linear(width, inner, bias=config.gate_bias)
+        self.contract = nn.Linear(inner, width, bias=config.contract_bias)
+        self.gated, self.activation = config.gated, ACTIVATIONS[config.activation]
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        result: Tensor = self.contract(self.dropout(self.expand(x).relu()))
+        inner = self.activation(self.expand(x))
+        if self.gated:
+            inner = inner * self.gate(x)
+        result: Tensor = self.contract(self.dropout(inner))
         return result
+
+
+class UnbiasedNorm(nn.Module):
+    """LayerNorm whose variance divides by D - 1, with eps inside the root."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        variance = x.var(-1, unbiased=True, keepdim=True)
+        normed = (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt()
+        return self.weight * normed + self.bias
+
+
+NORMS: dict[Norm, Callable[[int, float], nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "unbiased": UnbiasedNorm,
+}
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """Return a fresh norm of the kind that the config names."""
+    return NORMS[config.norm](config.d_model, config.norm_eps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.masks import causal_mask, padding_mask
+from visformer.core.masks import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.recording import (
     Distribution,
@@ -24,35 +24,96 @@ from visformer.core.recording import (
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
-from visformer.trace import Bools, Kind, Step, Trace, read_only
+from visformer.trace import KINDS, Bools, Kind, Step, Trace, read_only
 
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
+Lengths = Sequence[int] | np.ndarray | Tensor
+GivenMasks = Mapping[Kind, np.ndarray | Tensor]
+
+
 @torch.inference_mode()
-def run(checkpoint: Checkpoint, source_ids: Ids, target_ids: Ids) -> list[Trace]:
-    """Run a batch in one pass: ids [B, S] and [B, T], padded with the pad id.
+def run(
+    checkpoint: Checkpoint,
+    source_ids: Ids,
+    target_ids: Ids,
+    *,
+    source_lengths: Lengths | None = None,
+    masks: GivenMasks | None = None,
+) -> list[Trace]:
+    """Run a batch in one pass: ids [B, S] and [B, T], padded with the pad ids.
 
     Returns one Trace a row, pads included. Row t of the target is read to predict what
     follows it; a step's choice is the next target token, and the model's own best after
-    the last one. Raises InputError for unequal batches, lengths beyond the model's
-    positions, and ids outside the vocabulary.
+    the last one. Models that mask by lengths take ``source_lengths`` [B], and mask no
+    source token without them. ``masks``, bool [B, Q, K] by kind, True = may attend,
+    replace what the model's own rule makes of the ids. Raises InputError for unequal
+    batches, lengths beyond the model's positions, ids outside the vocabulary, and
+    lengths or masks that do not fit.
     """
     source = _batch(source_ids, checkpoint, source=True)
     target = _batch(target_ids, checkpoint, source=False)
+    _check_pair(checkpoint, source, target)
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    rule, lengths = checkpoint.config.mask_rule, None
+    if source_lengths is not None:
+        lengths = _lengths(checkpoint, source_lengths, source)
+    real = real_tokens(rule, source, tokenizer.source_pad, lengths)
+    made = make_masks(rule, real, target != tokenizer.pad)
+    made = _given(made, masks or {}, source, target)
+    encoded = model.encode(source, made.encoder)
+    decoded = model.decode(target, encoded.output, made.decoder, made.cross)
+    return [
+        _trace(checkpoint, source[b], target[b], made, encoded, decoded, b)
+        for b in range(len(source))
+    ]
+
+
+def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
     if len(source) != len(target):
         raise InputError(
             f"{len(source)} sources and {len(target)} targets: not a pair."
         )
-    model, pad = checkpoint.model, checkpoint.tokenizer.pad
-    readable = padding_mask(source, pad)  # [B, 1, S]
-    allowed = padding_mask(target, pad) & causal_mask(target.shape[1], target.device)
-    encoded = model.encode(source, readable)
-    decoded = model.decode(target, encoded.output, allowed, readable)
-    return [
-        _trace(checkpoint, source[b], target[b], allowed[b], encoded, decoded, b)
-        for b in range(len(source))
-    ]
+    config = checkpoint.config
+    if config.position_axis == "batch" and len(source) > config.max_positions:
+        raise InputError(
+            f"{len(source)} sentences are more than the model's {config.max_positions} "
+            "positions, which run along the batch."
+        )
+
+
+def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
+    if not RULES[checkpoint.config.mask_rule].by_length:
+        raise InputError(
+            "source_lengths are for models that mask by lengths: this one tells "
+            "padding by its ids."
+        )
+    lengths = torch.as_tensor(np.asarray(given), dtype=torch.int64)
+    if lengths.shape != source.shape[:1] or bool((lengths < 0).any()):
+        raise InputError(
+            f"source_lengths must be {len(source)} numbers from 0, one a sentence."
+        )
+    return lengths.to(source.device)
+
+
+def _given(made: Masks, given: GivenMasks, source: Tensor, target: Tensor) -> Masks:
+    """Expand the rule's masks to [B, Q, K]; those given stand instead."""
+    batch, rows, columns = len(source), target.shape[1], source.shape[1]
+    shapes = [(columns, columns), (rows, rows), (rows, columns)]
+    if unknown := set(given) - set(KINDS):
+        raise InputError(f"masks are of {', '.join(KINDS)}, not {unknown.pop()!r}.")
+    found = []
+    for kind, mask, shape in zip(KINDS, made, shapes, strict=True):
+        if kind in given:
+            mask = torch.as_tensor(np.asarray(given[kind]))
+            if mask.dtype != torch.bool or mask.shape != (batch, *shape):
+                raise InputError(
+                    f"the {kind} mask must be bool {[batch, *shape]}, not "
+                    f"{mask.dtype} {list(mask.shape)}."
+                )
+        found.append(mask.to(source.device).expand(batch, *shape))
+    return Masks(*found)
 
 
 def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
@@ -67,8 +128,14 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
     found = search(checkpoint, rows, beam=1)
     # the last choice is never read: a row consumes what stands before it
     targets = [[tokenizer.bos, *ids[:-1]] for ids in found]
+    lengths = [len(row) for row in rows]
     traces = run(
-        checkpoint, padded(rows, tokenizer.pad), padded(targets, tokenizer.pad)
+        checkpoint,
+        padded(rows, tokenizer.source_pad),
+        padded(targets, tokenizer.pad),
+        source_lengths=lengths
+        if RULES[checkpoint.config.mask_rule].by_length
+        else None,
     )
     return [
         replace(trace, source_text=text)
@@ -77,9 +144,12 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Return the rows as one int64 tensor [B, longest], padded on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+    """Return the rows as one int64 tensor [B, longest], padded on the right.
+
+    A negative pad stands for a model without one: id 0 fills up then.
+    """
+    longest, fill = max(map(len, rows)), max(pad, 0)
+    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
 
 
 def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:
@@ -100,7 +170,7 @@ def _trace(
     checkpoint: Checkpoint,
     source: Tensor,
     target: Tensor,
-    allowed: Tensor,
+    allowed: Masks,
     encoded: StackRecord,
     decoded: StackRecord,
     row: int,
@@ -115,12 +185,13 @@ def _trace(
         0,
         encoder=stack_rows(encoded, final_norm=final)[row],
         memory=memory_rows(decoded)[row],
+        mask=allowed.encoder[row],
     )
     ids = target.tolist()
     masks: dict[Kind, Bools] = {
         "encoder": start.masks["encoder"],
-        "decoder": read_only(allowed.cpu().numpy()),
-        "cross": np.broadcast_to(start.masks["encoder"][:1], (len(ids), len(pieces))),
+        "decoder": read_only(allowed.decoder[row].cpu().numpy()),
+        "cross": read_only(allowed.cross[row].cpu().numpy()),
     }
     return replace(
         start,

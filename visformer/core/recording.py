@@ -87,11 +87,14 @@ def empty_trace(
     *,
     encoder: Tensor,
     memory: Tensor,
+    mask: Tensor,
 ) -> Trace:
     """Return the Trace of a sentence of which nothing is decoded yet (T = 0).
 
-    ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Layout``.
+    ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Layout``; ``mask`` is the
+    encoder's, bool, and broadcasts to [S, S].
     """
+    bias = checkpoint.model.output.bias
     length = len(pieces)
     ids = np.array([piece.id for piece in pieces], np.int64)
     typed = isinstance(source, str)
@@ -108,14 +111,13 @@ def empty_trace(
         memory_rows=host(memory),
         decoder_rows=np.zeros((0, 0), np.float32),
         masks={
-            "encoder": np.broadcast_to(
-                ids != checkpoint.tokenizer.pad, (length, length)
-            ),
+            "encoder": np.broadcast_to(mask.cpu().numpy(), (length, length)),
             "decoder": np.zeros((0, 0), bool),
             "cross": np.zeros((0, length), bool),
         },
         truncated_from=truncated_from,
         output_weight=host(checkpoint.model.output.weight),
+        output_bias=None if bias is None else host(bias),
     )
 
 

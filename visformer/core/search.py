@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.config import ModelConfig
 from visformer.core.incremental import DecoderState
-from visformer.core.masks import padding_mask
+from visformer.core.masks import RULES, encoder_mask, real_tokens
 from visformer.errors import InputError
 
 BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
@@ -52,24 +53,12 @@ def translate(
                 row if len(row) <= positions else [*row[: positions - 1], row[-1]]
             )
     results = [""] * len(sources)
-    for batch in _batches(ids, beam):
-        found = search(checkpoint, [ids[i] for i in batch], beam=beam)
-        for index, made in zip(batch, found, strict=True):
-            results[index] = tokenizer.decode(made)
+    found = search(checkpoint, list(ids.values()), beam=beam)
+    for index, made in zip(ids, found, strict=True):
+        results[index] = tokenizer.decode(made)
     return results
 
 
-def _batches(ids: dict[int, list[int]], beam: int) -> list[list[int]]:
-    made: list[list[int]] = []
-    for index in sorted(ids, key=lambda i: len(ids[i])):
-        size = len(ids[index]) * beam  # the longest so far
-        if not made or size * (len(made[-1]) + 1) > BATCH_TOKENS:
-            made.append([])
-        made[-1].append(index)
-    return made
-
-
-@torch.inference_mode()
 def search(
     checkpoint: Checkpoint, sources: Sequence[Sequence[int]], *, beam: int
 ) -> list[list[int]]:
@@ -77,21 +66,53 @@ def search(
 
     At most 2 S + 50 tokens are made, and never more than the model's positions.
     """
-    tokenizer, model = checkpoint.tokenizer, checkpoint.model
-    longest = max(map(len, sources))
-    padded = [[*s, *[tokenizer.pad] * (longest - len(s))] for s in sources]
-    ids = torch.tensor(padded, device=checkpoint.device)
-    readable = padding_mask(ids, tokenizer.pad)
-    memory = model.encode(ids, readable).output
-    positions = checkpoint.config.max_positions
-    limits = torch.tensor([min(2 * len(s) + 50, positions) for s in sources])
+    results: list[list[int]] = [[]] * len(sources)
+    for batch in _batches(checkpoint.config, sources, beam):
+        found = _search(checkpoint, [sources[i] for i in batch], beam)
+        for index, made in zip(batch, found, strict=True):
+            results[index] = made
+    return results
+
+
+def _batches(
+    config: ModelConfig, sources: Sequence[Sequence[int]], beam: int
+) -> list[list[int]]:
+    """Put sources of about one length together: their indices."""
+    made: list[list[int]] = []
+    for index in sorted(range(len(sources)), key=lambda i: len(sources[i])):
+        size = len(sources[index]) * beam  # the longest so far
+        full = not made or size * (len(made[-1]) + 1) > BATCH_TOKENS
+        if full or not _together(config, sources[made[-1][0]], sources[index]):
+            made.append([])
+        made[-1].append(index)
+    return made
+
+
+def _together(config: ModelConfig, first: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether a batch leaves both sentences what they are alone."""
+    hidden = RULES[config.mask_rule].source_keys  # else padding would be read
+    return config.position_axis != "batch" and (hidden or len(first) == len(other))
+
+
+@torch.inference_mode()
+def _search(
+    checkpoint: Checkpoint, sources: Sequence[Sequence[int]], beam: int
+) -> list[list[int]]:
+    config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
+    longest, pad = max(map(len, sources)), checkpoint.tokenizer.source_pad
+    filled = [[*s, *[max(pad, 0)] * (longest - len(s))] for s in sources]
+    ids = torch.tensor(filled, device=device)
+    lengths = torch.tensor([len(s) for s in sources], device=device)
+    real = real_tokens(config.mask_rule, ids, pad, lengths)
+    memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
+    limits = (2 * lengths + 50).clamp(max=config.max_positions)
     state = DecoderState(
         checkpoint.packed,
         memory.repeat_interleave(beam, 0),
-        readable[:, 0].repeat_interleave(beam, 0),
+        real.repeat_interleave(beam, 0),
         int(limits.max()),
     )
-    return _expand(checkpoint, state, limits.to(checkpoint.device), beam)
+    return _expand(checkpoint, state, limits, beam)
 
 
 def _expand(
@@ -110,6 +131,7 @@ def _expand(
         visible = last != tokenizer.pad  # a pad that was chosen is read by nobody
         rows = state.extend(last, None if bool(visible.all()) else visible)[:, 0]
         steps = packed.logits(rows[:, output]).log_softmax(-1)
+        steps[:, list(tokenizer.never)] = -math.inf
         total = scores[:, :, None] + steps.view(count, beam, -1)
         top, flat = total.flatten(1).topk(2 * beam)
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
-from visformer.core.positions import sinusoidal
+from visformer.core.positions import fixed_table
 from visformer.errors import CheckpointError
 from visformer.formats.files import available_memory, check_memory, listed, short
 
@@ -23,15 +23,19 @@ def build_model(
     *,
     device: torch.device,
     name: str,
+    spelling: Callable[[str], str] = str,
+    table: Tensor | None = None,
 ) -> Transformer:
     """Return a model with these tensors, float32, in eval mode, on ``device``.
 
-    ``tensors`` are named as the model's own parameters, shared ones once. Missing,
-    surplus and mis-shaped ones are named in a CheckpointError, before allocation.
+    ``tensors`` are named as the model's own parameters, shared ones once; ``spelling``
+    gives the name that the file has for each. Missing, surplus and mis-shaped ones are
+    named in a CheckpointError, before allocation. ``table`` [P, D] are the file's own
+    positions.
     """
     model = _outline(config)
     wanted = dict(model.named_parameters())
-    _check_fit(wanted, tensors, name)
+    _check_fit(wanted, tensors, name, spelling)
     numbers = sum(parameter.numel() for parameter in wanted.values())
     numbers += 4 * config.max_positions * config.d_model  # their making included
     check_memory(4 * numbers, name, _free(device))
@@ -42,14 +46,18 @@ def build_model(
         setattr(model.get_submodule(module), leaf, parameter)
     if config.tied_output:  # a replaced parameter is tied to nothing
         model.output.weight = model.target_embedding.weight
-    model.positions = sinusoidal(config.max_positions, config.d_model).to(device)
+    if table is None:
+        table = fixed_table(config)
+    model.replace_positions(table)
     return model.eval()
 
 
 def _outline(config: ModelConfig) -> Transformer:
     """Return a model whose parameters have names and shapes, but no memory."""
     with torch.device("meta"), _Unfilled():
-        model = Transformer(dataclasses.replace(config, max_positions=1))
+        learned = config.positions == "learned"  # parameters, so that their size counts
+        brief = config if learned else dataclasses.replace(config, max_positions=1)
+        model = Transformer(brief)
     model.config = config
     return model
 
@@ -84,15 +92,25 @@ def _free(device: torch.device) -> int:
 
 
 def _check_fit(
-    wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], name: str
+    wanted: Mapping[str, Tensor],
+    found: Mapping[str, Tensor],
+    name: str,
+    spelling: Callable[[str], str],
 ) -> None:
     """Raise CheckpointError unless names, shapes and number formats fit the model."""
     missing = [key for key in wanted if key not in found]
     surplus = [key for key in found if key not in wanted]
     shared = [key for key in wanted if key in found]
     wrong = [key for key in shared if found[key].shape != wanted[key].shape]
-    shapes = [f"{k} {list(found[k].shape)}, not {list(wanted[k].shape)}" for k in wrong]
-    faults = {"missing": missing, "surplus": surplus, "mis-shaped": shapes}
+    shapes = [
+        f"{spelling(k)} {list(found[k].shape)}, not {list(wanted[k].shape)}"
+        for k in wrong
+    ]
+    faults = {
+        "missing": _spelt(missing, spelling),
+        "surplus": _spelt(surplus, spelling),
+        "mis-shaped": shapes,
+    }
     if kinds := sum(map(bool, faults.values())):
         parts = [
             f"{kind}: {listed(names, room=130 // kinds, width=80)}"
@@ -104,8 +122,13 @@ def _check_fit(
     if whole:
         raise CheckpointError(
             f"{name} holds weights that are not floating-point numbers: "
-            f"{listed(whole)}. Save them as float32."
+            f"{listed(_spelt(whole, spelling))}. Save them as float32."
         )
+
+
+def _spelt(keys: Iterable[str], spelling: Callable[[str], str]) -> list[str]:
+    """Return the file's names, each once: three of our tensors may be one of its."""
+    return list(dict.fromkeys(map(spelling, keys)))
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +13,136 @@ import torch
 
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.files import listed, short
+from visformer.formats.files import listed, read_json, short
+from visformer.formats.marian import WEIGHT_FILES, read_marian_folder
 from visformer.formats.native import CONFIG, WEIGHTS, plain_config, read_native
-from visformer.formats.weights import read_tensors
+from visformer.formats.options import Given, given
+from visformer.formats.recognition import joined, recognise
+from visformer.formats.tutorials import read_tutorial
+from visformer.formats.weights import read_tensors, read_weights
 from visformer.text import clean
 
-Reader = Callable[[Path, torch.device], Checkpoint]
+Location = str | Path | tuple[str | Path, str | Path]
+Reader = Callable[[tuple[Path, ...], Given, torch.device], Checkpoint]
+
+
+def _native(files: tuple[Path, ...], told: Given, device: torch.device) -> Checkpoint:
+    if not told.empty:
+        raise InputError(
+            "a native checkpoint has its own tokenizer and special ids: leave them out."
+        )
+    return read_native(checkpoint_folder(files[0]), device, told.fields)
+
+
+def _marian(files: tuple[Path, ...], told: Given, device: torch.device) -> Checkpoint:
+    folder = files[0] if files[0].is_dir() else files[0].parent
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"{short(files[0].name)} holds weights of transformers' Marian without "
+            f"their {CONFIG}: choose the folder that holds both."
+        )
+    return read_marian_folder(folder, told, device)
+
 
 READERS: dict[str, Reader] = {  # layout -> what opens a checkpoint of it
-    "native": read_native,
+    "native": _native,
+    "handout": partial(read_tutorial, "handout"),
+    "d2l": partial(read_tutorial, "d2l"),
+    "labml": partial(read_tutorial, "labml"),
+    "modular": partial(read_tutorial, "modular"),
+    "scratch": partial(read_tutorial, "scratch"),
+    "torch": partial(read_tutorial, "torch"),
+    "marian": _marian,
 }
+_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def load(
-    path: str | Path, *, layout: str | None = None, device: str | None = None
+    path: Location,
+    *,
+    layout: str | None = None,
+    heads: int | None = None,
+    pad: int | tuple[int, int] | None = None,
+    bos: int | None = None,
+    eos: int | None = None,
+    tokenizer: str | Path | tuple[str | Path, str | Path] | None = None,
+    names: Mapping[str, str] | None = None,
+    device: str | None = None,
+    **config: Any,
 ) -> Checkpoint:
-    """Open a checkpoint folder, or the weights file inside one.
+    """Open a checkpoint: a folder, a file of weights, or d2l's encoder and decoder.
 
-    ``layout`` is a key of ``READERS``, recognised where not given; ``device`` as torch
-    names it, by default the best there is. Raises CheckpointError with one sentence
-    about what is wrong or missing, InputError for an unknown layout or device.
+    ``layout`` is a key of ``READERS``, recognised where not given; ``pad`` an id, or
+    the source's and the target's; ``tokenizer`` a sentencepiece model or ``vocab.json``
+    or one for each side (ids typed as numbers without one); ``names`` what a file calls
+    the parts around its torch.nn.Transformer; ``device`` as torch names it, by default
+    the best there is. ``config`` are fields of ModelConfig, or the tutorials' own words
+    for them; they win over a config.json beside the file. What the file tells is not
+    asked, and what nobody told is listed in ``assumed``: only ``heads`` is mandatory.
+    Raises CheckpointError with one sentence about what is wrong or missing, InputError
+    for an unknown layout, device or keyword.
     """
     if layout is not None and layout not in READERS:
         raise InputError(
             f"there is no layout “{short(layout)}”: choose from {', '.join(READERS)}."
         )
+    told = given(
+        config, heads=heads, pad=pad, bos=bos, eos=eos, tokenizer=tokenizer, names=names
+    )
     where = choose_device(device)
-    folder = checkpoint_folder(Path(path))
     try:
-        return READERS[layout or "native"](folder, where)
+        layout, files = _resolved(path, layout)
+        return READERS[layout](files, told, where)
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise CheckpointError(
-            f"{short(folder.resolve().name)} does not fit into the memory of {where}: "
-            "close other programs or choose a smaller model."
+            f"{_name(path)} does not fit into the memory of {where}: close other "
+            "programs or choose a smaller model."
         ) from error
+
+
+def _name(path: Location) -> str:
+    return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
+
+
+def _resolved(path: Location, layout: str | None) -> tuple[str, tuple[Path, ...]]:
+    """Return the layout, and the folder or the files of weights that a path means."""
+    if isinstance(path, tuple | list):
+        files = tuple(Path(part) for part in path)
+        return layout or _recognised(files) or "d2l", files
+    path = Path(path)
+    folder = path if _is(path, Path.is_dir) else path.parent
+    stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
+    if stands_for_it and (kind := _kind(folder)):
+        return layout or kind, (folder,)
+    files = _weights_of(path, folder)
+    layout = layout or (_recognised(files) if files else "") or "native"
+    return layout, files if files and layout != "native" else (path,)
+
+
+def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
+    """Return the file itself, or the only file of weights in a folder."""
+    if path != folder and path.name != CONFIG:
+        return (path,) if _is(path, Path.exists) else ()
+    inside = folder.iterdir() if _is(folder, Path.is_dir) else iter(())
+    found = [
+        file for file in inside if file.suffix in _ENDINGS and _is(file, Path.is_file)
+    ]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _recognised(files: tuple[Path, ...]) -> str:
+    """Return the layout that the tensors' names tell; "" where they tell none."""
+    tensors = joined([(short(file.name), read_weights(file)) for file in files])
+    found = recognise(list(tensors))
+    return found.layout if found else ""
+
+
+def _kind(folder: Path) -> str:
+    """Return the layout that a folder's config.json names; "" where it names none."""
+    if not _is(folder / CONFIG, Path.is_file):
+        return ""
+    config = read_json(folder / CONFIG)
+    return "native" if "format" in config else "marian" * ("model_type" in config)
 
 
 def checkpoint_folder(path: Path) -> Path:
@@ -86,26 +185,42 @@ def _is(path: Path, question: Callable[[Path], bool]) -> bool:
         return False
 
 
-def inspect(path: str | Path) -> dict[str, Any]:
+def inspect(path: Location, **told: Any) -> dict[str, Any]:
     """Describe a checkpoint as plain data: what it is, or what is wrong with it.
 
     ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` names
-    the files that are not there; what cannot be known is None or empty.
+    the files that are not there; what cannot be known is None or empty. ``told`` are
+    keywords of ``load``.
     """
-    path = Path(path)
     report = _nothing_known(path)
     try:
-        report |= _described(load(path, device="cpu"))
+        report |= _described(load(path, **{"device": "cpu", **told}))
     except CheckpointError as error:
-        report["problem"] = str(error)
-    return report | _stored(path)
+        report |= {"problem": str(error), "layout": _supposed(path)}
+    stored = [_stored(Path(part)) for part in _parts(path)]
+    for key in set.intersection(*map(set, stored)):
+        report[key] = functools.reduce(operator.add, (part[key] for part in stored))
+    return report
 
 
-def _nothing_known(path: Path) -> dict[str, Any]:
+def _parts(path: Location) -> tuple[str | Path, ...]:
+    return tuple(path) if isinstance(path, tuple | list) else (path,)
+
+
+def _supposed(path: Location) -> str | None:
+    """Return the layout of what cannot be opened, where its names tell."""
+    try:
+        layout, files = _resolved(path, None)
+    except CheckpointError:
+        return None
+    return layout if layout != "native" or _is(files[0] / CONFIG, Path.exists) else None
+
+
+def _nothing_known(path: Location) -> dict[str, Any]:
     single = ("layout", "name", "digest", "bytes", "parameters", "config", "special")
     several = ("tensors", "assumed", "findings", "missing")
     known: dict[str, Any] = {
-        "path": clean(str(path)),
+        "path": clean(" and ".join(map(str, _parts(path)))),
         "problem": None,
         "tokenizer": None,
     }
@@ -134,11 +249,16 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _stored(path: Path) -> dict[str, Any]:
     """Describe the weights as they lie in the file, as far as they can be read."""
-    missing = []
-    if _is(path, Path.is_dir) or path.name == CONFIG:
-        folder = path if _is(path, Path.is_dir) else path.parent
-        missing = [n for n in (CONFIG, WEIGHTS) if not _is(folder / n, Path.exists)]
-        path = folder / WEIGHTS
+    missing: list[str] = []
+    folder = path if _is(path, Path.is_dir) else path.parent
+    if path in (folder, folder / CONFIG):
+        names = [WEIGHTS, *(p.name for p in _weights_of(folder, folder))]
+        there = [name for name in names if _is(folder / name, Path.exists)]
+        own = WEIGHTS in there or not there  # else another program's, without a config
+        missing = [
+            n for n in (CONFIG, WEIGHTS) if own and not _is(folder / n, Path.exists)
+        ]
+        path = folder / next(iter(there), WEIGHTS)
     try:
         tensors = read_tensors(path)
     except CheckpointError:  # load has met the same, or a fault before it

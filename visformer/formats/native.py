@@ -76,10 +76,16 @@ def tokenizer_files(
     return TokenizerFiles(kind, source.name, target.name, contents)
 
 
-def read_native(folder: Path, device: torch.device) -> Checkpoint:
-    """Open a checkpoint folder; CheckpointError says what is wrong or missing."""
+def read_native(
+    folder: Path, device: torch.device, changes: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Open a checkpoint folder; CheckpointError says what is wrong or missing.
+
+    ``changes`` are fields of the model's config that win over the folder's.
+    """
     config = read_config(folder)
     sizes, assumed = _model_config(config["model"])
+    sizes = dataclasses.replace(sizes, **changes or {})
     tokenizer = _tokenizer(folder, config, sizes)
     weights = read_weights(inside(folder, WEIGHTS, key="weights"))
     model = build_model(sizes, weights.tensors, device=device, name=WEIGHTS)
@@ -157,7 +163,7 @@ def _model_config(found: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     plain = {key: _number(key, value) for key, value in found.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
     kinds = {"int": int, "float": float, "bool": bool}
-    types = {name: kinds[str(field.type)] for name, field in fields.items()}
+    types = {name: kinds.get(str(f.type), str) for name, f in fields.items()}
     needed = {
         n: t for n, t in types.items() if fields[n].default is dataclasses.MISSING
     }

@@ -144,18 +144,40 @@ class VocabularySide:
 
 
 class Tokenizer:
-    """A source side, a target side and the special ids of a checkpoint."""
+    """A source side, a target side and the special ids of a checkpoint.
+
+    ``source_pad`` is the source's padding where it is not the target's; ``ends_source``
+    tells whether the encoder is given an end-of-sentence token; ``never`` are the ids
+    that the model must not generate.
+    """
 
     def __init__(
-        self, source: Side, target: Side, *, pad: int, bos: int, eos: int
+        self,
+        source: Side,
+        target: Side,
+        *,
+        pad: int,
+        bos: int,
+        eos: int,
+        source_pad: int | None = None,
+        ends_source: bool = True,
+        never: tuple[int, ...] = (),
     ) -> None:
         self.source, self.target = source, target
         self.pad, self.bos, self.eos = pad, bos, eos
+        self.source_pad = pad if source_pad is None else source_pad
+        self.ends_source, self.never = ends_source, never
 
     def encode_source(self, text: str) -> list[Piece]:
-        """Return the source tokens, the end-of-sentence token last."""
+        """Return the source tokens, the end-of-sentence token last where it belongs.
+
+        An empty source has that token in any case: there must be something to read.
+        """
+        pieces = self.source.encode(text)
+        if pieces and not self.ends_source:
+            return pieces
         end = Piece(self.eos, self.source.token(self.eos), len(text), len(text))
-        return [*self.source.encode(text), end]
+        return [*pieces, end]
 
     def encode_target(self, text: str) -> list[int]:
         """Return the ids of a target text, without special tokens."""

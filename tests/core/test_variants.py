@@ -1,0 +1,559 @@
+"""Every variant against its own reference: the same numbers, faults included."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import visformer
+from tests.core import references
+from tests.core.references import Reference, Result
+from visformer.core.check import check
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.config import ModelConfig
+from visformer.core.decoding import Decoding
+from visformer.core.passes import run, run_texts
+from visformer.core.positions import fixed_table, sinusoidal
+from visformer.core.presets import PRESETS
+from visformer.core.search import search
+from visformer.errors import CheckpointError, InputError
+from visformer.messages import Answer, Decode, Started, Stepped
+from visformer.recorder import Recording
+from visformer.server import Server
+from visformer.trace import KINDS, Kind, Origin, Trace
+
+SMALL: dict[str, Any] = {
+    "source_vocabulary": 23,
+    "target_vocabulary": 19,
+    "d_model": 16,
+    "heads": 4,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "feed_forward": 24,
+}
+SHARED = {"paper", "marian"}
+
+
+def small(preset: str, seed: int = 0, **sizes: Any) -> Checkpoint:
+    """Build a small preset, with biases and norms that are not their initial ones."""
+    fields = {**SMALL, **sizes}
+    if preset in SHARED:
+        fields["source_vocabulary"] = fields["target_vocabulary"]
+    checkpoint = visformer.build(preset, seed=seed, device="cpu", **fields)
+    drawn = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in checkpoint.model.named_parameters():
+            if parameter.dim() == 1 or "positions" in name:
+                noise = torch.randn(parameter.shape, generator=drawn)
+                parameter.add_(noise, alpha=0.2)
+            elif ".layers." in name:
+                parameter.mul_(2)  # attention far from uniform
+    return checkpoint
+
+
+def reference(checkpoint: Checkpoint, **choices: Any) -> Reference:
+    weights = dict(checkpoint.model.named_parameters(remove_duplicate=False))
+    plain = {name: weight.detach() for name, weight in weights.items()}
+    return Reference(plain, checkpoint.config.heads, **choices)
+
+
+def difference(ours: Any, theirs: Any) -> float:
+    """Return the largest difference over max(1, largest magnitude); NaN meets NaN."""
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    assert a.shape == b.shape
+    assert np.array_equal(np.isnan(a), np.isnan(b))
+    if np.isnan(b).all():
+        return 0.0
+    return float(np.nanmax(np.abs(a - b)) / max(1.0, float(np.nanmax(np.abs(b)))))
+
+
+def assert_equal(traces: list[Trace], theirs: Result) -> None:
+    """Compare encoder output, logits and every weight of every row of a batch."""
+    for row, trace in enumerate(traces):
+        assert difference(trace.encoder_output, theirs.memory[row]) <= 2e-5
+        assert difference(trace.logits, theirs.logits[row]) <= 2e-5
+        found = [(kind, layer) for kind in KINDS for layer in range(trace.layers(kind))]
+        assert set(found) == set(theirs.maps)
+        for kind, layer in found:
+            weights = theirs.maps[kind, layer][row]
+            assert difference(trace.attention(kind, layer), weights) <= 2e-5
+
+
+SOURCE = torch.tensor([[4, 5, 6, 7, 8, 9], [10, 11, 12, 0, 0, 0], [3, 0, 4, 5, 0, 0]])
+TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 0, 0], [2, 0, 12, 13]])
+NOTHING = torch.tensor([[0, 0, 0], [4, 0, 5]])  # a source of pads only
+LEADING = torch.tensor([[0, 0, 5, 6], [0, 4, 5, 0]])  # pads at the target's start
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(SOURCE, TARGET), (NOTHING, LEADING)], ids=["pads", "empty"]
+)
+def test_handout(source: Tensor, target: Tensor) -> None:
+    checkpoint = small("handout")
+    traces = run(checkpoint, source, target)
+    assert_equal(traces, references.handout(reference(checkpoint), source, target, 0))
+    assert difference(traces[0].probabilities.sum(-1), np.ones(4)) <= 1e-5
+    assert difference(np.exp(traces[0].logits), traces[0].probabilities) <= 1e-5
+    if source is NOTHING:
+        assert np.allclose(traces[0].attention("encoder", 0), 1 / 3)
+        assert np.allclose(traces[0].attention("decoder", 1)[:, 0], 1 / 4)
+
+
+@pytest.mark.parametrize("lengths", [None, [6, 3, 0]])
+@pytest.mark.parametrize("bias", ["none", "all"])
+def test_d2l(lengths: list[int] | None, bias: str) -> None:
+    checkpoint = small("d2l", encoder_bias=bias)
+    theirs = references.d2l(
+        reference(checkpoint, fill=-1e6),
+        SOURCE,
+        TARGET,
+        None if lengths is None else torch.tensor(lengths),
+    )
+    assert_equal(run(checkpoint, SOURCE, TARGET, source_lengths=lengths), theirs)
+
+
+def test_d2l_restarts_its_positions_at_each_step() -> None:
+    checkpoint = small("d2l", seed=3)
+    source = [4, 5, 6, 7]
+    decoding = Decoding(checkpoint, source, limit=8)
+    steps = decoding.step(8)
+    ids = torch.tensor([steps.target_ids.tolist()])
+    theirs = references.d2l_steps(
+        reference(checkpoint, fill=-1e6), torch.tensor([source]), ids
+    )
+    assert difference(steps.logits, theirs[0]) <= 2e-5
+    assert steps.steps[-1].id == int(theirs[0, -1].argmax())
+    whole = run(checkpoint, [source], ids)[0]
+    assert difference(whole.logits[0], steps.logits[0]) <= 2e-5
+    assert difference(whole.logits[1:], steps.logits[1:]) > 1e-2
+    fed = decoding.feed([step.id for step in steps.steps])
+    assert difference(fed.logits, whole.logits) <= 2e-5
+    again = decoding.follow([(step.id, "forced") for step in steps.steps])
+    assert difference(again.logits, steps.logits) <= 2e-5
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"gated": True, "activation": "silu"},
+        {"gated": True, "gate_bias": False, "expand_bias": False},
+        {"encoder_bias": "value_output", "decoder_bias": "value_output"},
+        {"contract_bias": False, "activation": "tanh"},
+        {"positions": "learned", "position_axis": "time", "max_positions": 50},
+    ],
+)
+def test_labml(choices: dict[str, Any]) -> None:
+    checkpoint = small("labml", **choices)
+    activation = {"silu": F.silu, "tanh": torch.tanh}.get(
+        choices.get("activation", ""), torch.relu
+    )
+    model = reference(checkpoint, fill=-math.inf, pre_norm=True, activation=activation)
+    learned = choices.get("positions") == "learned"
+    source, target = SOURCE[:, :4], TARGET  # S = T, as forward demands
+    theirs = references.labml(model, source, target, learned=learned)
+    traces = run(checkpoint, source, target)
+    assert_equal(traces, theirs)
+    if not learned:  # the place in the batch decides
+        alone = run(checkpoint, source[1:2], target[1:2])[0]
+        assert difference(alone.logits, traces[1].logits) > 1e-3
+
+
+def test_infinite_scores_of_a_masked_row_are_nan() -> None:
+    checkpoint = small("labml")
+    masks: dict[Kind, np.ndarray] = {
+        "decoder": np.tril(np.ones((1, 3, 3), bool)),
+        "encoder": np.ones((1, 4, 4), bool),
+    }
+    masks["decoder"][0, 1] = False
+    trace = run(checkpoint, [[4, 5, 6, 7]], [[1, 5, 6]], masks=masks)[0]
+    weights = trace.attention("decoder", 0)
+    assert np.isnan(weights[:, 1]).all()
+    assert np.isfinite(weights[:, 0]).all()
+    # whoever reads the row is NaN too, and the weight 0 does not help
+    assert np.isnan(trace.logits).any(-1).tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize("pads", [(1, 1), (0, 0), (0, 2)])
+def test_modular(pads: tuple[int, int]) -> None:
+    checkpoint = small("modular")
+    with torch.no_grad():  # a row that is nearly constant shows what eps 1e-12 does
+        checkpoint.model.source_embedding.weight[5] = 1e-7
+    checkpoint.tokenizer.source_pad, checkpoint.tokenizer.pad = pads
+    source = torch.where(SOURCE == 0, pads[0], SOURCE)
+    target = torch.where(TARGET == 0, pads[1], TARGET)
+    model = reference(checkpoint, eps=1e-12, unbiased=True)
+    traces = run(checkpoint, source, target)
+    assert_equal(traces, references.modular(model, source, target, pads))
+    assert np.allclose(traces[1].attention("encoder", 0)[:, 3:], 1 / 6)
+    if pads[1] != 2:  # else the first row is padding too
+        assert np.allclose(traces[1].attention("decoder", 0)[:, 2:], 1 / 4)
+        assert np.allclose(traces[1].attention("cross", 2)[:, 2:], 1 / 6)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(SOURCE, TARGET), (NOTHING, LEADING)], ids=["pads", "empty"]
+)
+def test_scratch(source: Tensor, target: Tensor) -> None:
+    checkpoint = small("scratch")
+    traces = run(checkpoint, source, target)
+    assert_equal(traces, references.scratch(reference(checkpoint), source, target))
+    row = target[-1].tolist().index(0)
+    assert np.allclose(traces[-1].attention("decoder", 0)[:, row], 1 / 4)
+
+
+def test_marian_starts_with_its_padding() -> None:
+    checkpoint = small("marian")
+    pad = checkpoint.tokenizer.pad
+    assert checkpoint.tokenizer.bos == pad == 18
+    source = torch.where(SOURCE == 0, pad, SOURCE)
+    target = torch.tensor([[pad, 7, 8, 9], [pad, 11, 0, pad], [pad, 3, 12, 13]])
+    model = reference(checkpoint, activation=F.silu)
+    theirs = references.marian(model, source, target, pad)
+    assert_equal(run(checkpoint, source, target), theirs)
+
+
+@pytest.mark.parametrize("preset", ["handout", "modular", "scratch", "d2l", "labml"])
+def test_given_masks_replace_the_rule(preset: str) -> None:
+    """The handout without masks is not causal, nor is d2l in eval mode."""
+    checkpoint = small(preset)
+    shapes: dict[Kind, tuple[int, ...]] = {
+        "encoder": (3, 6, 6),
+        "decoder": (3, 4, 4),
+        "cross": (3, 4, 6),
+    }
+    masks = {kind: torch.rand(shape) > 0.4 for kind, shape in shapes.items()}
+    for mask in masks.values():
+        mask[..., 0] = True
+    traces = run(checkpoint, SOURCE, TARGET, masks=masks)
+    for row, trace in enumerate(traces):
+        for kind, mask in masks.items():
+            assert np.array_equal(trace.mask(kind), mask[row].numpy())
+            assert not trace.attention(kind, 0)[:, ~mask[row].numpy()].any()
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_torch_transformer(norm_first: bool, activation: str) -> None:
+    checkpoint = small(
+        "torch", norm_first=norm_first, activation=activation, decoder_layers=2
+    )
+    theirs = torchs_own(checkpoint)
+    model, config = checkpoint.model, checkpoint.config
+    table = references.by_exponential(6, config.d_model)
+    source = model.source_embedding(SOURCE) * math.sqrt(config.d_model)
+    target = model.target_embedding(TARGET) * math.sqrt(config.d_model)
+    made = theirs(
+        source + table,
+        target + table[:4],
+        tgt_mask=~references.lower(4)[0],
+        src_key_padding_mask=SOURCE == 0,
+        tgt_key_padding_mask=TARGET == 0,
+        memory_key_padding_mask=SOURCE == 0,
+    )
+    logits = model.output(made).detach()
+    for row, trace in enumerate(run(checkpoint, SOURCE, TARGET)):
+        assert difference(trace.logits, logits[row]) <= 2e-5
+
+
+def torchs_own(checkpoint: Checkpoint) -> torch.nn.Transformer:
+    """Build ``torch.nn.Transformer`` with the checkpoint's weights."""
+    config, model = checkpoint.config, checkpoint.model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are of no use to us
+        other = torch.nn.Transformer(
+            config.d_model,
+            config.heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.feed_forward,
+            dropout=0.0,
+            activation=config.activation,
+            batch_first=True,
+            norm_first=config.norm_first,
+        )
+    ours = {name: weight.detach() for name, weight in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    for stack in ("encoder", "decoder"):
+        tensors |= {
+            f"{stack}.norm.{leaf}": ours[f"{stack}.norm.{leaf}"]
+            for leaf in ("weight", "bias")
+        }
+        for layer in range(getattr(config, f"{stack}_layers")):
+            tensors |= torch_layer(ours, f"{stack}.layers.{layer}", stack)
+    other.load_state_dict(tensors)
+    return other.train()  # the fast path of eval mode is not the formula
+
+
+def torch_layer(ours: dict[str, Tensor], at: str, stack: str) -> dict[str, Tensor]:
+    attentions = {"self_attn": "self_attention"}
+    norms = ["self_attention_norm", "feed_forward_norm"]
+    if stack == "decoder":
+        attentions["multihead_attn"] = "cross_attention"
+        norms.insert(1, "cross_attention_norm")
+    made = {}
+    for leaf in ("weight", "bias"):
+        for theirs, name in attentions.items():
+            parts = [ours[f"{at}.{name}.{p}.{leaf}"] for p in ("query", "key", "value")]
+            made[f"{at}.{theirs}.in_proj_{leaf}"] = torch.cat(parts)
+            made[f"{at}.{theirs}.out_proj.{leaf}"] = ours[f"{at}.{name}.output.{leaf}"]
+        for number, name in enumerate(norms, 1):
+            made[f"{at}.norm{number}.{leaf}"] = ours[f"{at}.{name}.{leaf}"]
+        made[f"{at}.linear1.{leaf}"] = ours[f"{at}.feed_forward.expand.{leaf}"]
+        made[f"{at}.linear2.{leaf}"] = ours[f"{at}.feed_forward.contract.{leaf}"]
+    return made
+
+
+ODD: dict[str, Any] = {
+    "gate": {"gated": True, "activation": "gelu", "contract_bias": False},
+    "no positions": {"positions": "none"},
+    "learned": {"positions": "learned", "max_positions": 30},
+    "odd width": {
+        "positions": "learned",
+        "max_positions": 30,
+        "d_model": 15,
+        "heads": 5,
+    },
+    "some biases": {"encoder_bias": "value_output", "decoder_bias": "value_output"},
+    "pre-norm": {"norm_first": True, "final_norm": True},
+}
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("choices", ODD.values(), ids=ODD)
+def test_cached_decoding_equals_the_full_pass(
+    preset: str, choices: dict[str, Any]
+) -> None:
+    if "positions" in choices:
+        choices = {**choices, "position_axis": "time"}
+    checkpoint = small(preset, seed=5, **choices)
+    decoding = Decoding(checkpoint, [4, 5, 6, 7, 8], limit=9)
+    trace = decoding.step(9)
+    if checkpoint.config.position_axis == "restart":
+        trace = decoding.feed([step.id for step in trace.steps])
+    assert_same(trace, checkpoint)
+    assert check(checkpoint)["passed"]
+
+
+def assert_same(trace: Trace, checkpoint: Checkpoint) -> None:
+    """Compare a decoding with the full pass over the same ids."""
+    source, target = trace.source_ids.tolist(), trace.target_ids.tolist()
+    full = run(checkpoint, [source], [target])[0]
+    assert difference(trace.encoder_rows, full.encoder_rows) <= 2e-5
+    assert difference(trace.memory_rows, full.memory_rows) <= 2e-5
+    assert difference(trace.decoder_rows, full.decoder_rows) <= 2e-5
+    assert difference(trace.logits, full.logits) <= 2e-5
+    for kind in KINDS:
+        assert np.array_equal(trace.mask(kind), full.mask(kind))
+        assert difference(trace.attention(kind, 0), full.attention(kind, 0)) <= 2e-5
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("at", [0, 2])
+def test_pads_in_source_and_target_at_every_step(preset: str, at: int) -> None:
+    checkpoint = small(preset, seed=2)
+    pad = checkpoint.tokenizer.pad
+    decoding = Decoding(checkpoint, [4, pad, 6, 7, pad], limit=9)
+    decoding.step(at)
+    decoding.force(pad)
+    lengths: list[int] = []
+    while not decoding.ended and len(lengths) < 4:
+        trace = decoding.step()
+        lengths.append(len(trace))
+        if checkpoint.config.position_axis != "restart":
+            assert_same(trace, checkpoint)
+    assert lengths == list(range(lengths[0], lengths[0] + len(lengths)))
+    if checkpoint.config.position_axis != "restart":
+        assert_same(decoding.back(2), checkpoint)
+        assert_same(decoding.step(), checkpoint)
+
+
+def test_a_padded_row_changes_the_rows_before_it_in_scratch() -> None:
+    checkpoint = small("scratch", seed=2)
+    decoding = Decoding(checkpoint, [4, 5, 6], limit=9)
+    decoding.follow([(5, "forced"), (0, "forced"), (6, "forced")])
+    before = decoding.trace
+    after = decoding.follow([*((s.id, s.origin) for s in before.steps), (7, "forced")])
+    assert decoding.changed == 0
+    assert difference(after.decoder_rows[2], before.decoder_rows[2]) > 1e-3
+    assert difference(after.decoder_rows[:2], before.decoder_rows[:2]) <= 2e-5
+    choices = [(step.id, step.origin) for step in before.steps]
+    assert_same(decoding.follow(choices), checkpoint)
+    decoding.follow([(5, "forced"), (6, "forced")])
+    assert_same(decoding.step(3), checkpoint)
+
+
+class Pipe:
+    """The window's end of the engine's pipe: mirrors the rows, as ``Engine`` does."""
+
+    def __init__(self) -> None:
+        self.recording: Recording | None = None
+
+    def poll(self) -> bool:
+        return False
+
+    def send(self, answer: Answer) -> None:
+        if isinstance(answer, Started) and answer.start is not None:
+            self.recording = Recording(answer.start, answer.limit)
+        elif self.recording is not None and isinstance(answer, Started):
+            self.recording.shorten(answer.kept)
+        elif self.recording is not None and isinstance(answer, Stepped):
+            self.recording.append(answer.row)
+
+    def trace(self) -> Trace:
+        assert self.recording is not None
+        return self.recording.trace()
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
+    checkpoint, pipe = small(preset, seed=2), Pipe()
+    server = Server(pipe)  # type: ignore[arg-type]
+    server._checkpoint = checkpoint
+    forced: tuple[tuple[int, Origin], ...] = ((5, "forced"), (0, "forced"))
+    prefixes = [(), forced, (*forced, (6, "forced")), forced, forced[:1]]
+    for number, prefix in enumerate(prefixes):
+        request = Decode(number=number, source="4 5 6", prefix=prefix, limit=7)
+        server.answer(request)
+        made = pipe.trace()
+        assert [s.id for s in made.steps[: len(prefix)]] == [i for i, _ in prefix]
+        again = Decoding(checkpoint, "4 5 6", limit=7)
+        again.follow(prefix)
+        expected = again.finish()
+        assert difference(made.decoder_rows, expected.decoder_rows) <= 2e-5
+        assert [s.id for s in made.steps] == [s.id for s in expected.steps]
+
+
+def test_halves_by_hand() -> None:
+    config = ModelConfig(
+        source_vocabulary=5,
+        target_vocabulary=5,
+        d_model=6,
+        heads=2,
+        max_positions=400,
+        positions="halves",
+        position_form="power",
+    )
+    table = fixed_table(config)
+    for position in (0, 1, 399):
+        angles = [position / 10_000 ** (2 * i / 6) for i in range(3)]
+        expected = [*map(math.sin, angles), *map(math.cos, angles)]
+        assert table[position].tolist() == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_two_forms_differ_in_float32() -> None:
+    exp, power = sinusoidal(5000, 512), sinusoidal(5000, 512, "power")
+    assert torch.equal(exp, references.by_exponential(5000, 512))
+    assert torch.equal(power, references.by_power(5000, 512))
+    assert 1e-4 < float((exp - power).abs().max()) < 1e-3
+
+
+def test_a_stored_table_replaces_the_computed_one() -> None:
+    checkpoint = small("handout", max_positions=12)
+    table = torch.randn(12, 16)
+    checkpoint.model.replace_positions(table)
+    trace = run(checkpoint, [[4, 5]], [[2, 3]])[0]
+    rows = checkpoint.model.source_embedding.weight[[4, 5]] + table[:2]
+    assert difference(trace.hidden("encoder", 0), rows.detach()) <= 1e-6
+    with pytest.raises(ValueError, match="positions"):
+        checkpoint.model.replace_positions(table[:5])
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_search_finds_what_decoding_finds(preset: str) -> None:
+    checkpoint = small(preset, seed=7, max_positions=14)
+    sources = [[4, 5, 6, 7], [8, 9], [10, 11, 12, 13, 4], [5, 9]]
+    found = search(checkpoint, sources, beam=1)
+    for source, ids in zip(sources, found, strict=True):
+        steps = Decoding(checkpoint, source).finish().steps
+        assert [step.id for step in steps] == ids
+        assert not set(ids) & set(checkpoint.tokenizer.never)
+    assert len(search(checkpoint, sources, beam=3)) == 4
+    traces = run_texts(checkpoint, ["4 5 6", "7 8"])
+    assert [len(trace.source) for trace in traces] == [len(traces[0].source)] * 2
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_presets_are_drawn_by_their_seed(preset: str) -> None:
+    first, again = small(preset, seed=4).model, small(preset, seed=4).model
+    other = small(preset, seed=5).model
+    weight = first.output.weight
+    assert torch.equal(weight, again.output.weight)
+    assert not torch.equal(weight, other.output.weight)
+    facts = small(preset).facts
+    assert facts.mask_rule == PRESETS[preset].get("mask_rule", "keys")
+    assert facts.layout == ("native" if preset == "paper" else preset)
+
+
+def test_marks_of_fresh_models() -> None:
+    modular = visformer.build("modular", device="cpu", **SMALL).model
+    assert not modular.source_embedding.weight[1].any()
+    labml = visformer.build("labml", device="cpu", **SMALL).model
+    first, *others = labml.decoder
+    for layer in others:
+        assert torch.equal(
+            layer.feed_forward.expand.bias, first.feed_forward.expand.bias
+        )
+        assert not torch.equal(
+            layer.feed_forward.expand.weight, first.feed_forward.expand.weight
+        )
+
+
+@pytest.mark.parametrize(
+    ("preset", "sizes", "words"),
+    [
+        ("bert", {}, "no preset"),
+        ("paper", {"width": 3}, "“width”"),
+        ("paper", {"norm": "rms"}, "norm is 'rms'"),
+        ("paper", {"gated": 1}, "gated is 1"),
+        ("paper", {"mask_fill": math.nan}, "mask_fill is nan"),
+        ("handout", {"target_vocabulary": 2}, "too few"),
+    ],
+)
+def test_models_that_cannot_be_built(
+    preset: str, sizes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        visformer.build(preset, **sizes)
+
+
+def test_arguments_of_run_that_do_not_fit() -> None:
+    handout, d2l = small("handout"), small("d2l")
+    with pytest.raises(InputError, match="tells padding by its ids"):
+        run(handout, [[4]], [[2]], source_lengths=[1])
+    with pytest.raises(InputError, match="one a sentence"):
+        run(d2l, [[4]], [[2]], source_lengths=[1, 2])
+    with pytest.raises(InputError, match="must be bool"):
+        run(d2l, [[4]], [[2]], masks={"cross": np.ones((1, 2, 2), bool)})
+    with pytest.raises(InputError, match="masks are of"):
+        run(d2l, [[4]], [[2]], masks={"self": np.ones((1, 1, 1), bool)})  # type: ignore[dict-item]
+    tight = small("labml", max_positions=2)
+    with pytest.raises(InputError, match="along the batch"):
+        run(tight, [[4], [5], [6]], [[2], [2], [2]])
+
+
+def test_a_start_token_that_is_padding_attends_to_all_in_the_handout() -> None:
+    checkpoint = small("handout", seed=2)
+    checkpoint.tokenizer.bos = 0
+    decoding = Decoding(checkpoint, [4, 5, 6], limit=6)
+    decoding.force(0)
+    for _ in range(3):
+        assert_same(decoding.step(), checkpoint)
+        decoding.force(5)
+    trace = decoding.step()
+    assert np.allclose(trace.attention("decoder", 0)[:, :2], 1 / len(trace))
+    assert_same(decoding.back(), checkpoint)
+
+
+def test_facts_name_the_choices() -> None:
+    facts = small("handout").facts
+    assert (facts.softmax_output, facts.embedding_scale) == (True, False)
+    assert (facts.norm, facts.activation, facts.gated) == ("layer", "relu", False)
+    assert small("modular").facts.norm == "unbiased"

@@ -1,0 +1,178 @@
+"""What is said about a checkpoint beside its tensors: keywords and a config.json."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visformer.core.config import ModelConfig
+from visformer.errors import CheckpointError, InputError
+from visformer.formats.files import listed, short
+
+FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
+_BOTH = ("encoder_layers", "decoder_layers")
+_ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's word -> fields of ModelConfig
+    **dict.fromkeys(
+        ("num_hiddens", "d_models", "embed_size", "emb_size"), ("d_model",)
+    ),
+    **dict.fromkeys(("h", "num_heads", "n_head", "n_heads", "nhead"), ("heads",)),
+    **dict.fromkeys(
+        ("d_ff", "ffn_hidden", "ffn_num_hiddens", "d_diff", "dim_feedforward"),
+        ("feed_forward",),
+    ),
+    **dict.fromkeys(("num_layers", "n_layers", "N"), _BOTH),
+    "num_encoder_layers": ("encoder_layers",),
+    "num_decoder_layers": ("decoder_layers",),
+    "vocab_size": ("source_vocabulary", "target_vocabulary"),
+    **dict.fromkeys(("src_vocab_size", "enc_voc_size"), ("source_vocabulary",)),
+    **dict.fromkeys(("tgt_vocab_size", "dec_voc_size"), ("target_vocabulary",)),
+    **dict.fromkeys(("max_len", "max_seq_len", "seq_len"), ("max_positions",)),
+    "is_gated": ("gated",),
+    "bias1": ("expand_bias",),
+    "bias2": ("contract_bias",),
+    "bias_gate": ("gate_bias",),
+    "layer_norm_eps": ("norm_eps",),
+}
+_SPECIAL = {
+    **dict.fromkeys(("src_pad_idx", "pad_idx", "padding_idx", "pad"), "pad"),
+    **dict.fromkeys(("trg_pad_idx", "tgt_pad_idx"), "target_pad"),
+    **dict.fromkeys(("trg_sos_idx", "sos_idx", "bos_idx", "bos"), "bos"),
+    **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
+}
+_IGNORED = {  # told by the tensors, or of no account in inference
+    "dropout",
+    "drop_prob",
+    "dropout_prob",
+    "device",
+    "bias",
+    "use_bias",
+    "batch_first",
+    "norm_shape",
+    "key_size",
+    "query_size",
+    "value_size",
+    "ffn_num_input",
+    "ffn_num_outputs",
+}
+_ACTIVATIONS = {"swish": "silu"}  # of transformers
+_SWITCHES = {f.name for f in dataclasses.fields(ModelConfig) if f.type == "bool"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a caller, or a config.json, says about a checkpoint."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)  # of ModelConfig
+    pad: int | None = None
+    target_pad: int | None = None  # where it is another than the source's
+    bos: int | None = None
+    eos: int | None = None
+    tokenizer: tuple[Path, Path] | None = None  # source, target
+    names: Mapping[str, str] = field(default_factory=dict)  # ours -> the file's
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing but fields of the config is given."""
+        return self == Given(fields=self.fields)
+
+
+def given(
+    config: Mapping[str, Any],
+    *,
+    heads: int | None = None,
+    pad: int | tuple[int, int] | None = None,
+    bos: int | None = None,
+    eos: int | None = None,
+    tokenizer: Any = None,
+    names: Mapping[str, str] | None = None,
+) -> Given:
+    """Read the keywords of ``load``; InputError for one that nobody knows."""
+    unknown = [key for key in config if key not in _known()]
+    if unknown:
+        raise InputError(
+            f"there is no option {listed(unknown)}: give fields of ModelConfig, or the "
+            "constructor's own names, such as num_heads or max_len."
+        )
+    words = dict(config)
+    words |= {"heads": heads} if heads is not None else {}
+    special = {"pad": pad, "bos": bos, "eos": eos}
+    made = _sorted(words, {k: v for k, v in special.items() if v is not None})
+    return dataclasses.replace(
+        made, tokenizer=_pair(tokenizer), names=dict(names or {})
+    )
+
+
+def _known() -> set[str]:
+    return {*FIELDS, *_ALIASES, *_SPECIAL, *_IGNORED}
+
+
+def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> Given:
+    """Tell fields of the model from special ids; ``special`` wins."""
+    fields: dict[str, Any] = {}
+    ids: dict[str, Any] = {}
+    for word, value in words.items():
+        for name in _ALIASES.get(word, (word,) if word in FIELDS else ()):
+            fields[name] = plain_field(name, value)
+        if word in _SPECIAL:
+            ids[_SPECIAL[word]] = value
+    ids |= special
+    if isinstance(ids.get("pad"), list | tuple) and len(ids["pad"]) == 2:
+        ids["pad"], ids["target_pad"] = ids["pad"]
+    for name, id in ids.items():
+        if type(id) is not int or id < 0:
+            raise InputError(f"{name} is {short(repr(id))}: it must be a token's id.")
+    return Given(fields=fields, **ids)
+
+
+def plain_field(name: str, value: Any) -> Any:
+    """Accept an activation as a module, a class, a function or a word."""
+    if name == "activation":
+        word = value if isinstance(value, str) else getattr(value, "__name__", "")
+        word = (word or type(value).__name__).lower()
+        return _ACTIVATIONS.get(word, word)
+    return bool(value) if name in _SWITCHES and type(value) is int else value
+
+
+def _pair(paths: Any) -> tuple[Path, Path] | None:
+    if paths is None:
+        return None
+    if isinstance(paths, str | Path):
+        return Path(paths), Path(paths)
+    if len(paths) != 2:
+        raise InputError("tokenizer is one path, or the source's and the target's.")
+    return Path(paths[0]), Path(paths[1])
+
+
+def beside(told: Given, config: Mapping[str, Any]) -> Given:
+    """Add what a config.json says to what was given; what was given wins.
+
+    A training script's config.json holds more than the model's sizes: words that are
+    not about them are passed over.
+    """
+    found = {key: value for key, value in config.items() if key in _known()}
+    said = _sorted(found, {})
+    special = {
+        name: getattr(told, name) if getattr(told, name) is not None else value
+        for name, value in _ids(said).items()
+    }
+    return dataclasses.replace(told, fields={**said.fields, **told.fields}, **special)
+
+
+def _ids(told: Given) -> dict[str, Any]:
+    return {key: getattr(told, key) for key in ("pad", "target_pad", "bos", "eos")}
+
+
+def need_heads(fields: Mapping[str, Any], name: str) -> None:
+    """Raise CheckpointError where nobody told the number of heads."""
+    if "heads" in fields:
+        return
+    width = fields["d_model"]
+    most = min(width, 256) if type(width) is int else 0
+    divisors = [n for n in range(1, most + 1) if width % n == 0]
+    raise CheckpointError(
+        f"{name} does not tell its number of heads: give heads=…, which divides "
+        f"d_model = {width}, such as {', '.join(map(str, divisors[:12]))}."
+    )

@@ -1,0 +1,117 @@
+"""What a model's tensors tell of its config: shapes, indices and presence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from visformer.errors import CheckpointError
+from visformer.formats.files import listed
+
+_LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
+
+
+def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the fields of a ModelConfig that tensors under our names tell.
+
+    Whatever is missing or mis-shaped is left for ``build_model`` to name: a size is
+    what most tensors say, and 1 where none is there to say it.
+    """
+    source = _rows(tensors, "source_embedding.weight")
+    target = _rows(tensors, "target_embedding.weight") or _rows(
+        tensors, "output.weight"
+    )
+    made = {
+        "source_vocabulary": source or target or 1,
+        "target_vocabulary": target or source or 1,
+        "d_model": _usual(t.shape[-1] for k, t in _norms_and_tables(tensors)),
+        "feed_forward": _usual(_expanded(tensors)),
+        "encoder_layers": _layers(tensors, "encoder"),
+        "decoder_layers": _layers(tensors, "decoder"),
+        "encoder_bias": _biases(tensors, "encoder"),
+        "decoder_bias": _biases(tensors, "decoder"),
+        "final_norm": any(
+            f"{s}.norm.weight" in tensors for s in ("encoder", "decoder")
+        ),
+        "gated": _any(tensors, "feed_forward.gate.weight"),
+        "expand_bias": _any(tensors, "feed_forward.expand.bias"),
+        "contract_bias": _any(tensors, "feed_forward.contract.bias"),
+        "output_bias": "output.bias" in tensors,
+    }
+    if made["gated"]:
+        made["gate_bias"] = _any(tensors, "feed_forward.gate.bias")
+    return made | _position_fields(tensors)
+
+
+def _norms_and_tables(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+    return [
+        (key, tensor)
+        for key, tensor in tensors.items()
+        if tensor.dim()
+        and key.endswith(("norm.weight", "norm.bias", "embedding.weight"))
+    ]
+
+
+def _expanded(tensors: Mapping[str, Tensor]) -> Iterable[int]:
+    for key, tensor in tensors.items():
+        if tensor.dim() == 2 and key.endswith("feed_forward.expand.weight"):
+            yield tensor.shape[0]
+        if tensor.dim() == 2 and key.endswith("feed_forward.contract.weight"):
+            yield tensor.shape[1]
+
+
+def _usual(sizes: Iterable[int]) -> int:
+    """Return the commonest size, so that one tensor of another shape stands out."""
+    counted = Counter(sizes).most_common(1)
+    return counted[0][0] if counted else 1
+
+
+def _rows(tensors: Mapping[str, Tensor], key: str) -> int:
+    tensor = tensors.get(key)
+    return tensor.shape[0] if tensor is not None and tensor.dim() == 2 else 0
+
+
+def _layers(tensors: Mapping[str, Tensor], stack: str) -> int:
+    found = filter(None, map(_LAYER.match, tensors))
+    return 1 + max((int(match[2]) for match in found if match[1] == stack), default=0)
+
+
+def _any(tensors: Mapping[str, Tensor], ending: str) -> bool:
+    return any(key.endswith(ending) and key[0] != "?" for key in tensors)
+
+
+def _biases(tensors: Mapping[str, Tensor], stack: str) -> str:
+    """Tell the attention's biases by those that are there."""
+    own = {key: t for key, t in tensors.items() if key.startswith(f"{stack}.layers.")}
+    if _any(own, "attention.query.bias") or _any(own, "attention.key.bias"):
+        return "all"
+    return "value_output" if _any(own, "attention.value.bias") else "none"
+
+
+def _position_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    learned = tensors.get("source_positions", tensors.get("target_positions"))
+    if learned is not None:
+        fields = {"positions": "learned", "position_axis": "time"}
+        return {**fields, "max_positions": max(learned.shape, default=1)}
+    table = tensors.get("positions")
+    if table is None or not table.dim():
+        return {}
+    return {"max_positions": len(table)}
+
+
+def check_norms(tensors: Mapping[str, Tensor], name: str) -> None:
+    """Refuse a norm over more than the width: it works for one length only."""
+    wide = [
+        key
+        for key, tensor in tensors.items()
+        if tensor.dim() == 2 and key.endswith("norm.weight")
+    ]
+    if wide:
+        raise CheckpointError(
+            f"{name} normalises over time as well as over the width ({listed(wide)}): "
+            "train it again with norm_shape = d_model."
+        )

@@ -1,0 +1,243 @@
+"""Files of the five tutorials and of torch.nn.Transformer: weights without config."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.config import ModelConfig
+from visformer.errors import CheckpointError, InputError
+from visformer.formats.around import place_around
+from visformer.formats.assembly import build_model
+from visformer.formats.files import read_json, short
+from visformer.formats.findings import findings_of, table_order
+from visformer.formats.layouts import HABITS, choices
+from visformer.formats.options import Given, beside, need_heads
+from visformer.formats.recognition import (
+    Spelling,
+    in_our_names,
+    joined,
+    prefix_for,
+    split_projections,
+)
+from visformer.formats.sides import NumberSide, open_side, special_ids
+from visformer.formats.sizes import check_norms, sizes_of
+from visformer.formats.tokenizers import Side, Tokenizer
+from visformer.formats.weights import Weights, read_weights
+
+_TABLES = ("positions", "source_positions", "target_positions")
+
+
+class Parts(NamedTuple):
+    """A file's tensors under our names, and what was guessed to name them."""
+
+    tensors: dict[str, Tensor]
+    spelling: Spelling
+    assumed: tuple[str, ...]
+
+
+def read_tutorial(
+    layout: str, files: Sequence[Path], told: Given, device: torch.device
+) -> Checkpoint:
+    """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
+    name = " and ".join(short(path.name) for path in files)
+    weights = [read_weights(path) for path in files]
+    told = beside(told, config_beside(files[0]))
+    parts = _parts(layout, name, list(zip(files, weights, strict=True)), told)
+    config = _config(layout, name, parts.tensors, told)
+    table = _table(parts, config, name)
+    tokenizer, guessed = tokenizer_for(layout, config, told)
+    model = build_model(
+        config,
+        {key: t for key, t in parts.tensors.items() if key != "positions"},
+        device=device,
+        name=name,
+        spelling=parts.spelling,
+        table=table,
+    )
+    findings = findings_of(layout, config, parts.tensors, tokenizer.source_pad)
+    return Checkpoint(
+        name=name,
+        layout=layout,
+        config=config,
+        model=model,
+        tokenizer=tokenizer,
+        digest=_digest(weights),
+        assumed=(
+            *_untold(layout, config, parts.tensors, told),
+            *parts.assumed,
+            *guessed,
+        ),
+        findings=tuple(f"{finding.id}: {finding}" for finding in findings),
+    )
+
+
+def config_beside(path: Path) -> dict[str, Any]:
+    """Read the config.json beside a file; an empty one where there is none of its own.
+
+    A file of weights may lie in a folder of another model, whose config is not its.
+    """
+    place = path.with_name("config.json")
+    if not place.is_file():
+        return {}
+    config = read_json(place)
+    return {} if {"format", "model_type"} & config.keys() else config
+
+
+def _digest(weights: Sequence[Weights]) -> str:
+    if len(weights) == 1:
+        return weights[0].digest
+    return hashlib.sha256("".join(w.digest for w in weights).encode()).hexdigest()
+
+
+def _parts(
+    layout: str, name: str, files: list[tuple[Path, Weights]], told: Given
+) -> Parts:
+    """Name a file's tensors as our model does."""
+    tensors = joined([(short(path.name), weights) for path, weights in files])
+    if layout == "d2l":
+        _check_halves(tensors, name)
+    prefix = prefix_for(list(tensors), layout)
+    spelt: dict[str, str] = {}
+    assumed: tuple[str, ...] = ()
+    if layout == "torch":
+        tensors, spelt, assumed = place_around(tensors, prefix, told.names, name)
+        tensors = split_projections(tensors)
+    elif told.names:
+        raise InputError("names= is for files of torch.nn.Transformer only.")
+    made = in_our_names(layout, prefix, tensors)
+    theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
+    check_norms(made.tensors, name)
+    found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
+    if "target_positions" in found:  # one learned table may serve both sides
+        found.setdefault("source_positions", found["target_positions"])
+    return Parts(found, Spelling(layout, prefix, theirs), assumed)
+
+
+def _check_halves(tensors: Mapping[str, Tensor], name: str) -> None:
+    """Refuse d2l's encoder or decoder without the other."""
+    for there, lacking in (("encoder", "decoder"), ("decoder", "encoder")):
+        if all(key.startswith(f"{there}.") for key in tensors):
+            raise CheckpointError(
+                f"{name} holds a d2l {there} and no {lacking}: give both files, as "
+                "(encoder file, decoder file)."
+            )
+
+
+def _flat(key: str, tensor: Tensor) -> Tensor:
+    """Make [1, P, D] and [P, 1, D] into [P, D], the shape of our tables."""
+    if key in _TABLES and tensor.dim() == 3 and 1 in tensor.shape[:2]:
+        return tensor.flatten(0, 1)
+    return tensor
+
+
+def _config(
+    layout: str, name: str, tensors: Mapping[str, Tensor], told: Given
+) -> ModelConfig:
+    """Return the config: a layout's choices, what tensors tell, what was given."""
+    fields = choices(layout) | sizes_of(tensors)
+    one = layout == "torch"  # where tensors may be shared, which others never do
+    fields["shared_embedding"] = one and "source_embedding.weight" not in tensors
+    fields["tied_output"] = one and "output.weight" not in tensors
+    if layout == "torch" and "positions" in tensors:
+        fields["positions"] = table_order(tensors["positions"]) or "sinusoidal"
+    fields |= told.fields
+    need_heads(fields, name)
+    return ModelConfig(**fields)
+
+
+def _table(parts: Parts, config: ModelConfig, name: str) -> Tensor | None:
+    """Return the file's own positions; CheckpointError where they do not fit."""
+    table = parts.tensors.get("positions")
+    if table is None or config.positions == "learned":
+        return None
+    if table.dim() != 2 or table.shape[1] != config.d_model:
+        raise CheckpointError(
+            f"{name} does not fit its config; mis-shaped: "
+            f"{parts.spelling('positions')} {list(table.shape)}, not "
+            f"{[config.max_positions, config.d_model]}."
+        )
+    if len(table) < config.max_positions:
+        raise CheckpointError(
+            f"{name} stores {len(table):,} positions, fewer than max_positions = "
+            f"{config.max_positions:,}: ask for no more."
+        )
+    return table[: config.max_positions]
+
+
+def tokenizer_for(
+    layout: str, config: ModelConfig, told: Given
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """Return the tokenizer given, or one of numbers, and what was taken for granted."""
+    rows = (config.source_vocabulary, config.target_vocabulary)
+    source: Side = NumberSide(rows[0])
+    target: Side = NumberSide(rows[1])
+    assumed: dict[str, str] = {}
+    if told.tokenizer is None:
+        assumed["tokenizer"] = "numbers"
+    else:
+        source = open_side(told.tokenizer[0], rows[0])
+        same = told.tokenizer[0] == told.tokenizer[1] and rows[0] == rows[1]
+        target = source if same else open_side(told.tokenizer[1], rows[1])
+    ids = _ids(layout, config, told, target, assumed)
+    made = Tokenizer(
+        source,
+        target,
+        pad=ids["pad"] if told.target_pad is None else told.target_pad,
+        bos=ids["bos"],
+        eos=ids["eos"],
+        source_pad=ids["pad"],
+        ends_source=told.tokenizer is not None and HABITS[layout].ends_source,
+    )
+    return made, tuple(f"{k} = {v} (the file does not say)" for k, v in assumed.items())
+
+
+def _ids(
+    layout: str,
+    config: ModelConfig,
+    told: Given,
+    target: Side,
+    assumed: dict[str, str],
+) -> dict[str, int]:
+    """Return the special ids: as given, as the tokenizer has them, as usual."""
+    named = {} if told.tokenizer is None else special_ids(target)
+    made: dict[str, int] = {}
+    for name in ("pad", "bos", "eos"):
+        usual = named.get(name, getattr(HABITS[layout], name))
+        id = getattr(told, name)
+        if id is None and name not in named:
+            assumed[name] = str(usual)
+        made[name] = usual if id is None else id
+    _check_ids(made | {"target_pad": told.target_pad}, config)
+    return made
+
+
+def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
+    for name, id in ids.items():
+        rows = config.source_vocabulary if name == "pad" else config.target_vocabulary
+        if id is not None and id >= rows:
+            raise CheckpointError(
+                f"{name} is {id}, outside the vocabulary: give {name}=…, an id from 0 "
+                f"to {rows - 1:,}."
+            )
+
+
+def _untold(
+    layout: str, config: ModelConfig, tensors: Mapping[str, Tensor], told: Given
+) -> tuple[str, ...]:
+    """List the fields that neither the file nor the caller told."""
+    known = {*told.fields, *sizes_of(tensors)}
+    if "positions" in tensors:
+        known |= {"positions", "max_positions"}
+    return tuple(
+        f"{field.name} = {getattr(config, field.name)} (the file does not say)"
+        for field in dataclasses.fields(ModelConfig)
+        if field.name in HABITS[layout].untold and field.name not in known
+    )
