@@ -194,21 +194,17 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:
-    """Yield a report as indented text."""
+    """Yield a report as indented text; what is unknown is left out."""
     for key, value in report.items():
         if isinstance(value, dict):
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         elif isinstance(value, list | tuple):
-            yield f"{indent}{key}: {'' if value else 'none'}"
+            yield f"{indent}{key}:{'' if value else ' none'}"
             for item in value:
-                words = (
-                    " ".join(map(str, item.values()))
-                    if isinstance(item, dict)
-                    else item
-                )
-                yield f"{indent}  {words}"
-        else:
+                parts = item.values() if isinstance(item, dict) else (item,)
+                yield f"{indent}  {' '.join(map(str, parts))}"
+        elif value is not None:
             yield f"{indent}{key}: {value}"
 
 

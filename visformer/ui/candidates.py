@@ -132,7 +132,7 @@ class CandidatesPanel(QWidget):
         if table == self._model.table:
             return
         self._model.show(table)
-        self._title.setText(f"next token, {table.title}")
+        self._title.setText(table.title)
         self._summary.setText(table.summary)
         chosen = next((i for i, row in enumerate(table.rows) if row.chosen), None)
         if chosen is not None:

@@ -55,8 +55,8 @@ class Requests:
             self._open_trace(Path(path))
             return
         name = Path(path).name or path
-        self._session.set(busy=f"opening {name}", error="", notice="")
         self._engine.open(path, device)
+        self._session.set(busy=f"opening {name}", error="", notice="")
 
     def _open_trace(self, path: Path) -> None:
         try:
@@ -110,8 +110,8 @@ class Requests:
 
     def batch(self, sources: tuple[str, ...]) -> None:
         """Run several sentences together."""
-        self._session.set(busy="running the batch", error="")
         self._engine.batch(tuple(clean(source) for source in sources))
+        self._session.set(busy="running the batch", error="")
 
     def _decode(
         self,
@@ -128,8 +128,8 @@ class Requests:
             strategy=self.strategy,
             limit=self.limit,
         )
-        self._session.set(busy="decoding", error="", notice="")
         self._pending = _Pending(self._engine.decode(request), step)
+        self._session.set(busy="decoding", error="", notice="")
 
     def receive(self, event: Event) -> None:
         """Bring an event of the engine into the State."""

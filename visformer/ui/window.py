@@ -72,7 +72,9 @@ class MainWindow(QMainWindow):
         )
         self.reference.submitted.connect(self._submit_reference)
         self.source_strip = TokenStrip("Source tokens", "source tokens appear here")
-        self.target_strip = TokenStrip("Target tokens", "target: nothing decoded yet")
+        self.target_strip = TokenStrip(
+            "Target tokens", "nothing decoded yet: step forwards"
+        )
         self.target_strip.clicked.connect(self._go_to_token)
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
@@ -230,7 +232,7 @@ class MainWindow(QMainWindow):
 
     def free_cell(self) -> None:
         """Free the locked cell."""
-        self.session.set(locked=None, hovered=None, error="")
+        self.session.set(locked=None, hovered=None, error="", notice="")
 
     def walk_heads(self, layers: int, heads: int) -> None:
         """Select a neighbour in the layer x head grid."""
