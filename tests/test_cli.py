@@ -70,6 +70,16 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert words in captured.err
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="DISPLAY is a Linux matter")
+def test_no_screen_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main([]) == 2
+    assert "no screen here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["translate", "render", "inspect", "train"])
 def test_every_command_has_help(
     command: str, capsys: pytest.CaptureFixture[str]
