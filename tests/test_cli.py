@@ -35,6 +35,13 @@ def test_translate_keeps_lines_and_order(folder: Path) -> None:
     assert lines[0] == lines[5]
 
 
+def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> None:
+    done = run("translate", "--checkpoint", str(folder), text=b"ab" * 60 + b"\nab\n")
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 2
+    assert "121 of 64 tokens" in done.stderr.decode()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from visformer.core.incremental import DecoderState
 from visformer.core.masks import padding_mask
 from visformer.errors import InputError
 
+log = logging.getLogger(__name__)
 BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
 
 
@@ -48,15 +50,21 @@ def translate(
     for index, text in enumerate(sources):
         if text.strip():
             row = [piece.id for piece in tokenizer.encode_source(text)]
-            ids[index] = (
-                row if len(row) <= positions else [*row[: positions - 1], row[-1]]
-            )
+            if len(row) > positions:
+                log.warning("%s", cut_notice(len(row), positions, text))
+                row = [*row[: positions - 1], row[-1]]
+            ids[index] = row
     results = [""] * len(sources)
     for batch in _batches(ids, beam):
         found = search(checkpoint, [ids[i] for i in batch], beam=beam)
         for index, made in zip(batch, found, strict=True):
             results[index] = tokenizer.decode(made)
     return results
+
+
+def cut_notice(tokens: int, positions: int, text: str) -> str:
+    """Say that a sentence is too long for the model."""
+    return f"{tokens:,} of {positions:,} tokens: “{text.strip()[:40]}…” is cut."
 
 
 def _batches(ids: dict[int, list[int]], beam: int) -> list[list[int]]:
