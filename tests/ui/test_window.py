@@ -329,8 +329,11 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     window.source.setText("I have a cat.")
     window.source.submit()
     assert len(engine.decodes) == 1
+    window._splitter.setSizes([700, 500])
+    sizes = window._splitter.sizes()
     window.close()
     again, _ = make_window(qtbot, tmp_path)
     assert again._theme.currentData() == "dark"
     assert again.source.history == ["I have a cat."]
+    assert again._splitter.sizes() == sizes
     again.set_theme("light")

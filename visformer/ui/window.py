@@ -111,6 +111,7 @@ class MainWindow(QMainWindow):
             lambda _: self.set_theme(self._theme.currentData())
         )
         self._device = _chooser("Device", {})
+        self._device.setPlaceholderText("device")
         self._device.activated.connect(lambda _: self._change_device())
         return _row(self._model, self._open, None, self._theme, self._device)
 
@@ -287,7 +288,9 @@ class MainWindow(QMainWindow):
         self.source.history = memory.texts("history")
         name = memory.text("theme", "light")
         self.set_theme(name if name in theme.THEMES else "light")
-        self._size_parts()
+        parts = memory.data("parts")
+        if parts is None or not self._splitter.restoreState(parts):
+            self._size_parts()
         show_recent(self, memory.texts("recent"))
 
     def _size_parts(self) -> None:
@@ -317,6 +320,7 @@ class MainWindow(QMainWindow):
     def reset_layout(self) -> None:
         """Bring sizes back to what they were at first."""
         self._memory.keep("geometry", None)
+        self._memory.keep("parts", None)
         self.resize(*SIZE)
         self._size_parts()
 
@@ -335,6 +339,7 @@ class MainWindow(QMainWindow):
         """Keep size and history."""
         self.transport.pause()
         self._memory.keep("geometry", self.saveGeometry())
+        self._memory.keep("parts", self._splitter.saveState())
         self._memory.keep("history", self.source.history)
         self._memory.write()
         super().closeEvent(event)
