@@ -53,7 +53,6 @@ class MainWindow(QMainWindow):
         self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
-        self._devices: tuple[str, ...] = ()
         self.session = Session(self._draw)
         self.requests = Requests(self.session, engine)
         self._build()
