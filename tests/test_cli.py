@@ -35,6 +35,13 @@ def test_translate_keeps_lines_and_order(folder: Path) -> None:
     assert lines[0] == lines[5]
 
 
+def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> None:
+    done = run("translate", "--checkpoint", str(folder), text=b"ab" * 60 + b"\nab\n")
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 2
+    assert "121 of 64 tokens" in done.stderr.decode()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -68,6 +75,16 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert captured.err.count("\n") == 1
     assert captured.err.startswith("visformer: ")
     assert words in captured.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="DISPLAY is a Linux matter")
+def test_no_screen_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    assert main([]) == 2
+    assert "no screen here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["translate", "render", "inspect", "train"])

@@ -33,7 +33,6 @@ class App:
     def __init__(self, argv: list[str], *, settings: QSettings | None = None) -> None:
         """Start the engine first, so that torch loads while the window is built."""
         self.bridge: Bridge | None = None
-        self._early: list[object] = []
         self.engine = Engine(self._receive)
         existing = QApplication.instance()
         self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
@@ -65,8 +64,8 @@ class App:
             self._show_recorded()
         if path is not None and path.endswith(".vis"):
             requests.open(path)
-        else:
-            requests.open(path or str(paths.checkpoint()))
+            path = None  # a model stands by for what is typed next
+        requests.open(path or str(paths.checkpoint()))
         if text:
             self.window.translate(text)
 

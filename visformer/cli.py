@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -77,9 +78,24 @@ def _window(options: argparse.Namespace) -> int:
         raise InputError(
             f"{options.path} does not exist: give a checkpoint or a trace."
         )
-    from visformer import app
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in screens):
+        raise InputError("no screen here: set DISPLAY, or use visformer render.")
+    with _explained_qt():
+        from visformer import app
 
     return app.run(options.path, options.text)
+
+
+@contextlib.contextmanager
+def _explained_qt() -> Iterator[None]:
+    """Say in one sentence that a system library is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(
+            f"Qt cannot start: {error}. The README names the packages."
+        ) from error
 
 
 # ---- translate -----------------------------------------------------------------
@@ -152,7 +168,8 @@ def _render_parser() -> _Parser:
 
 
 def _render(options: argparse.Namespace) -> int:
-    from visformer.ui.offscreen import render  # sets Qt's platform before Qt loads
+    with _explained_qt():
+        from visformer.ui.offscreen import render  # sets Qt's platform first
 
     render(options, _checkpoint_path(options))
     return 0
@@ -194,21 +211,17 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:
-    """Yield a report as indented text."""
+    """Yield a report as indented text; what is unknown is left out."""
     for key, value in report.items():
         if isinstance(value, dict):
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         elif isinstance(value, list | tuple):
-            yield f"{indent}{key}: {'' if value else 'none'}"
+            yield f"{indent}{key}:{'' if value else ' none'}"
             for item in value:
-                words = (
-                    " ".join(map(str, item.values()))
-                    if isinstance(item, dict)
-                    else item
-                )
-                yield f"{indent}  {words}"
-        else:
+                parts = item.values() if isinstance(item, dict) else (item,)
+                yield f"{indent}  {' '.join(map(str, parts))}"
+        elif value is not None:
             yield f"{indent}{key}: {value}"
 
 

@@ -299,6 +299,30 @@ def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
     assert window.session.state.step == 3
 
 
+def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
+    window, engine = pair
+    trace = make_trace(target=3)
+    window.requests.show_trace(trace)
+    other = replace(trace.model, name="other", digest="1")
+    window.receive(
+        Opened(
+            number=1,
+            path="p",
+            model=other,
+            positions=trace.encoder_rows[:, :8],
+            devices=("cpu",),
+            findings=(),
+        )
+    )
+    assert engine.decodes == []
+    assert "model: random" in window._model.text()
+    assert window.session.state.positions is None
+    window.translate("more")
+    answer(window, engine, replace(trace, model=other))
+    assert "model: other" in window._model.text()
+    assert window.session.state.positions is not None
+
+
 def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
     window, _ = translated
     for theme in ("dark", "contrast", "light"):
@@ -329,8 +353,11 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     window.source.setText("I have a cat.")
     window.source.submit()
     assert len(engine.decodes) == 1
+    window._splitter.setSizes([700, 500])
+    sizes = window._splitter.sizes()
     window.close()
     again, _ = make_window(qtbot, tmp_path)
     assert again._theme.currentData() == "dark"
     assert again.source.history == ["I have a cat."]
+    assert again._splitter.sizes() == sizes
     again.set_theme("light")

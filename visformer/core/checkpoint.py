@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,8 +104,3 @@ def choose_device(wanted: str | None = None) -> torch.device:
             f"there is no device “{wanted}” here: choose from {', '.join(there)}."
         )
     return torch.device(wanted)
-
-
-def sha256(data: bytes) -> str:
-    """Return the digest of ``data`` in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()

@@ -185,7 +185,7 @@ def _numbers(preset: str, config: ModelConfig) -> Tokenizer:
         pad=special.pad,
         bos=special.bos,
         eos=special.eos,
-        ends_source=preset != "scratch",
+        ends_source=preset == "marian",  # typed ids go in as they are
         never=never,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from visformer.core.incremental import DecoderState
 from visformer.core.masks import RULES, encoder_mask, real_tokens
 from visformer.errors import InputError
 
+log = logging.getLogger(__name__)
 BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
 
 
@@ -49,14 +51,20 @@ def translate(
     for index, text in enumerate(sources):
         if text.strip():
             row = [piece.id for piece in tokenizer.encode_source(text)]
-            ids[index] = (
-                row if len(row) <= positions else [*row[: positions - 1], row[-1]]
-            )
+            if len(row) > positions:
+                log.warning("%s", cut_notice(len(row), positions, text))
+                row = [*row[: positions - 1], row[-1]]
+            ids[index] = row
     results = [""] * len(sources)
     found = search(checkpoint, list(ids.values()), beam=beam)
     for index, made in zip(ids, found, strict=True):
         results[index] = tokenizer.decode(made)
     return results
+
+
+def cut_notice(tokens: int, positions: int, text: str) -> str:
+    """Say that a sentence is too long for the model."""
+    return f"{tokens:,} of {positions:,} tokens: “{text.strip()[:40]}…” is cut."
 
 
 def search(

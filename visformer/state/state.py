@@ -49,7 +49,6 @@ class State:
     hovered: Cell | None = None
     locked: Cell | None = None  # a click locks, Escape frees
     busy: str = ""  # what the engine is doing, in words; empty when idle
-    progress: float | None = None  # of what it is doing, in [0, 1], where known
     step_ms: float | None = None  # milliseconds per step of the last decode
     notice: str = ""  # something to know: a cut sentence, a replaced engine
     error: str = ""  # one sentence: what went wrong and what to do

@@ -148,9 +148,9 @@ def subword(
     """Prepare pairs for a sentencepiece model; ``longest`` tokens a side are kept."""
     side = SentencePieceSide(model, SENTENCEPIECE)
     data = SubwordData(side, parts, longest=longest, alpha=alpha, seed=seed)
-    ids = {key: SPECIAL[key] for key in ("pad", "bos", "eos")}
+    pad, bos, eos = (SPECIAL[key] for key in ("pad", "bos", "eos"))
     return Prepared(
-        Tokenizer(side, side, **ids),
+        Tokenizer(side, side, pad=pad, bos=bos, eos=eos),
         TokenizerFiles(
             "sentencepiece", SENTENCEPIECE, SENTENCEPIECE, {SENTENCEPIECE: model}
         ),

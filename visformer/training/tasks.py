@@ -95,8 +95,8 @@ class Task:
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer of the task's characters."""
         side = VocabularySide(self.vocabulary(), SPECIAL["unk"])
-        ids = {key: SPECIAL[key] for key in ("pad", "bos", "eos")}
-        return Tokenizer(side, side, **ids)
+        pad, bos, eos = (SPECIAL[key] for key in ("pad", "bos", "eos"))
+        return Tokenizer(side, side, pad=pad, bos=bos, eos=eos)
 
     def _text(self, generator: random.Random) -> str:
         length = generator.randint(self.shortest, self.longest)

@@ -10,7 +10,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFont, QKeyEvent, QPainter, QPalette
+from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter, QPalette
 from PySide6.QtWidgets import (
     QHeaderView,
     QLabel,
@@ -120,8 +120,7 @@ class CandidatesPanel(QWidget):
 
     def _arrange_columns(self) -> None:
         header = self.table.horizontalHeader()
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
         header.setHighlightSections(False)
@@ -132,7 +131,8 @@ class CandidatesPanel(QWidget):
         if table == self._model.table:
             return
         self._model.show(table)
-        self._title.setText(f"next token, {table.title}")
+        self.table.fit(table)
+        self._title.setText(table.title)
         self._summary.setText(table.summary)
         chosen = next((i for i, row in enumerate(table.rows) if row.chosen), None)
         if chosen is not None:
@@ -154,10 +154,23 @@ class _Table(QTableView):
         self.setShowGrid(False)
         self.setTabKeyNavigation(False)
         self.verticalHeader().hide()
-        self.verticalHeader().setSectionResizeMode(
-            QHeaderView.ResizeMode.ResizeToContents
-        )
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.setHorizontalScrollMode(QTableView.ScrollMode.ScrollPerPixel)
+
+    def fit(self, table: CandidateTable) -> None:
+        """Size rows and columns; asking Qt to would measure every cell each step."""
+        bold = QFont(self.font())
+        bold.setBold(True)
+        metrics = QFontMetrics(bold)
+        space = metrics.horizontalAdvance("00")
+        widest = max(
+            (metrics.horizontalAdvance(r.token) for r in table.rows), default=0
+        )
+        least = metrics.horizontalAdvance(COLUMNS[1])
+        most = max(least, self.viewport().width() // 2)
+        self.setColumnWidth(0, metrics.horizontalAdvance("000") + space // 2)
+        self.setColumnWidth(1, min(max(least, widest), most) + space)
+        self.verticalHeader().setDefaultSectionSize(metrics.height() + 3)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""

@@ -92,7 +92,7 @@ class Labels(QWidget):
         pitch = self._pitch()
         every = 1
         if self._rows or not self.upright:
-            every = max(1, math.ceil(self.fontMetrics().height() / pitch - 0.15))
+            every = max(1, math.ceil(self.fontMetrics().height() / pitch - 0.2))
         first = max(0, math.floor(self._first))
         last = min(len(self._texts), math.ceil(self._first + self._span))
         return [

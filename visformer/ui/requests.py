@@ -11,7 +11,7 @@ from visformer.errors import VisformerError
 from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Trace
+from visformer.trace import Floats, Trace
 from visformer.trace_file import read_trace
 
 
@@ -43,6 +43,7 @@ class Requests:
     def __init__(self, session: Session, engine: EngineLike) -> None:
         self._session, self._engine = session, engine
         self._pending: _Pending | None = None
+        self._positions: Floats | None = None  # of the model that the engine has open
         self.path = ""  # of the checkpoint that is open, or being opened
         self._device = ""
         self.sentence = ""
@@ -55,8 +56,8 @@ class Requests:
             self._open_trace(Path(path))
             return
         name = Path(path).name or path
-        self._session.set(busy=f"opening {name}", error="", notice="")
         self._engine.open(path, device)
+        self._session.set(busy=f"opening {name}", error="", notice="")
 
     def _open_trace(self, path: Path) -> None:
         try:
@@ -71,7 +72,12 @@ class Requests:
         self._pending = None
         self.sentence = trace.source_text
         self._session.set(
-            trace=trace, model=trace.model, step=len(trace), recorded=True, error=""
+            trace=trace,
+            model=trace.model,
+            positions=None,
+            step=len(trace),
+            recorded=True,
+            error="",
         )
 
     def translate(self, text: str, *, reference: str = "") -> None:
@@ -110,8 +116,8 @@ class Requests:
 
     def batch(self, sources: tuple[str, ...]) -> None:
         """Run several sentences together."""
-        self._session.set(busy="running the batch", error="")
         self._engine.batch(tuple(clean(source) for source in sources))
+        self._session.set(busy="running the batch", error="")
 
     def _decode(
         self,
@@ -128,8 +134,8 @@ class Requests:
             strategy=self.strategy,
             limit=self.limit,
         )
-        self._session.set(busy="decoding", error="", notice="")
         self._pending = _Pending(self._engine.decode(request), step)
+        self._session.set(busy="decoding", error="", notice="")
 
     def receive(self, event: Event) -> None:
         """Bring an event of the engine into the State."""
@@ -173,7 +179,12 @@ class Requests:
                 "cut to the model's positions."
             )
         self._session.set(
-            trace=trace, step=step, recorded=False, notice=notice, model=trace.model
+            trace=trace,
+            step=step,
+            recorded=False,
+            notice=notice,
+            model=trace.model,
+            positions=self._positions,
         )
 
     def _finished(self, event: Finished) -> None:
@@ -185,25 +196,27 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
+        self._positions = event.positions
         state, pending = self._session.state, self._pending
+        recorded = state.trace if state.recorded else None
+        foreign = recorded is not None and recorded.model.digest != event.model.digest
         waiting = first and pending is not None and not pending.done
         self._session.set(
-            model=event.model,
-            positions=event.positions,
+            # what is on screen keeps its own model until something new is decoded
+            model=state.model if foreign else event.model,
+            positions=None if foreign else event.positions,
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
         )
-        if waiting:
+        if waiting or foreign:
             return  # what was asked before the model was there is answered next
-        if state.recorded and state.trace is not None:
-            self._take_over(state.trace, event.model.digest)
+        if recorded is not None:
+            self._take_over(recorded)
         elif self.sentence:
             self._decode(1)
 
-    def _take_over(self, recorded: Trace, digest: str) -> None:
-        """Have the engine decode what the recorded Trace shows."""
-        same = recorded.model.digest == digest
-        steps = recorded.steps if same else ()
-        prefix = tuple((step.id, step.origin) for step in steps)
-        self._decode(self._session.state.step if same else 1, prefix=prefix)
+    def _take_over(self, recorded: Trace) -> None:
+        """Have the engine go on from a Trace that its own model made."""
+        prefix = tuple((step.id, step.origin) for step in recorded.steps)
+        self._decode(self._session.state.step, prefix=prefix)

@@ -15,13 +15,11 @@ class TokenStrip(QScrollArea):
     """Chips side by side; scrolls to keep the current one in sight."""
 
     clicked = Signal(int)
-    hovered = Signal(object)  # index or None
 
     def __init__(self, name: str, empty: str) -> None:
         super().__init__()
         self._row = _Row(empty)
         self._row.clicked.connect(self.clicked)
-        self._row.hovered.connect(self.hovered)
         self.setWidget(self._row)
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
@@ -64,14 +62,12 @@ class TokenStrip(QScrollArea):
 
 class _Row(QWidget):
     clicked = Signal(int)
-    hovered = Signal(object)
 
     def __init__(self, empty: str) -> None:
         super().__init__()
         self.chips: tuple[Chip, ...] = ()
         self.boxes: list[QRect] = []
         self._empty = empty
-        self._under: int | None = None
         self.setMouseTracking(True)
         self.set_chips(())
 
@@ -131,21 +127,13 @@ class _Row(QWidget):
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, chip.token)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Report the chip under the mouse, and say what it is."""
+        """Say what the chip under the mouse is."""
         index = self._at(event.position().toPoint())
-        if index != self._under:
-            self._under = index
-            self.hovered.emit(index)
         if index is not None:
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
             text = f"id {chip.id}{forced}, weight {chip.tint:.4f}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
-
-    def leaveEvent(self, event: QEvent) -> None:
-        """Nothing is under the mouse."""
-        self._under = None
-        self.hovered.emit(None)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Pick the chip."""

@@ -45,8 +45,8 @@ THEMES: dict[str, Colours] = {
     ),
     "contrast": Colours(
         window="#000000",
-        base="#000000",
-        raised="#1c1c1c",
+        base="#121212",
+        raised="#262626",
         text="#ffffff",
         faint="#ffffff",
         accent="#ffd500",

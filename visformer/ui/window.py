@@ -53,7 +53,6 @@ class MainWindow(QMainWindow):
         self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
-        self._devices: tuple[str, ...] = ()
         self.session = Session(self._draw)
         self.requests = Requests(self.session, engine)
         self._build()
@@ -72,7 +71,9 @@ class MainWindow(QMainWindow):
         )
         self.reference.submitted.connect(self._submit_reference)
         self.source_strip = TokenStrip("Source tokens", "source tokens appear here")
-        self.target_strip = TokenStrip("Target tokens", "target: nothing decoded yet")
+        self.target_strip = TokenStrip(
+            "Target tokens", "nothing decoded yet: step forwards"
+        )
         self.target_strip.clicked.connect(self._go_to_token)
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
@@ -109,6 +110,7 @@ class MainWindow(QMainWindow):
             lambda _: self.set_theme(self._theme.currentData())
         )
         self._device = _chooser("Device", {})
+        self._device.setPlaceholderText("device")
         self._device.activated.connect(lambda _: self._change_device())
         return _row(self._model, self._open, None, self._theme, self._device)
 
@@ -230,7 +232,7 @@ class MainWindow(QMainWindow):
 
     def free_cell(self) -> None:
         """Free the locked cell."""
-        self.session.set(locked=None, hovered=None, error="")
+        self.session.set(locked=None, hovered=None, error="", notice="")
 
     def walk_heads(self, layers: int, heads: int) -> None:
         """Select a neighbour in the layer x head grid."""
@@ -285,7 +287,9 @@ class MainWindow(QMainWindow):
         self.source.history = memory.texts("history")
         name = memory.text("theme", "light")
         self.set_theme(name if name in theme.THEMES else "light")
-        self._size_parts()
+        parts = memory.data("parts")
+        if parts is None or not self._splitter.restoreState(parts):
+            self._size_parts()
         show_recent(self, memory.texts("recent"))
 
     def _size_parts(self) -> None:
@@ -315,6 +319,7 @@ class MainWindow(QMainWindow):
     def reset_layout(self) -> None:
         """Bring sizes back to what they were at first."""
         self._memory.keep("geometry", None)
+        self._memory.keep("parts", None)
         self.resize(*SIZE)
         self._size_parts()
 
@@ -333,6 +338,7 @@ class MainWindow(QMainWindow):
         """Keep size and history."""
         self.transport.pause()
         self._memory.keep("geometry", self.saveGeometry())
+        self._memory.keep("parts", self._splitter.saveState())
         self._memory.keep("history", self.source.history)
         self._memory.write()
         super().closeEvent(event)

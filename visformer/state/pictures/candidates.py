@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from visformer.state.state import State
 from visformer.text import visible
+from visformer.trace import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,7 @@ class CandidateTable:
     rows: tuple[CandidateRow, ...]
 
 
-_ORIGINS = {
-    "model": "the model's choice",
-    "forced": "forced by you",
-    "reference": "the reference",
-}
+_ORIGINS = {"model": "chosen", "forced": "forced by you", "reference": "reference"}
 
 
 def candidate_table(state: State) -> CandidateTable:
@@ -46,14 +43,19 @@ def candidate_table(state: State) -> CandidateTable:
         for rank, c in enumerate(step.candidates, 1)
     ]
     if all(not row.chosen for row in rows):
-        rows.append(
-            CandidateRow(
-                step.id, step.rank, visible(step.token), step.probability, True
-            )
-        )
-    read = visible(trace.target[-1])
-    summary = (
-        f"{_ORIGINS[step.origin]}: {visible(step.token)}, rank {step.rank}\n"
-        f"entropy {step.entropy:.2f} bits\nclick a row to choose it instead"
-    )
-    return CandidateTable(f"after {read}", summary, tuple(rows))
+        token = visible(step.token)
+        rows.append(CandidateRow(step.id, step.rank, token, step.probability, True))
+    title = f"next token, after “{visible(trace.target[-1])}”"
+    return CandidateTable(title, _summary(step), tuple(rows))
+
+
+def _summary(step: Step) -> str:
+    lines = [
+        f"{_ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
+        f"entropy {step.entropy:.2f} bits",
+        "click a row to choose it instead",
+    ]
+    if step.origin != "model":
+        best = step.candidates[0]
+        lines.insert(1, f"most probable: “{visible(best.token)}”")
+    return "\n".join(lines)

@@ -101,8 +101,8 @@ class AttentionView(QWidget):
         splitter.addWidget(maps)
         splitter.addWidget(self.overview)
         splitter.setChildrenCollapsible(False)
-        splitter.setSizes([590, 410])  # shared out in this proportion
-        splitter.setStretchFactor(0, 13)
+        splitter.setSizes([640, 360])  # shared out in this proportion
+        splitter.setStretchFactor(0, 16)
         splitter.setStretchFactor(1, 9)
         title = QLabel("&colour:")
         title.setBuddy(self.scales)

@@ -44,7 +44,6 @@ class PositionsView(QWidget):
         super().__init__(parent)
         self._state = State()
         self._drawn: tuple[object, ...] | None = None
-        self._touched = False  # the user chose a range: a new sentence keeps it
         self._about = words("what the table is")
         self._hover = words("the cell pointed at", HINT)
         self._range = _Range()
