@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from visformer.cli import main
 
@@ -107,6 +109,18 @@ def test_inspect_names_sizes_and_checks(
     assert report["check"]["passed"] is True
     assert main(["inspect", str(folder)]) == 0
     assert "target_embedding.weight" in capsys.readouterr().out
+
+
+def test_what_a_file_does_not_tell_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A state dict of numbers, without heads and then with them."""
+    path = tmp_path / "model.pt"
+    torch.save(layout_models.scratch().state_dict(), path)
+    assert main(["inspect", str(path)]) == 2
+    assert "heads" in capsys.readouterr().out
+    assert main(["inspect", str(path), "--heads", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layout"] == "scratch"
 
 
 def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QSettings, QTimer, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
-from visformer.engine import Engine
+from visformer.engine import Engine, Told
 from visformer.errors import VisformerError
 from visformer.trace import Trace
 from visformer.trace_file import read_trace
@@ -57,7 +57,7 @@ class App:
         self._timer.timeout.connect(lambda: gc.collect(1))
         self._timer.start(GARBAGE_MS)
 
-    def start(self, path: str | None = None, text: str = "") -> None:
+    def start(self, path: str | None = None, text: str = "", told: Told = ()) -> None:
         """Show the first picture and open the model."""
         requests = self.window.requests
         if path is None and not text:
@@ -65,7 +65,7 @@ class App:
         if path is not None and path.endswith(".vis"):
             requests.open(path)
             path = None  # a model stands by for what is typed next
-        requests.open(path or str(paths.checkpoint()))
+        requests.open(path or str(paths.checkpoint()), told=told if path else ())
         if text:
             self.window.translate(text)
 
@@ -87,13 +87,13 @@ class App:
         gc.enable()
 
 
-def run(path: str | None, text: str = "") -> int:
+def run(path: str | None, text: str = "", told: Told = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
     _log_to_file()
     app = App(sys.argv[:1])
     _report_faults(lambda message: app.window.session.set(error=message))
     app.window.show()
-    app.start(path, text)
+    app.start(path, text, told)
     code = app.qt.exec()
     app.close()
     return code
@@ -115,7 +115,7 @@ def show(trace: Trace) -> int:
 class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
-    def open(self, path: str, device: str = "") -> None:
+    def open(self, path: str, device: str = "", told: Told = ()) -> None:
         """Refuse."""
         raise VisformerError(
             "This window shows one Trace: start visformer to open more."

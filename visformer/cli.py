@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from visformer.errors import CheckpointError, InputError, VisformerError
 
@@ -70,6 +70,7 @@ def _window_parser() -> _Parser:
     )
     parser.add_argument("--text", default="", help="translate this sentence at once")
     parser.add_argument("--version", action="version", version=__version__)
+    _add_told(parser)
     return parser
 
 
@@ -84,7 +85,7 @@ def _window(options: argparse.Namespace) -> int:
     with _explained_qt():
         from visformer import app
 
-    return app.run(options.path, options.text)
+    return app.run(options.path, options.text, _told(options))
 
 
 @contextlib.contextmanager
@@ -108,6 +109,7 @@ def _translate_parser() -> _Parser:
     )
     _add_checkpoint(parser)
     parser.add_argument("--beam", type=int, default=1, help="beams; 1 is greedy (1)")
+    _add_told(parser)
     return parser
 
 
@@ -117,7 +119,8 @@ def _translate(options: argparse.Namespace) -> int:
     from visformer.core.search import translate
     from visformer.formats.loading import load
 
-    checkpoint = load(_checkpoint_path(options), device=options.device)
+    told: dict[str, Any] = dict(_told(options))
+    checkpoint = load(_checkpoint_path(options), device=options.device, **told)
     for lines in _groups():
         for text in translate(checkpoint, lines, beam=options.beam):
             # one line out for one line in, whatever the model makes
@@ -188,20 +191,23 @@ def _inspect_parser() -> _Parser:
         help="also compare cached decoding, the full pass and a batch row",
     )
     parser.add_argument("--device", help="cpu, cuda or mps (the best there is)")
+    _add_told(parser)
     return parser
 
 
 def _inspect(options: argparse.Namespace) -> int:
     from visformer.formats.loading import inspect
 
-    report = inspect(Path(options.path))
+    told: dict[str, Any] = dict(_told(options))
+    report = inspect(Path(options.path), **told)
     if report["problem"] and not report["tensors"]:
         raise CheckpointError(report["problem"])
     if options.check:
         from visformer.core.check import check
         from visformer.formats.loading import load
 
-        report["check"] = check(load(Path(options.path), device=options.device))
+        checkpoint = load(Path(options.path), device=options.device, **told)
+        report["check"] = check(checkpoint)
     if options.json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
     else:
@@ -300,6 +306,23 @@ def _train(options: argparse.Namespace) -> int:
 def _add_checkpoint(parser: _Parser) -> None:
     parser.add_argument("--checkpoint", help="folder or file (the bundled en-fr model)")
     parser.add_argument("--device", help="cpu, cuda or mps (the best there is)")
+
+
+def _add_told(parser: _Parser) -> None:
+    group = parser.add_argument_group("what a foreign checkpoint may not tell")
+    group.add_argument("--layout", help="its layout (recognised by its tensors)")
+    group.add_argument("--heads", type=int, help="heads of every attention")
+    group.add_argument("--pad", type=int, help="id of the padding token")
+    group.add_argument("--bos", type=int, help="id that the target begins with")
+    group.add_argument("--eos", type=int, help="id that ends a sentence")
+    group.add_argument("--tokenizer", help="a sentencepiece model or vocab.json")
+
+
+def _told(options: argparse.Namespace) -> tuple[tuple[str, str | int], ...]:
+    """Return the keywords of ``load`` that were given."""
+    names = ("layout", "heads", "pad", "bos", "eos", "tokenizer")
+    pairs = ((name, getattr(options, name)) for name in names)
+    return tuple((name, value) for name, value in pairs if value is not None)
 
 
 def _checkpoint_path(options: argparse.Namespace) -> Path:

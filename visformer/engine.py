@@ -33,6 +33,7 @@ from visformer.server import serve
 from visformer.trace import Trace
 
 log = logging.getLogger(__name__)
+Told = tuple[tuple[str, str | int], ...]
 OPEN_SECONDS = 120.0  # an opening that takes longer is given up
 
 
@@ -118,11 +119,15 @@ class Engine:
         """Process id of the process that works."""
         return int(self._current.process.pid)
 
-    def open(self, path: str, device: str = "") -> None:
-        """Open a checkpoint; the open model stays until the new one is ready."""
+    def open(self, path: str, device: str = "", told: Told = ()) -> None:
+        """Open a checkpoint; the open model stays until the new one is ready.
+
+        ``told`` are keywords of ``load``, for what the file does not tell.
+        """
         with self._lock:
             self._abandon_opening()
-            request = Open(number=self._next(), path=path, device=device)
+            number = self._next()
+            request = Open(number=number, path=path, device=device, told=told)
             worker = self._current if self._opened is None else self._take_spare()
             timer = threading.Timer(OPEN_SECONDS, self._too_slow, (worker,))
             timer.daemon = True

@@ -33,6 +33,7 @@ class Open:
     number: int
     path: str
     device: str = ""
+    told: tuple[tuple[str, str | int], ...] = ()  # keywords of ``load``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,11 @@ class Server:
         from visformer.core.checkpoint import available_devices
         from visformer.formats.loading import load
 
-        checkpoint = load(Path(request.path), device=request.device or None)
+        checkpoint = load(
+            Path(request.path),
+            device=request.device or None,
+            **dict(request.told),  # type: ignore[arg-type]
+        )
         checkpoint.packed.warm_up()
         self._checkpoint, self._decoding = checkpoint, None
         self._connection.send(

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSettings
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine import Decoded
+from visformer.engine import Decoded, Told
 from visformer.messages import Decode, Finished
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
@@ -23,7 +23,7 @@ class FakeEngine:
         self.decodes: list[Decode] = []
         self.batches: list[tuple[str, ...]] = []
 
-    def open(self, path: str, device: str = "") -> None:
+    def open(self, path: str, device: str = "", told: Told = ()) -> None:
         self.opened.append((path, device))
 
     def decode(self, request: Decode) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from visformer.engine import Decoded, Event, Replaced
+from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
 from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
 from visformer.state.state import Session
@@ -18,7 +18,7 @@ from visformer.trace_file import read_trace
 class EngineLike(Protocol):
     """What the window needs of the engine; a test's fake is five lines."""
 
-    def open(self, path: str, device: str = "") -> None:
+    def open(self, path: str, device: str = "", told: Told = ()) -> None:
         """Open a checkpoint."""
 
     def decode(self, request: Decode) -> int:
@@ -45,18 +45,23 @@ class Requests:
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
         self.path = ""  # of the checkpoint that is open, or being opened
-        self._device = ""
+        self._told: dict[str, Told] = {}
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
 
-    def open(self, path: str, device: str = "") -> None:
-        """Open a checkpoint, or a Trace (``*.vis``)."""
+    def open(self, path: str, device: str = "", told: Told | None = None) -> None:
+        """Open a checkpoint, or a Trace (``*.vis``).
+
+        ``told`` are keywords of ``load``; those of the same path are remembered.
+        """
         if path.endswith(".vis"):
             self._open_trace(Path(path))
             return
         name = Path(path).name or path
-        self._engine.open(path, device)
+        told = self._told.get(path, ()) if told is None else told
+        self._told[path] = told
+        self._engine.open(path, device, told)
         self._session.set(busy=f"opening {name}", error="", notice="")
 
     def _open_trace(self, path: Path) -> None:
