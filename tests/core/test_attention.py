@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from visformer.core import parts
-from visformer.core.masks import causal_mask, padding_mask
+from visformer.core.masks import causal_mask, encoder_mask
 from visformer.core.parts import Attention, Dropout, attention_weights, split_heads
 
 FILL = -1e9
@@ -36,7 +36,8 @@ def test_weights_give_what_torch_gives(mask: Tensor | None) -> None:
 
 def test_attention_gives_what_torch_gives() -> None:
     attention, x, memory = Attention(8, 2, FILL, 0.0), drawn(3, 4, 8), drawn(3, 6, 8)
-    mask = padding_mask(torch.tensor([[1] * 6, [1] * 5 + [0], [1] * 2 + [0] * 4]), 0)
+    ids = torch.tensor([[1] * 6, [1] * 5 + [0], [1] * 2 + [0] * 4])
+    mask = encoder_mask("keys", ids != 0)
     made, projections = attention(x, memory, mask)
     q, k, v = (split_heads(part, 2) for part in projections)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None])
@@ -81,7 +82,7 @@ def test_query_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_masks() -> None:
     expected = torch.tensor([[True, False], [True, True]])
     assert torch.equal(causal_mask(2), expected)
-    assert padding_mask(torch.tensor([[5, 0, 0]]), 0).tolist() == [
+    assert encoder_mask("keys", torch.tensor([[5, 0, 0]]) != 0).tolist() == [
         [[True, False, False]]
     ]
 

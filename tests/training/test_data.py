@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from visformer.core.masks import padded
 from visformer.errors import InputError
 from visformer.training.data import (
     Example,
     Pair,
     batches,
-    padded,
     read_pairs,
     references,
     split_pairs,

@@ -6,8 +6,8 @@ import numpy as np
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.masks import RULES
-from visformer.core.passes import padded, run
+from visformer.core.masks import RULES, padded
+from visformer.core.passes import run
 from visformer.trace import KINDS, Trace
 
 TOLERANCE = 2e-5  # of the largest magnitude, at least 1

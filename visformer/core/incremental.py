@@ -33,9 +33,9 @@ class Affine(NamedTuple):
     bias: Tensor
     weight: Tensor
 
-    def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """[N, in] -> [N, out], written into ``out`` where one is given."""
-        return torch.addmm(self.bias, x, self.weight, out=out)
+    def __call__(self, x: Tensor) -> Tensor:
+        """[N, in] -> [N, out]."""
+        return torch.addmm(self.bias, x, self.weight)
 
 
 def _affine(*linears: nn.Linear) -> Affine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -39,9 +40,13 @@ RULES: dict[MaskRule, Hides] = {
 }
 
 
-def padding_mask(ids: Tensor, pad: int) -> Tensor:
-    """Hide padded keys: ids [B, K] -> bool [B, 1, K], the same for every query."""
-    return (ids != pad)[:, None, :]
+def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    """Return the rows as one int64 tensor [B, longest], padded on the right.
+
+    A negative pad stands for a model without one: id 0 fills up then.
+    """
+    longest, fill = max(map(len, rows)), max(pad, 0)
+    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:

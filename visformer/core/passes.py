@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.masks import RULES, Masks, make_masks, real_tokens
+from visformer.core.masks import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.recording import (
     Distribution,
@@ -141,15 +141,6 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
         replace(trace, source_text=text)
         for trace, text in zip(traces, sources, strict=True)
     ]
-
-
-def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Return the rows as one int64 tensor [B, longest], padded on the right.
-
-    A negative pad stands for a model without one: id 0 fills up then.
-    """
-    longest, fill = max(map(len, rows)), max(pad, 0)
-    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
 
 
 def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:

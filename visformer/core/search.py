@@ -13,7 +13,8 @@ from torch import Tensor
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.core.incremental import DecoderState
-from visformer.core.masks import RULES, encoder_mask, real_tokens
+from visformer.core.masks import RULES, encoder_mask, padded, real_tokens
+from visformer.core.recording import source_pieces
 from visformer.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -50,11 +51,10 @@ def translate(
     ids = {}
     for index, text in enumerate(sources):
         if text.strip():
-            row = [piece.id for piece in tokenizer.encode_source(text)]
-            if len(row) > positions:
-                log.warning("%s", cut_notice(len(row), positions, text))
-                row = [*row[: positions - 1], row[-1]]
-            ids[index] = row
+            pieces, cut_from = source_pieces(checkpoint, text)
+            if cut_from:
+                log.warning("%s", cut_notice(cut_from, positions, text))
+            ids[index] = [piece.id for piece in pieces]
     results = [""] * len(sources)
     found = search(checkpoint, list(ids.values()), beam=beam)
     for index, made in zip(ids, found, strict=True):
@@ -107,9 +107,8 @@ def _search(
     checkpoint: Checkpoint, sources: Sequence[Sequence[int]], beam: int
 ) -> list[list[int]]:
     config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
-    longest, pad = max(map(len, sources)), checkpoint.tokenizer.source_pad
-    filled = [[*s, *[max(pad, 0)] * (longest - len(s))] for s in sources]
-    ids = torch.tensor(filled, device=device)
+    pad = checkpoint.tokenizer.source_pad
+    ids = padded(sources, pad).to(device)
     lengths = torch.tensor([len(s) for s in sources], device=device)
     real = real_tokens(config.mask_rule, ids, pad, lengths)
     memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output

@@ -9,9 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from visformer.errors import InputError
 
 
@@ -135,9 +132,3 @@ def batches(
     if seed is not None:
         generator.shuffle(made)
     return made
-
-
-def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    """Return the rows as one int64 tensor [B, longest], padded on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
