@@ -32,12 +32,23 @@ class App:
 
     def __init__(self, argv: list[str], *, settings: QSettings | None = None) -> None:
         """Start the engine first, so that torch loads while the window is built."""
+        self.bridge: Bridge | None = None
+        self.engine = Engine(self._receive)
+        existing = QApplication.instance()
+        self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
+        self.qt.setApplicationName("visformer")
+        self.qt.setDesktopFileName("visformer")
         self.bridge = Bridge()
-        self.engine = Engine(self.bridge.receive)
-        self.qt = _application(argv)
-        self.window = MainWindow(self.engine, settings or _settings())
+        self.settings = settings or QSettings(
+            str(paths.settings_file()), QSettings.Format.IniFormat
+        )
+        self.window = MainWindow(self.engine, self.settings)
         self.bridge.received.connect(self.window.receive)
         self._collect_garbage()
+
+    def _receive(self, event: object) -> None:
+        if self.bridge is not None:
+            self.bridge.receive(event)  # type: ignore[arg-type]
 
     def _collect_garbage(self) -> None:
         """Collect on the window's thread only: elsewhere it would free widgets."""
@@ -76,19 +87,6 @@ class App:
         gc.enable()
 
 
-def _application(argv: list[str]) -> QApplication:
-    """Return Qt's one application, made where there is none yet."""
-    existing = QApplication.instance()
-    qt = existing if isinstance(existing, QApplication) else QApplication(argv)
-    qt.setApplicationName("visformer")
-    qt.setDesktopFileName("visformer")
-    return qt
-
-
-def _settings() -> QSettings:
-    return QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
-
-
 def run(path: str | None, text: str = "", told: Told = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
     _log_to_file()
@@ -103,8 +101,10 @@ def run(path: str | None, text: str = "", told: Told = ()) -> int:
 
 def show(trace: Trace) -> int:
     """Run a window on a Trace alone, without an engine."""
-    qt = _application(sys.argv[:1])
-    window = MainWindow(NoEngine(), _settings())
+    existing = QApplication.instance()
+    qt = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+    settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
+    window = MainWindow(NoEngine(), settings)
     _report_faults(lambda message: window.session.set(error=message))
     window.source.setText(trace.source_text)
     window.requests.show_trace(trace)

@@ -167,8 +167,10 @@ class _Table(QTableView):
             (metrics.horizontalAdvance(r.token) for r in table.rows), default=0
         )
         least = metrics.horizontalAdvance(COLUMNS[1])
-        most = max(least, self.viewport().width() // 2)
-        self.setColumnWidth(0, metrics.horizontalAdvance("000") + space // 2)
+        rank = metrics.horizontalAdvance("000") + space // 2
+        rest = rank + metrics.horizontalAdvance(COLUMNS[2]) + 2 * space
+        most = max(least, self.viewport().width() - rest)
+        self.setColumnWidth(0, rank)
         self.setColumnWidth(1, min(max(least, widest), most) + space)
         self.verticalHeader().setDefaultSectionSize(metrics.height() + 3)
 
