@@ -279,6 +279,11 @@ def _train_parser() -> _Parser:
     parser.add_argument("--task", choices=("copy", "reverse", "sort"), help="made data")
     parser.add_argument("--out", required=True, type=Path, help="folder of the run")
     parser.add_argument(
+        "--start",
+        type=Path,
+        help="checkpoint of an earlier training: its sizes, weights and tokenizer",
+    )
+    parser.add_argument(
         "--post-norm",
         dest="norm_first",
         action="store_false",

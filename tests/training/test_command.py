@@ -96,6 +96,38 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
         run(options)
 
 
+def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "numbers.tsv")
+    few = {"data": data, "epochs": 1, "batch_tokens": 256, "valid": 20, "test": 9}
+    run({**TINY, **few, "out": tmp_path / "first", "vocabulary": 60})
+    first = tmp_path / "first" / "checkpoint"
+    tiny_step = {"learning_rate": 1e-9, "threads": 1, "device": "cpu"}
+    run({**few, **tiny_step, "out": tmp_path / "second", "start": first})
+    cpu = torch.device("cpu")
+    before = read_native(first, cpu)
+    after = read_native(tmp_path / "second" / "checkpoint", cpu)
+    assert after.config == before.config  # not the sizes that a fresh run would have
+    for old, new in zip(
+        before.model.parameters(), after.model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(new, old, rtol=0, atol=1e-5)
+    text = "three four"
+    assert after.tokenizer.encode_target(text) == before.tokenizer.encode_target(text)
+
+
+def test_training_starts_only_where_it_can(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "numbers.tsv")
+    toy = {**TOY, "out": tmp_path / "toy", "epochs": 1}
+    with pytest.raises(InputError, match="starts from nothing"):
+        run({**toy, "start": tmp_path})
+    with pytest.raises(InputError, match="cannot be read"):
+        run({"out": tmp_path / "out", "data": data, "start": tmp_path / "none"})
+    run(toy)
+    letters = tmp_path / "toy" / "checkpoint"
+    with pytest.raises(InputError, match="not one joint sentencepiece"):
+        run({"out": tmp_path / "other", "data": data, "start": letters})
+
+
 def test_a_toy_task_becomes_a_checkpoint(tmp_path: Path) -> None:
     lines = run({**TOY, "out": tmp_path, "epochs": 1, "name": "copied letters"})
     assert "exact on 20 sentences" in lines[-1]

@@ -16,10 +16,9 @@ import torch
 
 from visformer.core.checkpoint import choose_device
 from visformer.core.config import ModelConfig
-from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.formats.files import write_whole
-from visformer.formats.native import CARD
+from visformer.formats.native import CARD, WEIGHTS
 from visformer.training import prepare
 from visformer.training.card import Card, duration, hardware, publish, sizes, summary
 from visformer.training.data import read_pairs
@@ -34,6 +33,7 @@ from visformer.training.loop import (
 )
 from visformer.training.prepare import Prepared
 from visformer.training.processes import from_first, group, rank, world
+from visformer.training.start import Start, make_model, read_start
 from visformer.training.tasks import Task, TaskName
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint"
@@ -51,6 +51,7 @@ class TrainCommand:
     out: Path
     data: Path | None = None  # tab-separated pairs, plain or .gz
     task: TaskName | None = None
+    start: Path | None = None  # checkpoint whose sizes, weights and tokenizer are kept
     name: str = ""  # shown; "": that of the data or the task
     source_language: str = ""
     target_language: str = ""
@@ -101,6 +102,10 @@ _FREE = {  # may change from one sitting to the next
     *("out", "data", "device", "threads", "save_seconds", "beam"),
     *("name", "source_language", "target_language", "licence"),
 }
+_OF_MODEL = (  # a start brings its own
+    *("vocabulary", "d_model", "heads", "layers", "feed_forward", "max_positions"),
+    "norm_first",
+)
 _OF_TASKS = ("task", "alphabet", "shortest", "longest", "examples")
 _OF_PAIRS = ("vocabulary", "sampling")
 _RANGES = {
@@ -145,8 +150,9 @@ def train(options: TrainCommand, report: Report) -> None:
         if from_first(lambda: _claim(options)):
             tell(f"{options.out} is complete already: nothing is left to train.")
             return
-        made = _prepare(options, tell)
-        trainer = _trainer(options, made, device)
+        start = read_start(options.start) if options.start else None
+        made = _prepare(options, start, tell)
+        trainer = _trainer(options, made, start, device)
         tell(f"training {sizes(trainer.model.config)} on {hardware(device, world())}")
         if trainer.place.step:
             tell(f"going on after step {trainer.place.step:,}")
@@ -159,6 +165,8 @@ def check(options: TrainCommand) -> None:
     """Raise InputError unless the options can be carried out."""
     if (options.data is None) == (options.task is None):
         raise InputError("give either a file of pairs or a task to train on.")
+    if options.start and options.task:
+        raise InputError("a task starts from nothing: leave out the start.")
     for name, (low, high) in _RANGES.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
@@ -200,7 +208,11 @@ def _claim(options: TrainCommand) -> bool:
 def _plain(options: TrainCommand) -> dict[str, Any]:
     """Return what makes a run the same run, as JSON has it."""
     values = {k: v for k, v in dataclasses.asdict(options).items() if k not in _FREE}
-    return values | {"data": _digest(options.data) if options.data else None}
+    start = options.start / WEIGHTS if options.start else None
+    files = {"data": options.data, "start": start}
+    return values | {
+        key: _digest(path) if path else None for key, path in files.items()
+    }
 
 
 def _digest(path: Path) -> str:
@@ -218,14 +230,13 @@ def _check_same(folder: Path, found: Any, wanted: dict[str, Any]) -> None:
         if old == value:
             continue
         how = f"with {name} = {old}, not {value}"
-        if name == "data":
-            how = "on other pairs"
+        how = {"data": "on other pairs", "start": "from other weights"}.get(name, how)
         raise InputError(
             f"the training in {folder} was begun {how}: choose another folder."
         )
 
 
-def _prepare(options: TrainCommand, tell: Report) -> Prepared:
+def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepared:
     if options.task:
         made = prepare.toy(
             _task(options),
@@ -234,7 +245,7 @@ def _prepare(options: TrainCommand, tell: Report) -> Prepared:
             test=options.test,
         )
     else:
-        made = _prepare_pairs(options, tell)
+        made = _prepare_pairs(options, start, tell)
     if rank() == 0:
         for path, content in prepare.parts(options.out, made).items():
             write_whole(path, content)
@@ -262,7 +273,9 @@ def _task(options: TrainCommand) -> Task:
     )
 
 
-def _prepare_pairs(options: TrainCommand, tell: Report) -> Prepared:
+def _prepare_pairs(
+    options: TrainCommand, start: Start | None, tell: Report
+) -> Prepared:
     pairs = read_pairs(options.data or Path())
     split = prepare.split(
         pairs, valid=options.valid, test=options.test, seed=options.seed
@@ -276,16 +289,19 @@ def _prepare_pairs(options: TrainCommand, tell: Report) -> Prepared:
             write_whole(path, content)
         return path.read_bytes()
 
+    positions = start.model.config.max_positions if start else options.max_positions
     return prepare.subword(
-        from_first(model),
+        start.sentencepiece if start else from_first(model),
         split,
-        longest=min(options.max_positions, options.batch_tokens),
+        longest=min(positions, options.batch_tokens),
         alpha=options.sampling,
         seed=options.seed,
     )
 
 
-def _trainer(options: TrainCommand, made: Prepared, device: torch.device) -> Trainer:
+def _trainer(
+    options: TrainCommand, made: Prepared, start: Start | None, device: torch.device
+) -> Trainer:
     config = ModelConfig(
         source_vocabulary=made.tokenizer.source.size,
         target_vocabulary=made.tokenizer.target.size,
@@ -299,13 +315,11 @@ def _trainer(options: TrainCommand, made: Prepared, device: torch.device) -> Tra
         final_norm=options.norm_first,
     )
     torch.manual_seed(options.seed)
-    model = Transformer(config, dropout=options.dropout)
-    model.initialise()
+    model = make_model(config, start, options.dropout)
     shared = {f.name for f in dataclasses.fields(TrainingOptions)}
     values = {k: v for k, v in dataclasses.asdict(options).items() if k in shared}
-    return Trainer(
-        model, made.data, TrainingOptions(**values), options.out, device=device
-    )
+    told = TrainingOptions(**values)
+    return Trainer(model, made.data, told, options.out, device=device)
 
 
 def _reporter(trainer: Trainer, tell: Report) -> Callable[[Progress], None]:
@@ -366,8 +380,9 @@ def _card(options: TrainCommand, made: Prepared, trainer: Trainer) -> Card:
             f"{options.shortest} to {options.longest} characters of "
             f"“{options.alphabet}”, drawn anew each epoch"
         )
-    idle = _OF_PAIRS if options.task else _OF_TASKS
-    given = {k: v for k, v in _plain(options).items() if k not in {"data", *idle}}
+    idle = {"data", *(_OF_PAIRS if options.task else _OF_TASKS)}
+    idle |= set(_OF_MODEL) if options.start else set()
+    given = {k: v for k, v in _plain(options).items() if k not in idle}
     return Card(
         name=options.name or (options.task or source.split(".")[0]),
         languages=(options.source_language, options.target_language),

@@ -1,0 +1,52 @@
+"""Where a training starts: at random weights, or at those of a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from visformer.core.config import ModelConfig
+from visformer.core.model import Transformer
+from visformer.errors import InputError
+from visformer.formats.files import inside, read_regular
+from visformer.formats.native import read_config, read_native
+from visformer.formats.tokenizers import MAX_TOKENIZER
+from visformer.training.tasks import SPECIAL
+
+
+class Start(NamedTuple):
+    """A checkpoint whose training goes on, perhaps on other pairs."""
+
+    model: Transformer
+    sentencepiece: bytes  # its joint tokenizer
+
+
+def read_start(folder: Path) -> Start:
+    """Open a checkpoint that ``visformer train`` wrote from pairs.
+
+    Raises InputError for one with other tokenizers or special tokens, and
+    CheckpointError for one that cannot be opened.
+    """
+    config = read_config(folder)
+    tokenizer, special = config["tokenizer"], config["special"]
+    joint = tokenizer["source"] == tokenizer["target"]
+    if tokenizer["kind"] != "sentencepiece" or not joint or special != dict(SPECIAL):
+        raise InputError(
+            f"{folder} has not one joint sentencepiece tokenizer with this program's "
+            "special tokens: start from a checkpoint that visformer train wrote."
+        )
+    path = inside(folder, tokenizer["source"], key="tokenizer.source")
+    model = read_native(folder, torch.device("cpu")).model
+    return Start(model, read_regular(path, MAX_TOKENIZER))
+
+
+def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Transformer:
+    """Return a model to train: fresh of ``config``, or one with the start's weights."""
+    model = Transformer(start.model.config if start else config, dropout=dropout)
+    if start:
+        model.load_state_dict(start.model.state_dict())
+    else:
+        model.initialise()
+    return model
