@@ -45,7 +45,7 @@ class Decoded:
     number: int
     trace: Trace
     limit: int
-    whole: bool = False  # it is one step's own pass: earlier rows were others before
+    passes: tuple[Trace, ...] = ()  # by step, where each changed the rows before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +115,7 @@ class Engine:
         self._last: Decode | None = None
         self._recording: Recording | None = None  # mirrors the engine's last decode
         self._steps: tuple[Step, ...] = ()  # of the last decode, as far as it came
+        self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
         self._fragile = False  # it has just been replaced, and has answered nothing yet
         self._current = Worker(self._receive)
 
@@ -258,8 +259,9 @@ class Engine:
             if trace is None or self._last is None:
                 return
             self._steps = trace.steps
-            whole, number = isinstance(answer, Passed), answer.number
-            event: Event = Decoded(number=number, trace=trace, limit=limit, whole=whole)
+            event: Event = Decoded(
+                number=answer.number, trace=trace, limit=limit, passes=self._passes
+            )
         elif isinstance(answer, Opened):
             return  # reopened by a replacement: nothing new
         else:
@@ -270,8 +272,10 @@ class Engine:
     def _record(self, answer: Started | Stepped | Passed) -> tuple[Trace | None, int]:
         """Mirror the engine's rows, those of superseded requests included."""
         if isinstance(answer, Passed):
-            self._recording = None
+            self._recording, before = None, self._passes[: len(answer.trace)]
+            self._passes = (*before, answer.trace)
             return answer.trace, answer.limit
+        self._passes = ()
         if isinstance(answer, Started) and answer.start is not None:
             self._recording = Recording(answer.start, answer.limit)
         elif self._recording is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,7 +31,7 @@ from visformer.messages import (
     Stepped,
 )
 from visformer.recorder import Row
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, Origin, Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
@@ -118,7 +119,7 @@ class Server:
 
     def _decode(self, request: Decode) -> None:
         decoding, fresh = self._prepared(request)
-        if request.intervention.looks_ahead and not request.reference:
+        if request.intervention.looks_ahead:
             self._say_finished(request, self._passes(request, decoding))
             return
         kept = 0 if fresh else decoding.common(request.prefix)
@@ -144,12 +145,15 @@ class Server:
     def _passes(self, request: Decode, decoding: Decoding) -> list[float]:
         """Send each step as the pass that it was; old rows change with every token."""
         times: list[float] = []
-        for length in range(len(request.prefix) + 1):
+        choices: Sequence[tuple[int, Origin]] = request.prefix
+        if request.reference:
+            choices = decoding.reference(request.reference)
+        for length in range(len(choices) + 1):
             if length and self._connection.poll():
                 return times
-            decoding.follow(request.prefix[:length])
+            decoding.follow(choices[:length])
             self._send_pass(request, decoding)
-        while not decoding.ended and not self._connection.poll():
+        while not (request.reference or decoding.ended or self._connection.poll()):
             began = time.perf_counter()
             decoding.step()
             times.append(1e3 * (time.perf_counter() - began))

@@ -170,14 +170,18 @@ class Decoding:
         model would have chosen. Raises InputError where it is longer than the limit.
         Positions advance here even in models where they restart at each step.
         """
+        self._place(whole_pass=True)
+        return self._follow(self.reference(reference))
+
+    def reference(self, reference: str | Sequence[int]) -> list[Choice]:
+        """Return the choices that follow a reference; a text ends its sentence."""
         tokenizer = self.checkpoint.tokenizer
         ids = (
             [*tokenizer.encode_target(reference), tokenizer.eos]
             if isinstance(reference, str)
-            else list(reference)
+            else reference
         )
-        self._place(whole_pass=True)
-        return self._follow([(id, "reference") for id in ids])
+        return [(id, "reference") for id in ids]
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
         """Make exactly these choices, reusing the rows that agree with the last ones.
@@ -304,7 +308,9 @@ class Decoding:
         opened = make_masks(rule, self._real, ids != pad, causal=False).decoder
         own = own._replace(cross=own.cross.expand(-1, len(consumed), -1))
         masks = altered_masks(self.intervention, checkpoint.config, own, opened)
-        record = checkpoint.model.decode(ids, self._memory, masks.decoder, masks.cross)
+        record = checkpoint.model.decode(
+            ids, self._memory, masks.decoder, masks.cross, self._state.places
+        )
         rows = stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
         return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
 

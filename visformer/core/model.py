@@ -178,12 +178,13 @@ class Transformer(nn.Module):
         memory: Tensor,
         self_mask: LayerMasks,
         cross_mask: LayerMasks,
+        places: Places | None = None,
     ) -> StackRecord:
         """Run the decoder over ids [B, T] given the encoder output [B, S, D].
 
-        The masks broadcast to [B, T, T] and [B, T, S].
+        The masks broadcast to [B, T, T] and [B, T, S]; ``places`` as in ``embed``.
         """
-        hidden, made, crossed = [self.embed("target", ids)], [], []
+        hidden, made, crossed = [self.embed("target", ids, places=places)], [], []
         masks = zip(self._each(self_mask), self._each(cross_mask), strict=False)
         for layer, (own, across) in zip(self.decoder, masks, strict=False):
             x, projections = layer.attend(hidden[-1], own)

@@ -58,7 +58,6 @@ class Requests:
         self.strategy = Strategy()
         self.limit: int | None = None
         self._reference = ""
-        self._passes: tuple[Trace, ...] = ()  # of the decode that is going on
         self._done: list[Intervention] = []  # to undo, the latest last
         self._undone: list[Intervention] = []  # to redo
 
@@ -193,7 +192,6 @@ class Requests:
             limit=self.limit,
             intervention=UNTOUCHED if state.plain is None else state.intervention,
         )
-        self._passes = ()
         self._pending = _Pending(self._engine.decode(request), step)
         slower = request.intervention.masked
         busy = "decoding, slower: a full pass a step" if slower else "decoding"
@@ -221,22 +219,21 @@ class Requests:
         if pending is None or event.number != pending.number:
             return
         trace = event.trace
-        if event.whole:
-            self._passes = (*self._passes[: len(trace)], trace)
         if pending.step is None:
             # a replaced engine replays what is shown: keep that until it has caught up
             if len(trace) >= state.step:
-                self._session.set(trace=trace, passes=self._passes)
+                self._session.set(trace=trace, passes=event.passes)
             return
         if state.recorded and len(trace) < min(pending.step, len(state.trace or ())):
             return
         if len(trace) >= pending.step:
-            self._show(trace, pending.step)
+            self._show(event, pending.step)
             pending.step = None
         else:
-            self._show(trace, len(trace))
+            self._show(event, len(trace))
 
-    def _show(self, trace: Trace, step: int) -> None:
+    def _show(self, event: Decoded, step: int) -> None:
+        trace = event.trace
         notice = self._session.state.notice
         if trace.truncated_from:
             positions = trace.model.max_positions
@@ -246,7 +243,7 @@ class Requests:
             )
         self._session.set(
             trace=trace,
-            passes=self._passes,
+            passes=event.passes,
             step=step,
             recorded=False,
             notice=notice,

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from visformer.engine import Event
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
@@ -31,6 +32,7 @@ from visformer.state.state import SCALES, Cell, Session, State
 from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
+from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
@@ -86,6 +88,10 @@ class MainWindow(QMainWindow):
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
+        self.altered = AlteredBar()
+        self.altered.undone.connect(self.requests.undo)
+        self.altered.redone.connect(self.requests.redo)
+        self.altered.restored.connect(lambda: self.requests.intervene(UNTOUCHED))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
@@ -93,6 +99,7 @@ class MainWindow(QMainWindow):
         column.addLayout(self._header())
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
+        column.addWidget(self.altered)
         column.addLayout(_labelled("source", self.source_strip))
         column.addLayout(_labelled("target", self.target_strip))
         column.addLayout(self._transport_row())
@@ -165,6 +172,7 @@ class MainWindow(QMainWindow):
         self.target_strip.draw(target_strip(state))
         self.transport.draw(state)
         self.candidates.draw(state)
+        self.altered.draw(state)
         self.views[state.tab].draw(state)
         if self.tabs.currentWidget() is not self.views[state.tab]:
             self.tabs.setCurrentWidget(self.views[state.tab])
