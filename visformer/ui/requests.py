@@ -58,14 +58,19 @@ class Requests:
         self.strategy = Strategy()
         self.limit: int | None = None
         self._reference = ""
+        self._then = ""
         self._done: list[Intervention] = []  # to undo, the latest last
         self._undone: list[Intervention] = []  # to redo
 
-    def open(self, path: str, device: str = "", told: Told | None = None) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+    ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``).
 
         ``told`` are keywords of ``load``; those of the same path are remembered.
+        ``then`` is translated once the checkpoint is open.
         """
+        self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
             return
@@ -281,6 +286,10 @@ class Requests:
         )
         self._done.clear()
         self._undone.clear()
+        if self._then:
+            self.translate(self._then)
+            self._then = ""
+            return
         if waiting or foreign:
             return  # what was asked before the model was there is answered next
         if recorded is not None:

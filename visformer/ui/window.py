@@ -36,6 +36,7 @@ from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
+from visformer.ui.samples import sample_button
 from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
@@ -124,7 +125,8 @@ class MainWindow(QMainWindow):
     def _source_row(self) -> QHBoxLayout:
         self._go = QPushButton("Translate")
         self._go.clicked.connect(self.source.submit)
-        return _row(self.source, self._go, stretch=self.source)
+        samples = sample_button(self)
+        return _row(self.source, self._go, samples, stretch=self.source)
 
     def _transport_row(self) -> QHBoxLayout:
         label = plain_label("reference")
