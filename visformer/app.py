@@ -112,6 +112,9 @@ def show(trace: Trace) -> int:
     return qt.exec()
 
 
+NO_ENGINE = "This window shows one Trace: start visformer to translate."
+
+
 class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
@@ -123,15 +126,15 @@ class NoEngine:
 
     def decode(self, request: object) -> int:
         """Refuse."""
-        raise VisformerError(
-            "This window shows one Trace: start visformer to translate."
-        )
+        raise VisformerError(NO_ENGINE)
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Refuse."""
-        raise VisformerError(
-            "This window shows one Trace: start visformer to translate."
-        )
+        raise VisformerError(NO_ENGINE)
+
+    def shuffle(self, request: object) -> int:
+        """Refuse."""
+        raise VisformerError(NO_ENGINE)
 
 
 def _log_to_file() -> None:

@@ -26,6 +26,8 @@ from visformer.messages import (
     Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
@@ -55,7 +57,7 @@ class Replaced:
     reason: str
 
 
-Event = Opened | Decoded | Finished | BatchDone | Refused | Replaced
+Event = Opened | Decoded | Finished | BatchDone | Shuffled | Refused | Replaced
 
 
 class Worker:
@@ -152,6 +154,13 @@ class Engine:
         """Run several sentences together; return the request's number."""
         with self._lock:
             request = Batch(number=self._next(), sources=sources)
+            self._current.send(request)
+            return request.number
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; return the request's number."""
+        with self._lock:
+            request = replace(request, number=self._next())
             self._current.send(request)
             return request.number
 

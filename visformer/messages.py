@@ -61,6 +61,17 @@ class Batch:
     sources: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Run ``source`` as it is and in another order, both with the same target."""
+
+    number: int
+    source: str
+    target: tuple[int, ...]  # ids that the decoder consumes
+    intervention: Intervention = UNTOUCHED
+    seed: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
     """The checkpoint is open and ready."""
@@ -116,6 +127,16 @@ class BatchDone:
     traces: tuple[Trace, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shuffled:
+    """Both orders, the end-of-sentence token last in both."""
+
+    number: int
+    order: tuple[int, ...]  # where each token of the shuffled source stood
+    plain: Trace
+    shuffled: Trace
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -124,5 +145,5 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch
-Answer = Opened | Started | Stepped | Passed | Finished | BatchDone | Refused
+Request = Open | Decode | Batch | Shuffle
+Answer = Opened | Started | Stepped | Passed | Finished | BatchDone | Shuffled | Refused

@@ -27,6 +27,8 @@ from visformer.messages import (
     Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
@@ -81,8 +83,10 @@ class Server:
                 self._open(request)
             elif isinstance(request, Decode):
                 self._decode(request)
-            else:
+            elif isinstance(request, Batch):
                 self._batch(request)
+            else:
+                self._shuffle(request)
         except VisformerError as error:
             self._refuse(request, str(error))
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -220,6 +224,27 @@ class Server:
         traces = run_texts(self._checkpoint, request.sources)
         self._connection.send(
             BatchDone(number=request.number, traces=tuple(map(lean, traces)))
+        )
+
+    def _shuffle(self, request: Shuffle) -> None:
+        from visformer.core.passes import run_shuffled
+
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        order, plain, shuffled = run_shuffled(
+            self._checkpoint,
+            request.source,
+            request.target,
+            intervention=request.intervention,
+            seed=request.seed,
+        )
+        self._connection.send(
+            Shuffled(
+                number=request.number,
+                order=order,
+                plain=lean(plain),
+                shuffled=lean(shuffled),
+            )
         )
 
 

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from visformer.engine import Decoded, Told
-from visformer.messages import Decode, Finished
+from visformer.messages import Decode, Finished, Shuffle
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
 
@@ -21,6 +21,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.opened: list[tuple[str, str]] = []
         self.decodes: list[Decode] = []
+        self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
 
     def open(self, path: str, device: str = "", told: Told = ()) -> None:
@@ -29,6 +30,10 @@ class FakeEngine:
     def decode(self, request: Decode) -> int:
         self.decodes.append(request)
         return len(self.decodes)
+
+    def shuffle(self, request: Shuffle) -> int:
+        self.shuffles.append(request)
+        return 0
 
     def batch(self, sources: tuple[str, ...]) -> int:
         self.batches.append(sources)

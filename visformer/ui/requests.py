@@ -9,7 +9,16 @@ from typing import Any, Protocol
 from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.messages import (
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    Refused,
+    Shuffle,
+    Shuffled,
+    Strategy,
+)
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
 from visformer.trace import Floats, Trace
@@ -27,6 +36,9 @@ class EngineLike(Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; returns the request's number."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -59,6 +71,7 @@ class Requests:
         self.limit: int | None = None
         self._reference = ""
         self._then = ""
+        self._shuffles = 0  # each in another order
         self._done: list[Intervention] = []  # to undo, the latest last
         self._undone: list[Intervention] = []  # to redo
 
@@ -183,6 +196,22 @@ class Requests:
     def _busy(self) -> bool:
         return self._pending is not None and not self._pending.done
 
+    def shuffle(self) -> None:
+        """Run the source in another order too, the target as far as it is shown."""
+        shown = self._session.state.shown
+        if shown is None:
+            return
+        self._shuffles += 1
+        request = Shuffle(
+            number=0,
+            source=shown.source_text,
+            target=tuple(shown.target_ids.tolist()),
+            intervention=shown.intervention,
+            seed=self._shuffles,
+        )
+        self._engine.shuffle(request)
+        self._session.set(busy="running the shuffled source", error="")
+
     def _decode(
         self, step: int, *, prefix: tuple[tuple[int, object], ...] = ()
     ) -> None:
@@ -212,6 +241,8 @@ class Requests:
             self._opened(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, Shuffled):
+            self._session.set(shuffle=event, busy="")
         elif isinstance(event, Refused):
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True

@@ -42,6 +42,7 @@ from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
 
 SIZE = (1280, 800)  # of a first start
 
@@ -142,6 +143,9 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
+            if isinstance(view, PositionsView):
+                view.lab.altered.connect(self.requests.intervene)
+                view.lab.shuffled.connect(self.requests.shuffle)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view
