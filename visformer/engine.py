@@ -23,11 +23,14 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Parameters,
+    ParametersDone,
     Refused,
     Request,
     Started,
     Stepped,
 )
+from visformer.parameters import Stack
 from visformer.recorder import Recording
 from visformer.server import serve
 from visformer.trace import Trace
@@ -53,7 +56,7 @@ class Replaced:
     reason: str
 
 
-Event = Opened | Decoded | Finished | BatchDone | Refused | Replaced
+Event = Opened | Decoded | Finished | BatchDone | ParametersDone | Refused | Replaced
 
 
 class Worker:
@@ -110,6 +113,7 @@ class Engine:
         self._opening: tuple[Worker, Open, threading.Timer] | None = None
         self._opened: Open | None = None  # what the working process has open
         self._last: Decode | None = None
+        self._asked: Parameters | None = None  # the newest of these, numbered apart
         self._recording: Recording | None = None  # mirrors the engine's last decode
         self._fragile = False  # it has just been replaced, and has answered nothing yet
         self._current = Worker(self._receive)
@@ -148,6 +152,13 @@ class Engine:
             request = Batch(number=self._next(), sources=sources)
             self._current.send(request)
             return request.number
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer; what runs goes on, and so does this."""
+        with self._lock:
+            number = 1 if self._asked is None else self._asked.number + 1
+            self._asked = Parameters(number=number, stack=stack, layer=layer)
+            self._current.send(self._asked)
 
     def close(self) -> None:
         """End every process and thread; no event comes after this."""
@@ -244,6 +255,10 @@ class Engine:
 
     def _answered(self, answer: Answer) -> None:
         """Take an answer of the working process; pass on what is still wanted."""
+        if isinstance(answer, ParametersDone):
+            if self._asked is not None and answer.number == self._asked.number:
+                self._listener(answer)
+            return
         self._fragile = False
         if isinstance(answer, Started | Stepped):
             self._record(answer)

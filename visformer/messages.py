@@ -1,7 +1,8 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends ``Open``, ``Decode`` and ``Batch``; the engine answers with the rest.
-Every request carries a number, the newest wins, and answers carry it back.
+The window sends ``Open``, ``Decode``, ``Batch`` and ``Parameters``; the engine answers
+with the rest. Every request carries a number, the newest wins, and answers carry it
+back. ``Parameters`` are numbered apart: they disturb no decode, and none them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from visformer.parameters import LayerParameters, Stack
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
 
@@ -59,6 +61,15 @@ class Batch:
     sources: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Tell the weights of one layer of the open model."""
+
+    number: int  # counted apart from the other requests
+    stack: Stack
+    layer: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
     """The checkpoint is open and ready."""
@@ -105,6 +116,14 @@ class BatchDone:
     traces: tuple[Trace, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParametersDone:
+    """The weights of one layer."""
+
+    number: int
+    parameters: LayerParameters | None  # None: the open model has no such layer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -113,5 +132,5 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch
-Answer = Opened | Started | Stepped | Finished | BatchDone | Refused
+Request = Open | Decode | Batch | Parameters
+Answer = Opened | Started | Stepped | Finished | BatchDone | ParametersDone | Refused

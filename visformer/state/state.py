@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from visformer.parameters import LayerParameters
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -40,8 +41,10 @@ class State:
     shown: Trace | None = None  # derived
     step: int = 0
     recorded: bool = False  # the Trace was read from a file; no engine has made it
+    parameters: LayerParameters | None = None  # of the layer looked at, once they came
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     tab: str = "attention"
+    stage: str = "softmax"  # of the Computation tab
     kind: Kind = "cross"  # the focused one: its heads are in the overview
     layer: int = 0
     head: int = 0

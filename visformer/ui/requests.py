@@ -8,10 +8,19 @@ from typing import Protocol
 
 from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
-from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.messages import (
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    ParametersDone,
+    Refused,
+    Strategy,
+)
+from visformer.parameters import Stack, same_model
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
 
 
@@ -26,6 +35,9 @@ class EngineLike(Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer of the open model."""
 
 
 @dataclass(slots=True)
@@ -44,6 +56,8 @@ class Requests:
         self._session, self._engine = session, engine
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
+        self._model: ModelFacts | None = None  # that one
+        self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
         self._told: dict[str, Told] = {}
         self.sentence = ""
@@ -124,6 +138,23 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    @property
+    def asking(self) -> bool:
+        """Tell whether weights were asked for and have not come yet."""
+        return self._asked is not None
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Have the weights of a layer brought into the State, once the engine is up.
+
+        Only the model of the Trace on screen is asked: another's would not fit.
+        """
+        trace, model = self._session.state.shown, self._model
+        if trace is None or model is None or not same_model(model, trace.model):
+            return
+        if self._asked != (stack, layer):
+            self._asked = stack, layer
+            self._engine.parameters(stack, layer)
+
     def _decode(
         self,
         step: int,
@@ -152,9 +183,13 @@ class Requests:
             self._opened(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, ParametersDone):
+            self._asked = None
+            self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
+            self._asked = None  # the question has died with the engine
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -201,7 +236,8 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions = event.positions
+        self._positions, self._model = event.positions, event.model
+        self._asked = None
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -213,6 +249,7 @@ class Requests:
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
+            parameters=None,
         )
         if waiting or foreign:
             return  # what was asked before the model was there is answered next
