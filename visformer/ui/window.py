@@ -38,6 +38,7 @@ from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 
 SIZE = (1280, 800)  # of a first start
@@ -133,6 +134,8 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
+            if isinstance(view, ComputationView):
+                view.weights_wanted.connect(self.requests.parameters)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view

@@ -1,0 +1,277 @@
+"""The Computation tab: a layer's arithmetic, stage by stage, down to the number."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QSplitter,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.state.pictures.computation import (
+    PAGES,
+    STAGES,
+    Axis,
+    Subject,
+    neighbour,
+    stage_of,
+    wanted,
+)
+from visformer.state.pictures.computation_parts import StagePicture
+from visformer.state.pictures.computation_stages import heading, picture
+from visformer.state.pictures.masks import KIND_NAMES
+from visformer.state.state import Cell, State
+from visformer.ui.candidates import plain_label
+from visformer.ui.number_table import NumberTable
+from visformer.ui.views.computation_maps import Maps
+from visformer.ui.words import words
+
+HINT = "[ and ], or up and down: walk the stages"
+
+
+class ComputationView(QWidget):
+    """Pages, stages, the matrices of one, and the cell's own numbers below."""
+
+    picked = Signal(object)  # a dict of State changes
+    weights_wanted = Signal(str, int)  # stack and layer
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = State()
+        self._drawn: tuple[object, ...] = ()
+        self._subject: Subject | None = None
+        self._picture: StagePicture | None = None
+        self._kept: dict[Axis, int] = {}  # dimensions that were clicked
+        self._under: dict[Axis, int] = {}  # dimensions under the mouse
+        self.pages, self.stages = _bar("pages"), _bar("stages of the computation")
+        for title in PAGES.values():
+            self.pages.addTab(title)
+        self.pages.tabBarClicked.connect(self._go_to_page)
+        self.stages.tabBarClicked.connect(self._go_to_stage)
+        self._titles: tuple[str, ...] = ()
+        self.choosers = {
+            name: self._chooser(name) for name in ("kind", "layer", "head")
+        }
+        self._heading = words("the cell that is shown")
+        self._formula = words("the formula of this stage")
+        self._words = words("the numbers of the cell")
+        self._words.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+        )
+        self.maps = Maps()
+        self.maps.hovered.connect(self._hover)
+        self.maps.clicked.connect(self._click)
+        self.maps.failed.connect(self.failed)
+        self.table = NumberTable()
+        self.table.setAccessibleName("the numbers of this stage")
+        self.table.hovered.connect(self._hover_table)
+        self.table.picked.connect(self._click_table)
+        self.table.failed.connect(self.failed)
+        self._lay_out()
+        for key, by in (("[", -1), ("]", 1)):
+            QShortcut(QKeySequence(key), self, activated=partial(self.walk, by))  # type: ignore[call-overload]
+
+    def _chooser(self, name: str) -> QComboBox:
+        box = QComboBox()
+        box.setAccessibleName(f"{name} of the computation")
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        if name == "kind":
+            for kind, title in KIND_NAMES.items():
+                box.addItem(title, kind)
+        box.activated.connect(lambda _: self.picked.emit({name: box.currentData()}))
+        return box
+
+    def _lay_out(self) -> None:
+        first = QHBoxLayout()
+        first.addWidget(self.pages)
+        for box in self.choosers.values():
+            first.addWidget(box)
+        first.addWidget(self._heading, 1)
+        second = QHBoxLayout()
+        second.addWidget(self.stages, 1)
+        second.addWidget(plain_label(HINT, faint=True))
+        below = QWidget()
+        column = QVBoxLayout(below)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self._words)
+        column.addWidget(self.table, 1)
+        self.parts = QSplitter(Qt.Orientation.Vertical)
+        self.parts.addWidget(self.maps)
+        self.parts.addWidget(below)
+        self.parts.setChildrenCollapsible(False)
+        self.parts.setSizes([620, 380])  # shared out in this proportion
+        self.parts.setStretchFactor(0, 62)
+        self.parts.setStretchFactor(1, 38)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 4, 4, 4)
+        layout.setSpacing(4)
+        layout.addLayout(first)
+        layout.addLayout(second)
+        layout.addWidget(self._formula)
+        layout.addWidget(self.parts, 1)
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def draw(self, state: State) -> None:
+        """Show a State; ask for the layer's weights where they are not in it."""
+        missing = wanted(state)
+        if missing is not None:
+            self.weights_wanted.emit(*missing)
+        needs = (
+            *(state.shown, state.parameters, state.stage, state.scale),
+            *(state.kind, state.layer, state.head, state.cell),
+        )
+        if needs != self._drawn:
+            self._drawn, self._state = needs, state
+            self._draw()
+
+    def _draw(self) -> None:
+        state = self._state
+        self._draw_choosers()
+        dimensions = {**self._kept, **self._under}
+        self._subject, made = picture(state, dimensions)
+        self._heading.setText(heading(self._subject))
+        self._picture = made if isinstance(made, StagePicture) else None
+        if self._picture is None:
+            self._formula.setText("")
+            self._words.setText(str(made))
+        else:
+            self._formula.setText(self._picture.formula)
+            self._words.setText(self._picture.words)
+        maps = self._picture.maps if self._picture else ()
+        self.maps.setVisible(bool(maps))
+        marks = self._marks()
+        self.maps.draw(maps, marks)
+        self.table.setVisible(self._picture is not None)
+        if self._picture is not None:
+            self.table.draw(self._picture.table)
+            numbers = self._picture.table
+            row, column = marks.get(numbers.rows_axis), marks.get(numbers.axis)
+            if row is not None and self._subject is not None:
+                row -= self._subject.queries.start
+            self.table.mark(row, column)
+
+    def _marks(self) -> dict[Axis, int]:
+        """Return the chosen index along every axis that has one."""
+        if self._subject is None:
+            return {}
+        cell: dict[Axis, int] = {"query": self._subject.query, "key": self._subject.key}
+        return {**self._kept, **self._under, **cell}
+
+    def _draw_choosers(self) -> None:
+        state, stage = self._state, stage_of(self._state)
+        self.pages.setCurrentIndex(list(PAGES).index(stage.page))
+        stages = [other for other in STAGES if other.page == stage.page]
+        titles = tuple(other.title for other in stages)
+        if titles != self._titles:
+            self._titles = titles
+            while self.stages.count():
+                self.stages.removeTab(0)
+            for title in titles:
+                self.stages.addTab(title)
+        self.stages.setCurrentIndex(stages.index(stage))
+        kind, layer, head = self.choosers.values()
+        kind.setCurrentIndex(kind.findData(state.kind))
+        if state.shown is not None:
+            _number(layer, "layer", state.shown.layers(state.kind), state.layer)
+            _number(head, "head", state.shown.heads(state.kind), state.head)
+
+    # ---- what the user does ----------------------------------------------------
+
+    def walk(self, by: int) -> None:
+        """Go so many stages on."""
+        self.picked.emit({"stage": neighbour(self._state, by)})
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk the stages with up and down, where nothing inside takes them."""
+        if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self.walk(1 if event.key() == Qt.Key.Key_Down else -1)
+        else:
+            super().keyPressEvent(event)
+
+    def _go_to_page(self, index: int) -> None:
+        if index >= 0:
+            page = list(PAGES)[index]
+            name = next(stage.name for stage in STAGES if stage.page == page)
+            self.picked.emit({"stage": name})
+
+    def _go_to_stage(self, index: int) -> None:
+        if index >= 0:
+            page = stage_of(self._state).page
+            names = [stage.name for stage in STAGES if stage.page == page]
+            self.picked.emit({"stage": names[index]})
+
+    def _hover(self, at: dict[Axis, int] | None) -> None:
+        """Look at what is under the mouse, in this view and in the others."""
+        self._under = {} if at is None else _dimensions(at)
+        cell = None if at is None else self._cell(at)
+        if cell is None and self._state.hovered is None:
+            self._draw()
+        else:
+            self._drawn = ()
+            self.picked.emit({"hovered": cell or self._state.hovered if at else None})
+
+    def _click(self, at: dict[Axis, int]) -> None:
+        """Keep what was clicked: the cell for all views, a dimension for this one."""
+        self._kept.update(_dimensions(at))
+        cell = self._cell(at)
+        if cell is not None:
+            self.picked.emit({"locked": cell})
+        else:
+            self._draw()
+
+    def _cell(self, at: dict[Axis, int]) -> Cell | None:
+        """Return the cell that a place belongs to; None where it has no token."""
+        subject = self._subject
+        if subject is None or not {"query", "key"} & set(at):
+            return None
+        query, key = at.get("query", subject.query), at.get("key", subject.key)
+        return Cell(subject.kind, query, key)
+
+    def _place(self, at: tuple[int, int]) -> dict[Axis, int]:
+        """Say what a row and a column of the table are."""
+        if self._picture is None or self._subject is None:
+            return {}
+        numbers = self._picture.table
+        made: dict[Axis, int] = {numbers.axis: at[1]}
+        if numbers.rows_axis:
+            made[numbers.rows_axis] = at[0] + self._subject.queries.start
+        made.pop("", None)
+        return made
+
+    def _hover_table(self, at: tuple[int, int] | None) -> None:
+        self._hover(None if at is None else self._place(at))
+
+    def _click_table(self, at: tuple[int, int]) -> None:
+        self._click(self._place(at))
+
+
+def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
+    return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
+
+
+def _bar(name: str) -> QTabBar:
+    bar = QTabBar()
+    bar.setAccessibleName(name)
+    bar.setExpanding(False)
+    bar.setDrawBase(False)
+    bar.setElideMode(Qt.TextElideMode.ElideNone)
+    return bar
+
+
+def _number(box: QComboBox, name: str, count: int, chosen: int) -> None:
+    """Offer ``count`` layers or heads."""
+    if box.count() != count:
+        box.clear()
+        for index in range(count):
+            box.addItem(f"{name} {index + 1}", index)
+    box.setCurrentIndex(chosen)
