@@ -31,6 +31,7 @@ from visformer.ui.labels import short
 
 Index = QModelIndex | QPersistentModelIndex
 FITTED = 40  # columns up to which each is as wide as its own title needs
+FEWEST, MOST_ROWS = 3, 8  # rows in sight
 SIGNED = ("−1", "+1")  # any scale from minus to plus
 
 
@@ -189,6 +190,12 @@ class NumberTable(QTableView):
         names = sorted(numbers.rows, key=len)[-3:] if numbers is not None else []
         widest = max(map(metrics.horizontalAdvance, names), default=0) + 3 * space
         down.setFixedWidth(min(widest, max(20 * space, self.width() // 3)))
+        rows = len(numbers.rows) if numbers is not None else 0
+        high = min(max(rows, FEWEST), MOST_ROWS) * down.defaultSectionSize()
+        high += (
+            across.sizeHint().height() + self.horizontalScrollBar().sizeHint().height()
+        )
+        self.setFixedHeight(high + 2 * self.frameWidth())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the names of the rows within a third of the width."""
@@ -220,10 +227,14 @@ class NumberTable(QTableView):
 
 
 def four_digits(value: float) -> str:
-    """Write a number in at most seven characters, where it is not tiny or huge."""
-    if value != 0 and (abs(value) < 1e-4 or abs(value) >= 1e4):
-        return f"{value:.1e}".replace("-", "−").replace("inf", "∞")
-    return f"{value:.4f}".replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
+    """Write a number in at most seven characters, tiny and huge ones with exponent."""
+    magnitude = abs(value)
+    if value != 0 and not 1e-4 <= magnitude < 1e4:  # inf and NaN too
+        text = f"{value:.1e}"
+    else:
+        whole = len(str(int(magnitude)))
+        text = f"{value:.{5 - whole}f}"
+    return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
 
 
 def _bars(numbers: Numbers) -> Floats:

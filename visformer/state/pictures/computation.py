@@ -49,7 +49,7 @@ STAGES = (
     Stage("softmax", "softmax", "attention", False),
     Stage("weighted", "× V", "attention", False),
     Stage("concat", "concat", "attention"),
-    Stage("output", "× W_O", "attention"),
+    Stage("output", "× Wₒ", "attention"),
     Stage("residual", "add, norm", "attention"),
     Stage("expand", "expand", "feed_forward"),
     Stage("activation", "activation", "feed_forward"),

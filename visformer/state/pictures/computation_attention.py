@@ -11,10 +11,10 @@ import numpy as np
 from visformer.analysis.formulas import size
 from visformer.state.pictures.computation import Axis, Subject
 from visformer.state.pictures.computation_parts import (
+    Drawn,
     Numbers,
     StagePicture,
     bias_words,
-    cell_words,
     difference,
     drawn,
     number,
@@ -36,7 +36,8 @@ def input_stage(subject: Subject) -> StagePicture:
     """Show what the sublayer reads: its queries' rows, and its keys' and values'."""
     rows, model = subject.rows(), subject.trace.model
     residual = rows.attention(subject.kind).residual
-    maps = [queries(subject, "", "stream x", residual.x)]
+    maps = [*_embedding(subject, residual.x)]
+    maps.append(queries(subject, "=" if maps else "", "stream x", residual.x))
     names, values = ["x, query"], [residual.x[subject.at]]
     if model.norm_first:
         maps.append(queries(subject, "→ norm", "X", residual.reads))
@@ -68,12 +69,29 @@ def input_stage(subject: Subject) -> StagePicture:
     )
 
 
+def _embedding(subject: Subject, x: Floats) -> tuple[Drawn, ...]:
+    """Take the first layer's input apart: embedding and position.
+
+    Only where every token has the position of its place, of a table that is known.
+    """
+    table, model = subject.state.positions, subject.trace.model
+    learned = model.positions == "learned" and subject.kind != "encoder"
+    first = subject.layer == 0 and subject.kind != "cross"
+    if table is None or learned or not first or model.position_axis != "time":
+        return ()
+    positions = table[subject.queries.start : subject.queries.start + len(x)]
+    return (
+        queries(subject, "", "x − position", x - positions),
+        queries(subject, "+", "position", positions),
+    )
+
+
 def _entering(subject: Subject) -> str:
     if subject.kind == "cross":
         return "the stream after this layer's self attention sublayer"
     if subject.layer:
         return f"the stream that leaves layer {subject.layer}"
-    return "embedding + position"
+    return "embedding + position (x − position is the scaled embedding)"
 
 
 def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
@@ -162,7 +180,7 @@ def product_stage(subject: Subject) -> StagePicture:
     return StagePicture(
         formula="QKᵀ: every query times every key, dimension by dimension, added up",
         maps=maps,
-        words=f"{cell_words(subject)}: q·k = {terms(q, k)} = {number(total)}.",
+        words=f"q·k = {terms(q, k)} = {number(total)}.",
         table=Numbers(
             rows=("q", "k", "q × k"),
             columns=subject.names("head"),
@@ -183,7 +201,7 @@ def scale_stage(subject: Subject) -> StagePicture:
     )
     product = float(products[subject.at, subject.key])
     words = (
-        f"{cell_words(subject)}: {number(product)} / √{width} = "
+        f"{number(product)} / √{width} = "
         f"{number(product)} / {number(root)} = {number(product / root)}."
     )
     rows = np.stack([products[subject.at], _scores(subject)[subject.at]])
@@ -215,15 +233,15 @@ def mask_stage(subject: Subject) -> StagePicture:
         drawn(subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask),
     )
     score = number(float(scores[subject.at, subject.key]))
-    outcome = f"may attend: the score stays {score}"
+    outcome = f"The query may attend: the score stays {score}"
     if not mask[subject.at, subject.key]:
-        outcome = f"may not attend: {score} is replaced by {fill}"
+        outcome = f"The query may not attend: {score} is replaced by {fill}"
     rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
     return StagePicture(
         formula=f"Where the mask is False the score is replaced by {fill}; "
         "the softmax makes nothing, or next to nothing, of that",
         maps=maps,
-        words=f"{cell_words(subject)}: {outcome}. This query may attend to "
+        words=f"{outcome}. This query may attend to "
         f"{int(mask[subject.at].sum())} of {mask.shape[1]} keys.",
         table=over_keys(subject, ("score", "may attend: 1", "masked score"), rows),
     )
@@ -270,10 +288,9 @@ def _softmax_words(
     at, shown = subject.key, float(subject.weights[subject.query, subject.key])
     found = float(chain[at])
     if math.isnan(found):
-        nothing = "nothing but −∞ in this row, so its weights are NaN"
-        return f"{cell_words(subject)}: {nothing}."
+        return "Nothing but −∞ in this row, so its weights are NaN."
     return (
-        f"{cell_words(subject)}: exp({number(row[at])} − {number(row.max())}) = "
+        f"exp({number(row[at])} − {number(row.max())}) = "
         f"{number(exponents[at])}; divided by the row's sum {number(exponents.sum())}: "
         f"{found:.4f} = the weight on the Attention tab, {shown:.4f} "
         f"(difference {abs(found - shown):.0e})."

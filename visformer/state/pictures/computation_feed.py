@@ -162,8 +162,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
     parts.append(("FFN", rows.feed_forward.residual))
     names, columns = ["|x| in"], [size(parts[0][1].x)]
     for name, residual in parts:
-        names += [f"|{name}|", f"cos({name}, x)", f"|{name} before norm|"]
-        names.append(f"|{name} after norm|")
+        names += [f"|{name}|", f"cos({name}, x)", "norm in", "norm out"]
         columns += [
             size(residual.added),
             cosine(residual.x, residual.added),
@@ -176,7 +175,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
         dead_units(rows.feed_forward.active)[0],
     ]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))
-    place = "x, before the sublayer" if model.norm_first else "x + what was added"
+    place = "x before the sublayer" if model.norm_first else "x + what was added"
     at = subject.at
     added = "; ".join(
         f"{name} adds size {number(float(size(part.added[at])))}, cosine "
@@ -185,8 +184,15 @@ def sublayers_stage(subject: Subject) -> StagePicture:
     )
     return StagePicture(
         formula="what each sublayer adds to a token's stream: its size | | (L2 norm) "
-        f"and its direction (cosine to the stream x). The norm reads {place}",
-        maps=(),
+        "and its direction (cosine to the stream x). norm in, norm out: the sizes of "
+        f"what its norm reads, {place}, and makes",
+        maps=(
+            queries(subject, "", "x in", parts[0][1].x),
+            *(
+                queries(subject, "+", f"{name} adds", part.added)
+                for name, part in parts
+            ),
+        ),
         words=f"{subject.token('query')}: {added}. Dead units: the share of inner "
         "activations that are exactly 0.",
         table=Numbers(

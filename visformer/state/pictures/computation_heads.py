@@ -11,7 +11,6 @@ from visformer.state.pictures.computation_parts import (
     Numbers,
     StagePicture,
     bias_words,
-    cell_words,
     drawn,
     number,
     plus,
@@ -48,7 +47,7 @@ def weighted_stage(subject: Subject) -> StagePicture:
     return StagePicture(
         formula="Z = softmax(QKᵀ / √d_k) V: each query's mixture of all values",
         maps=maps,
-        words=f"{cell_words(subject)} gives {own}. z = Σ weight · v, largest first: "
+        words=f"This cell gives {own}. z = Σ weight · v, largest first: "
         f"{most}. Size of z: {number(float(size(z)))}.",
         table=Numbers(
             rows=("z, their sum", *names),

@@ -14,7 +14,6 @@ import numpy as np
 
 from visformer.parameters import Linear
 from visformer.state.pictures.computation import Axis, Subject
-from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.pictures.picture import Matrix, shade
 from visformer.trace import Bools, Floats
 
@@ -184,12 +183,6 @@ def plus(linear: Linear) -> str:
 def bias_words(linear: Linear, letter: str) -> str:
     """Continue a formula with the bias, or say that there is none."""
     return " (no bias)" if linear.bias is None else f" + b_{letter}"
-
-
-def cell_words(subject: Subject) -> str:
-    """Name the cell."""
-    kind = KIND_NAMES[subject.kind]
-    return f"{kind}: {subject.token('query')} reads {subject.token('key')}"
 
 
 def number(value: float) -> str:

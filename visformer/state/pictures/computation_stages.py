@@ -34,7 +34,6 @@ from visformer.state.pictures.computation_heads import (
     weighted_stage,
 )
 from visformer.state.pictures.computation_parts import StagePicture
-from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.state import State
 
 WAITING = (
@@ -89,11 +88,6 @@ def heading(looked_at: Subject | None) -> str:
     if looked_at is None:
         return ""
     pair = f"{looked_at.token('query')} reads {looked_at.token('key')}"
-    where = (
-        f"{KIND_NAMES[looked_at.kind]} · layer {looked_at.layer + 1}, "
-        f"head {looked_at.head + 1}"
-    )
     if looked_at.chosen:
-        return f"{where} · {pair}"
-    why = "no cell is chosen: the last query and the key it reads most"
-    return f"{where} · {pair} ({why})"
+        return pair
+    return f"{pair} · no cell is chosen: the last query and the key it reads most"

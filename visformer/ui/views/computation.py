@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QSplitter,
     QTabBar,
     QVBoxLayout,
     QWidget,
@@ -60,9 +59,12 @@ class ComputationView(QWidget):
         self.choosers = {
             name: self._chooser(name) for name in ("kind", "layer", "head")
         }
-        self._heading = words("the cell that is shown")
+        self._heading = plain_label("")
+        self._heading.setAccessibleName("the cell that is shown")
         self._formula = words("the formula of this stage")
         self._words = words("the numbers of the cell")
+        for label in (self._formula, self._words):
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._words.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )
@@ -94,30 +96,31 @@ class ComputationView(QWidget):
         first.addWidget(self.pages)
         for box in self.choosers.values():
             first.addWidget(box)
-        first.addWidget(self._heading, 1)
-        second = QHBoxLayout()
-        second.addWidget(self.stages, 1)
-        second.addWidget(plain_label(HINT, faint=True))
-        below = QWidget()
-        column = QVBoxLayout(below)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._words)
-        column.addWidget(self.table, 1)
-        self.parts = QSplitter(Qt.Orientation.Vertical)
-        self.parts.addWidget(self.maps)
-        self.parts.addWidget(below)
-        self.parts.setChildrenCollapsible(False)
-        self.parts.setSizes([620, 380])  # shared out in this proportion
-        self.parts.setStretchFactor(0, 62)
-        self.parts.setStretchFactor(1, 38)
+        first.addStretch(1)
+        first.addWidget(plain_label(HINT, faint=True))
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
         layout.addLayout(first)
-        layout.addLayout(second)
+        layout.addWidget(self.stages)
         layout.addWidget(self._formula)
-        layout.addWidget(self.parts, 1)
+        layout.addWidget(self.maps, 1)
+        layout.addWidget(self._heading)
+        layout.addWidget(self._words)
+        layout.addWidget(self.table)
+        self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Reserve two lines for the words, so that hovering moves nothing."""
+        self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
+            self._keep_room()
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "stages"):
+            self._colour_tabs()
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -179,11 +182,21 @@ class ComputationView(QWidget):
             for title in titles:
                 self.stages.addTab(title)
         self.stages.setCurrentIndex(stages.index(stage))
+        self._colour_tabs()
         kind, layer, head = self.choosers.values()
         kind.setCurrentIndex(kind.findData(state.kind))
         if state.shown is not None:
             _number(layer, "layer", state.shown.layers(state.kind), state.layer)
             _number(head, "head", state.shown.heads(state.kind), state.head)
+
+    def _colour_tabs(self) -> None:
+        """Tell the current tab apart by more than Fusion's faint shade."""
+        accent = self.palette().color(QPalette.ColorRole.Link)
+        plain = self.palette().color(QPalette.ColorRole.WindowText)
+        for bar in (self.pages, self.stages):
+            for index in range(bar.count()):
+                current = index == bar.currentIndex()
+                bar.setTabTextColor(index, accent if current else plain)
 
     # ---- what the user does ----------------------------------------------------
 

@@ -14,6 +14,7 @@ from visformer.ui.candidates import plain_label
 from visformer.ui.heatmap import HeatMap
 
 MOST = 4  # matrices of a stage
+STRETCH = 100.0  # a few tokens of many dimensions still fill their room
 
 
 class Maps(QWidget):
@@ -34,7 +35,7 @@ class Maps(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(2)
         for index in range(MOST):
-            sign, heat_map = plain_label(""), HeatMap()
+            sign, heat_map = plain_label(""), HeatMap(stretch=STRETCH)
             sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
             heat_map.hovered.connect(partial(self._hover, index))
             heat_map.clicked.connect(partial(self._click, index))
