@@ -56,8 +56,8 @@ class StagePicture:
 AXES: dict[Axis, str] = {
     "query": "query (reads)",
     "key": "key (is read)",
-    "model": "dimension of the model",
-    "head": "dimension of the head",
+    "model": "model dimension",
+    "head": "head dimension",
     "inner": "inner unit",
     "": "",
 }

@@ -18,6 +18,7 @@ from visformer.state.pictures.computation import (
     PAGES,
     STAGES,
     Axis,
+    Page,
     Subject,
     neighbour,
     stage_of,
@@ -50,12 +51,12 @@ class ComputationView(QWidget):
         self._picture: StagePicture | None = None
         self._kept: dict[Axis, int] = {}  # dimensions that were clicked
         self._under: dict[Axis, int] = {}  # dimensions under the mouse
-        self.pages, self.stages = _bar("pages"), _bar("stages of the computation")
-        for title in PAGES.values():
-            self.pages.addTab(title)
+        self.pages = _bar("pages of the computation", tuple(PAGES.values()))
         self.pages.tabBarClicked.connect(self._go_to_page)
-        self.stages.tabBarClicked.connect(self._go_to_stage)
-        self._titles: tuple[str, ...] = ()
+        self.stages: dict[Page, QTabBar] = {}
+        for page, title in PAGES.items():
+            self.stages[page] = _bar(f"stages: {title}", _titles(page))
+            self.stages[page].tabBarClicked.connect(self._go_to_stage)
         self.choosers = {
             name: self._chooser(name) for name in ("kind", "layer", "head")
         }
@@ -102,7 +103,8 @@ class ComputationView(QWidget):
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
         layout.addLayout(first)
-        layout.addWidget(self.stages)
+        for bar in self.stages.values():
+            layout.addWidget(bar)
         layout.addWidget(self._formula)
         layout.addWidget(self.maps, 1)
         layout.addWidget(self._heading)
@@ -174,14 +176,9 @@ class ComputationView(QWidget):
         state, stage = self._state, stage_of(self._state)
         self.pages.setCurrentIndex(list(PAGES).index(stage.page))
         stages = [other for other in STAGES if other.page == stage.page]
-        titles = tuple(other.title for other in stages)
-        if titles != self._titles:
-            self._titles = titles
-            while self.stages.count():
-                self.stages.removeTab(0)
-            for title in titles:
-                self.stages.addTab(title)
-        self.stages.setCurrentIndex(stages.index(stage))
+        self.stages[stage.page].setCurrentIndex(stages.index(stage))
+        for page, bar in self.stages.items():
+            bar.setVisible(page == stage.page)
         self._colour_tabs()
         kind, layer, head = self.choosers.values()
         kind.setCurrentIndex(kind.findData(state.kind))
@@ -193,7 +190,7 @@ class ComputationView(QWidget):
         """Tell the current tab apart by more than Fusion's faint shade."""
         accent = self.palette().color(QPalette.ColorRole.Link)
         plain = self.palette().color(QPalette.ColorRole.WindowText)
-        for bar in (self.pages, self.stages):
+        for bar in (self.pages, *self.stages.values()):
             for index in range(bar.count()):
                 current = index == bar.currentIndex()
                 bar.setTabTextColor(index, accent if current else plain)
@@ -225,20 +222,32 @@ class ComputationView(QWidget):
 
     def _hover(self, at: dict[Axis, int] | None) -> None:
         """Look at what is under the mouse, in this view and in the others."""
-        self._under = {} if at is None else _dimensions(at)
-        cell = None if at is None else self._cell(at)
-        if cell is None and self._state.hovered is None:
-            self._draw()
-        else:
+        under = {} if at is None else _dimensions(at)
+        moved, self._under = under != self._under, under
+        hovered = self._state.hovered if at is not None else None
+        if at is not None and (cell := self._cell(at)) is not None:
+            hovered = cell
+        if hovered != self._state.hovered:
             self._drawn = ()
-            self.picked.emit({"hovered": cell or self._state.hovered if at else None})
+            self.picked.emit({"hovered": hovered})
+        elif moved:
+            self._draw()
 
     def _click(self, at: dict[Axis, int]) -> None:
-        """Keep what was clicked: the cell for all views, a dimension for this one."""
-        self._kept.update(_dimensions(at))
+        """Keep what was clicked, or free it where it is kept.
+
+        A cell is kept for all views, a dimension for this one.
+        """
+        for axis, index in _dimensions(at).items():
+            if self._kept.get(axis) == index:
+                del self._kept[axis]
+            else:
+                self._kept[axis] = index
         cell = self._cell(at)
+        self._drawn = ()
         if cell is not None:
-            self.picked.emit({"locked": cell})
+            locked = None if cell == self._state.locked else cell
+            self.picked.emit({"locked": locked})
         else:
             self._draw()
 
@@ -272,12 +281,18 @@ def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
     return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
 
 
-def _bar(name: str) -> QTabBar:
+def _titles(page: Page) -> tuple[str, ...]:
+    return tuple(stage.title for stage in STAGES if stage.page == page)
+
+
+def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
     bar = QTabBar()
     bar.setAccessibleName(name)
     bar.setExpanding(False)
     bar.setDrawBase(False)
     bar.setElideMode(Qt.TextElideMode.ElideNone)
+    for title in titles:
+        bar.addTab(title)
     return bar
 
 
