@@ -10,6 +10,7 @@ from PySide6.QtCore import (
     QPersistentModelIndex,
     QPoint,
     QRect,
+    QSize,
     Qt,
     Signal,
 )
@@ -132,7 +133,8 @@ class NumberTable(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model = _Model(self)
+        self._model, self._rows_wanted = _Model(self), FEWEST
+        self._room = 1 << 16  # pixels of height
         self.setModel(self._model)
         self.setItemDelegate(_Bar(self))
         self.setMouseTracking(True)
@@ -191,11 +193,30 @@ class NumberTable(QTableView):
         widest = max(map(metrics.horizontalAdvance, names), default=0) + 3 * space
         down.setFixedWidth(min(widest, max(20 * space, self.width() // 3)))
         rows = len(numbers.rows) if numbers is not None else 0
-        high = min(max(rows, FEWEST), MOST_ROWS) * down.defaultSectionSize()
-        high += (
-            across.sizeHint().height() + self.horizontalScrollBar().sizeHint().height()
-        )
-        self.setFixedHeight(high + 2 * self.frameWidth())
+        most = (self._room - self._height(0)) // down.defaultSectionSize()
+        self._rows_wanted = max(2, min(max(rows, FEWEST), MOST_ROWS, most))
+        self.setMaximumHeight(self._height(self._rows_wanted))
+        self.updateGeometry()
+
+    def set_room(self, pixels: int) -> None:
+        """Take at most so much height."""
+        if pixels != self._room:
+            self._room = pixels
+            self._fit()
+
+    def _height(self, rows: int) -> int:
+        """Pixels that so many rows take, with header, scroll bar and frame."""
+        around = self.horizontalHeader().sizeHint().height()
+        around += self.horizontalScrollBar().sizeHint().height() + 2 * self.frameWidth()
+        return around + rows * self.verticalHeader().defaultSectionSize()
+
+    def sizeHint(self) -> QSize:
+        """As high as the rows that are worth their room."""
+        return QSize(self.minimumWidth(), self._height(self._rows_wanted))
+
+    def minimumSizeHint(self) -> QSize:
+        """Two rows high: the rest is scrolled to."""
+        return QSize(super().minimumSizeHint().width(), self._height(2))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the names of the rows within a third of the width."""

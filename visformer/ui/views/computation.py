@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
+    QLabel,
+    QSizePolicy,
     QTabBar,
     QVBoxLayout,
     QWidget,
@@ -33,7 +35,8 @@ from visformer.ui.number_table import NumberTable
 from visformer.ui.views.computation_maps import Maps
 from visformer.ui.words import words
 
-HINT = "[ and ], or up and down: walk the stages"
+TABLE_SHARE = 0.32  # of the height, at most
+HINT = "keys: [ and ]"
 
 
 class ComputationView(QWidget):
@@ -60,7 +63,7 @@ class ComputationView(QWidget):
         self.choosers = {
             name: self._chooser(name) for name in ("kind", "layer", "head")
         }
-        self._heading = plain_label("")
+        self._heading = _yielding(plain_label(""))
         self._heading.setAccessibleName("the cell that is shown")
         self._formula = words("the formula of this stage")
         self._words = words("the numbers of the cell")
@@ -97,8 +100,7 @@ class ComputationView(QWidget):
         first.addWidget(self.pages)
         for box in self.choosers.values():
             first.addWidget(box)
-        first.addStretch(1)
-        first.addWidget(plain_label(HINT, faint=True))
+        first.addWidget(_yielding(plain_label(HINT, faint=True)), 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
@@ -115,6 +117,11 @@ class ComputationView(QWidget):
     def _keep_room(self) -> None:
         """Reserve two lines for the words, so that hovering moves nothing."""
         self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave the larger part to the matrices."""
+        super().resizeEvent(event)
+        self.table.set_room(int(TABLE_SHARE * self.height()))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""
@@ -145,6 +152,7 @@ class ComputationView(QWidget):
         dimensions = {**self._kept, **self._under}
         self._subject, made = picture(state, dimensions)
         self._heading.setText(heading(self._subject))
+        self._heading.setToolTip(self._heading.text())
         self._picture = made if isinstance(made, StagePicture) else None
         if self._picture is None:
             self._formula.setText("")
@@ -293,7 +301,14 @@ def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
     bar.setElideMode(Qt.TextElideMode.ElideNone)
     for title in titles:
         bar.addTab(title)
+    bar.setToolTip("[ and ], or up and down, walk the stages")
     return bar
+
+
+def _yielding(label: QLabel) -> QLabel:
+    """Let a line be cut where there is no room: it must not widen the window."""
+    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    return label
 
 
 def _number(box: QComboBox, name: str, count: int, chosen: int) -> None:
