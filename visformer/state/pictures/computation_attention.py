@@ -9,7 +9,9 @@ from typing import Literal
 import numpy as np
 
 from visformer.analysis.formulas import size
+from visformer.analysis.sublayers import standard
 from visformer.state.pictures.computation import Axis, Subject
+from visformer.state.pictures.computation_heads import norm_words
 from visformer.state.pictures.computation_parts import (
     Drawn,
     Numbers,
@@ -41,15 +43,18 @@ def input_stage(subject: Subject) -> StagePicture:
     names, values = ["x, query"], [residual.x[subject.at]]
     if model.norm_first:
         maps.append(queries(subject, "→ norm", "X", residual.reads))
-        names.append("X = norm(x), query")
-        values.append(residual.reads[subject.at])
+        names += ["(x − mean) / deviation", "γ", "β", "X = norm(x), query"]
+        values.append(standard(model, residual.x[subject.at]).values)
+        values += [residual.norm.gamma, residual.norm.beta, residual.reads[subject.at]]
     memory = rows.memory(subject.kind, subject.keys)
     if subject.kind == "cross":
         encoded = "M (encoder output)"
         maps.append(drawn(subject, "and", encoded, lambda: memory, ("key", "model")))
     names.append("M, key" if subject.kind == "cross" else "X, key")
     values.append(memory[subject.key - subject.keys.start])
-    reads = "the norm of the residual stream" if model.norm_first else "the stream"
+    reads = "the stream x"
+    if model.norm_first:
+        reads = f"the normed stream ({norm_words(subject)})"
     keys = "M, the encoder's output" if subject.kind == "cross" else "the same rows"
     words = (
         f"{subject.token('query')}: x is {_entering(subject)}; its size (L2 norm) is "
