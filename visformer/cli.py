@@ -166,6 +166,12 @@ def _render_parser() -> _Parser:
     parser.add_argument("--kind", default="cross", help="encoder, decoder or cross")
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
     parser.add_argument("--head", type=int, default=1, help="from 1 (1)")
+    parser.add_argument(
+        "--change",
+        action="append",
+        default=[],
+        help="alter the run: “causal off”, “hide 3”, “positions none” … (see README)",
+    )
     parser.add_argument("--theme", default="light", help="light, dark or contrast")
     parser.add_argument("--zoom", type=int, default=100, help="text size in percent")
     parser.add_argument("--size", default="1280x800", help="pixels, WxH (1280x800)")

@@ -68,10 +68,14 @@ class LayerParameters:
     feed_forward: FeedForwardWeights
 
     def belong_to(self, model: ModelFacts) -> bool:
-        """Tell whether these are weights of that model, on whatever device it ran."""
+        """Tell whether these are weights of that model, however it ran."""
         return same_model(self.model, model)
 
 
 def same_model(one: ModelFacts, other: ModelFacts) -> bool:
-    """Tell whether two descriptions are of one model, perhaps on two devices."""
-    return replace(one, device=other.device) == other
+    """Tell whether two descriptions are of one model.
+
+    It may run on another device, or with another value for masked scores.
+    """
+    ran = {"device": other.device, "mask_fill": other.mask_fill}
+    return replace(one, **ran) == other  # type: ignore[arg-type]

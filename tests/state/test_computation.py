@@ -15,6 +15,7 @@ from tests.traces import make_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.parameters import layer_parameters
+from visformer.intervention import parse
 from visformer.parameters import Stack
 from visformer.state.pictures.computation import (
     BLOCK,
@@ -280,3 +281,23 @@ def test_stages_are_walked_and_the_ends_hold() -> None:
     assert neighbour(State(stage=first), -1) == first
     assert neighbour(State(stage=last), 1) == last
     assert neighbour(State(stage="residual"), 1) == "expand"
+
+
+@pytest.mark.parametrize("change", ["multiply", "causal off", "positions shifted 3"])
+def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
+    """The same weights, other masks or positions: what leaves is the run's own."""
+    checkpoint = tiny_checkpoint()
+    decoding = Decoding(checkpoint, "abcde", limit=5, intervention=parse([change]))
+    trace = decoding.finish()
+    table = checkpoint.model.position_table("source").numpy()
+    for kind in ("encoder", "decoder"):
+        state = state_of(checkpoint, trace, kind=kind, layer=1)
+        last, own = values(state, "feed_residual")[-1], trace.hidden(kind, 2)
+        assert last == pytest.approx(own, abs=2e-5 * max(1, float(np.abs(own).max())))
+    state = state_of(checkpoint, trace, kind="encoder", positions=table)
+    assert ("leak" in shown(state, "mask").formula) == (change == "multiply")
+    embedding, position, *_ = values(state, "input")
+    weight = checkpoint.model.source_embedding.weight.detach().numpy()
+    assert embedding == pytest.approx(weight[trace.source_ids] * 4, abs=1e-5)
+    first = 3 if "shifted" in change else 0
+    assert (position == table[first : first + len(position)]).all()

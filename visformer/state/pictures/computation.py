@@ -208,7 +208,9 @@ class _RowsCache:
         parameters, shown = weights_of(state), state.shown
         if parameters is None or shown is None:
             return None
-        trace = shown if state.trace is None else state.trace
+        # a pass that changed the rows before it is no part of a longer one
+        whole = state.trace is not None and not state.passes
+        trace = state.trace if state.trace is not None and whole else shown
         if not _rows_stand(trace, parameters.stack):
             trace = shown
         length = len(_row_tokens(shown, parameters.stack))
@@ -240,4 +242,4 @@ def _rows_stand(trace: Trace, stack: Stack) -> bool:
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )
     hides = trace.model.mask_fill <= MASKED_FOR_SURE
-    return hides and all(bool(trace.mask(kind).any(1).all()) for kind in kinds)
+    return hides and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)

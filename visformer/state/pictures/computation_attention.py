@@ -10,7 +10,8 @@ import numpy as np
 
 from visformer.analysis.formulas import size
 from visformer.analysis.sublayers import standard
-from visformer.state.pictures.computation import Axis, Subject
+from visformer.intervention import change_table
+from visformer.state.pictures.computation import MASKED_FOR_SURE, Axis, Subject
 from visformer.state.pictures.computation_heads import norm_words
 from visformer.state.pictures.computation_parts import (
     Drawn,
@@ -84,6 +85,7 @@ def _embedding(subject: Subject, x: Floats) -> tuple[Drawn, ...]:
     first = subject.layer == 0 and subject.kind != "cross"
     if table is None or learned or not first or model.position_axis != "time":
         return ()
+    table = change_table(table, subject.trace.intervention.positions)
     positions = table[subject.queries.start : subject.queries.start + len(x)]
     return (
         queries(subject, "", "x − position", x - positions),
@@ -238,13 +240,15 @@ def mask_stage(subject: Subject) -> StagePicture:
         drawn(subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask),
     )
     score = number(float(scores[subject.at, subject.key]))
+    effect = "the softmax makes nothing, or next to nothing, of that"
+    if subject.trace.model.mask_fill > MASKED_FOR_SURE:
+        effect = "no small score, so masked keys keep a weight and leak"
     outcome = f"The query may attend: the score stays {score}"
     if not mask[subject.at, subject.key]:
         outcome = f"The query may not attend: {score} is replaced by {fill}"
     rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
     return StagePicture(
-        formula=f"Where the mask is False the score is replaced by {fill}; "
-        "the softmax makes nothing, or next to nothing, of that",
+        formula=f"Where the mask is False the score is replaced by {fill}: {effect}",
         maps=maps,
         words=f"{outcome}. This query may attend to "
         f"{int(mask[subject.at].sum())} of {mask.shape[1]} keys.",
