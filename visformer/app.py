@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QApplication
 from visformer import paths
 from visformer.engine import Engine, Told
 from visformer.errors import VisformerError
+from visformer.parameters import Stack
 from visformer.trace import Trace
 from visformer.trace_file import read_trace
 from visformer.ui.bridge import Bridge
@@ -135,6 +136,10 @@ class NoEngine:
     def shuffle(self, request: object) -> int:
         """Refuse."""
         raise VisformerError(NO_ENGINE)
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Refuse; never asked, since no model is open."""
+        raise VisformerError("This window shows one Trace, without its weights.")
 
 
 def _log_to_file() -> None:

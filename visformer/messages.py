@@ -1,7 +1,8 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends ``Open``, ``Decode`` and ``Batch``; the engine answers with the rest.
-Every request carries a number, the newest wins, and answers carry it back.
+The window sends ``Open``, ``Decode``, ``Batch`` and ``Parameters``; the engine answers
+with the rest. Every request carries a number, the newest wins, and answers carry it
+back. ``Parameters`` are numbered apart: they disturb no decode, and none them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.intervention import UNTOUCHED, Intervention
+from visformer.parameters import LayerParameters, Stack
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
 
@@ -70,6 +72,15 @@ class Shuffle:
     target: tuple[int, ...]  # ids that the decoder consumes
     intervention: Intervention = UNTOUCHED
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Tell the weights of one layer of the open model."""
+
+    number: int  # counted apart from the other requests
+    stack: Stack
+    layer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,6 +148,14 @@ class Shuffled:
     shuffled: Trace
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParametersDone:
+    """The weights of one layer."""
+
+    number: int
+    parameters: LayerParameters | None  # None: the open model has no such layer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -145,5 +164,15 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch | Shuffle
-Answer = Opened | Started | Stepped | Passed | Finished | BatchDone | Shuffled | Refused
+Request = Open | Decode | Batch | Shuffle | Parameters
+Answer = (
+    Opened
+    | Started
+    | Stepped
+    | Passed
+    | Finished
+    | BatchDone
+    | Shuffled
+    | ParametersDone
+    | Refused
+)

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from visformer.engine import Decoded, Told
 from visformer.messages import Decode, Finished, Shuffle
+from visformer.parameters import Stack
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
 
@@ -23,6 +24,7 @@ class FakeEngine:
         self.decodes: list[Decode] = []
         self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
+        self.asked: list[tuple[Stack, int]] = []
 
     def open(self, path: str, device: str = "", told: Told = ()) -> None:
         self.opened.append((path, device))
@@ -38,6 +40,9 @@ class FakeEngine:
     def batch(self, sources: tuple[str, ...]) -> int:
         self.batches.append(sources)
         return 0
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        self.asked.append((stack, layer))
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import Shuffled
+from visformer.parameters import LayerParameters
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -42,12 +43,14 @@ class State:
     shown: Trace | None = None  # derived
     step: int = 0
     recorded: bool = False  # the Trace was read from a file; no engine has made it
+    parameters: LayerParameters | None = None  # of the layer looked at, once they came
     intervention: Intervention = UNTOUCHED  # what the user has changed in the run
     plain: Trace | None = None  # the run without it, once that is known
     passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     tab: str = "attention"
+    stage: str = "softmax"  # of the Computation tab
     kind: Kind = "cross"  # the focused one: its heads are in the overview
     layer: int = 0
     head: int = 0

@@ -31,8 +31,12 @@ class HeatMap(QWidget):
     clicked = Signal(object)  # (row, column); None: beside the cells
     failed = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, *, stretch: float = STRETCH
+    ) -> None:
+        """``stretch``: how many times wider than high, or higher, a cell may be."""
         super().__init__(parent)
+        self._stretch = stretch
         self._matrix: Matrix | None = None
         self._extent: tuple[int, int] | None = None
         self._longest = ("", "")
@@ -178,8 +182,8 @@ class HeatMap(QWidget):
         top = edge + 2 * line + labels
         height = max(1, self.height() - top - line - 2 * edge)
         wide, high = width / columns, height / rows
-        width = max(1, int(min(wide, STRETCH * high) * columns))
-        height = max(1, int(min(high, STRETCH * wide) * rows))
+        width = max(1, int(min(wide, self._stretch * high) * columns))
+        height = max(1, int(min(high, self._stretch * wide) * rows))
         self._title.setGeometry(edge, edge, self.width() - 2 * edge, line)
         axis = QRect(left, edge + line, self.width() - left - edge, line)
         self._column_axis.setGeometry(axis)

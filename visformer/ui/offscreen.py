@@ -15,6 +15,7 @@ from PySide6.QtGui import QPixmap
 from visformer.app import App
 from visformer.errors import InputError
 from visformer.intervention import parse
+from visformer.state.pictures.computation import STAGE_NAMES
 from visformer.state.state import State
 from visformer.trace import KINDS
 from visformer.ui import theme
@@ -55,6 +56,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         wanted = steps if options.steps is None else options.steps
         window.session.set(**_selection(options, window.session.state), step=wanted)
         window.resize(size)
+        _wait(lambda: not window.requests.asking, SECONDS * 1000)
         _wait(lambda: False, SETTLE_MS)
         _save(window.grab(), options.output)
     finally:
@@ -74,6 +76,7 @@ def _check(options: argparse.Namespace) -> None:
     choices: dict[str, list[str]] = {
         "view": [name for name, _, _ in VIEWS],
         "kind": list(KINDS),
+        "stage": list(STAGE_NAMES),
         "theme": list(theme.THEMES),
     }
     for name, allowed in choices.items():
@@ -113,6 +116,7 @@ def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
     layers = state.trace.layers(options.kind) if state.trace is not None else 1
     return {
         "tab": options.view,
+        "stage": options.stage,
         "kind": options.kind,
         "layer": (options.layer or layers) - 1,
         "head": options.head - 1,

@@ -14,14 +14,16 @@ from visformer.messages import (
     Decode,
     Finished,
     Opened,
+    ParametersDone,
     Refused,
     Shuffle,
     Shuffled,
     Strategy,
 )
+from visformer.parameters import Stack, same_model
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
 
 
@@ -39,6 +41,9 @@ class EngineLike(Protocol):
 
     def shuffle(self, request: Shuffle) -> int:
         """Run a sentence in two orders; returns the request's number."""
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer of the open model."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -64,6 +69,8 @@ class Requests:
         self._session, self._engine = session, engine
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
+        self._model: ModelFacts | None = None  # that one
+        self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
         self._told: dict[str, Told] = {}
         self.sentence = ""
@@ -157,6 +164,23 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    @property
+    def asking(self) -> bool:
+        """Tell whether weights were asked for and have not come yet."""
+        return self._asked is not None
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Have the weights of a layer brought into the State, once the engine is up.
+
+        Only the model of the Trace on screen is asked: another's would not fit.
+        """
+        trace, model = self._session.state.shown, self._model
+        if trace is None or model is None or not same_model(model, trace.model):
+            return
+        if self._asked != (stack, layer):
+            self._asked = stack, layer
+            self._engine.parameters(stack, layer)
+
     def intervene(self, intervention: Intervention) -> None:
         """Run the sentence again as altered; nothing changed brings the plain run."""
         now = self._session.state.intervention
@@ -243,11 +267,15 @@ class Requests:
             self._session.set(batch=event.traces, busy="")
         elif isinstance(event, Shuffled):
             self._session.set(shuffle=event, busy="")
+        elif isinstance(event, ParametersDone):
+            self._asked = None
+            self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
+            self._asked = None  # the question has died with the engine
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -300,7 +328,8 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions = event.positions
+        self._positions, self._model = event.positions, event.model
+        self._asked = None
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -312,6 +341,7 @@ class Requests:
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
+            parameters=None,
             intervention=UNTOUCHED,
             plain=None,
         )

@@ -41,6 +41,7 @@ from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.positions import PositionsView
 
@@ -146,6 +147,8 @@ class MainWindow(QMainWindow):
             if isinstance(view, PositionsView):
                 view.lab.altered.connect(self.requests.intervene)
                 view.lab.shuffled.connect(self.requests.shuffle)
+            if isinstance(view, ComputationView):
+                view.weights_wanted.connect(self.requests.parameters)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view
