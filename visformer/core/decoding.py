@@ -47,9 +47,11 @@ class Decoding:
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
-        ``limit`` is the greatest number of target tokens (default: 2 S + 50, and never
-        more than the model's positions). Raises InputError for an empty source, ids
-        outside the vocabulary, or a limit below 1.
+        ``limit`` is the greatest number of target tokens (default: 2 S + 50 or what the
+        checkpoint's own rules say; never more than the model's positions). The rules
+        of generation restrict what the model's steps choose: their probabilities stay
+        the model's own. Raises InputError for an empty source, ids outside the
+        vocabulary, or a limit below 1.
         """
         self.checkpoint = checkpoint
         self.strategy = strategy or Strategy()
@@ -63,8 +65,8 @@ class Decoding:
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
             raise InputError(f"the limit is {limit}: at least 1 token must be allowed.")
-        wanted = 2 * len(pieces) + 50 if limit is None else limit
-        self.limit = min(wanted, config.max_positions)
+        most = self.checkpoint.most_tokens(len(pieces))
+        self.limit = most if limit is None else min(limit, config.max_positions)
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
         rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
         self._real = real_tokens(rule, ids, pad)  # [1, S]
@@ -110,7 +112,7 @@ class Decoding:
 
     def _ends_at(self, position: int) -> bool:
         choices = self._recording.choices
-        return position > 0 and choices[position - 1] == self.checkpoint.tokenizer.eos
+        return position > 0 and choices[position - 1] in self.checkpoint.ends
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
@@ -242,7 +244,7 @@ class Decoding:
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):
             at = start + index
-            id, origin = choice or (self._chosen(logits[index], at), "model")
+            id, origin = choice or (self._chosen(logits[index], consumed), "model")
             self_mask, cross_mask = self._allowed(consumed, at)
             row = Row(
                 id=consumed[at],
@@ -256,11 +258,15 @@ class Decoding:
             )
             recording.append(row)
 
-    def _chosen(self, logits: Tensor, at: int) -> int:
-        never = list(self.checkpoint.tokenizer.never)
-        if never:
-            logits = logits.clone()
-            logits[never] = -math.inf
+    def _chosen(self, logits: Tensor, consumed: list[int]) -> int:
+        """Choose the token after those consumed from logits [V]."""
+        rules, at = self.checkpoint.generation, len(consumed) - 1
+        if rules.restricts:
+            made = torch.tensor([consumed], device=logits.device)
+            last = torch.tensor([at + 1 == self.limit], device=logits.device)
+            logits = rules.restrict(
+                logits[None].clone(), made, last, self.checkpoint.ends
+            )[0]
         return choose(logits, self.strategy, at)
 
     def _cached(self, consumed: list[int]) -> Tensor:
