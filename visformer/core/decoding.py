@@ -299,7 +299,11 @@ class Decoding:
     def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
         """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
         hides = RULES[self.checkpoint.config.mask_rule]
-        real = np.array(consumed[: at + 1]) != self.checkpoint.tokenizer.pad
-        seen = real if hides.target_keys else np.ones_like(real)
-        row, across = hides.target_rows, hides.cross_rows
-        return seen & (real[at] | (not row)), self._readable & (real[at] | (not across))
+        pad, seen = self.checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+        if hides.target_keys:
+            seen = np.array(consumed[: at + 1]) != pad
+        across, nothing = self._readable, np.zeros_like
+        if consumed[at] == pad:
+            seen = nothing(seen) if hides.target_rows else seen
+            across = nothing(across) if hides.cross_rows else across
+        return seen, across
