@@ -12,10 +12,13 @@ import torch
 from tests.formats.test_marian import PAD, VOCABULARY, random_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.masks import padded
+from visformer.core.passes import run
 from visformer.core.search import search, translate
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
 from visformer.messages import Strategy
+from visformer.trace import KINDS
 
 EOS = 0
 USUAL = {
@@ -64,8 +67,7 @@ def generated(folder: Path, sources: list[list[int]], **more: Any) -> list[list[
     """Return transformers' ids of the folder, what follows the end left out."""
     transformers = pytest.importorskip("transformers")
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
-    length = max(map(len, sources))
-    ids = torch.tensor([s + [PAD] * (length - len(s)) for s in sources])
+    ids = padded(sources, PAD)
     made = model.generate(ids, attention_mask=(ids != PAD).long(), **more)
     ends = model.generation_config.eos_token_id
     return [trimmed(row, [ends] if isinstance(ends, int) else ends) for row in made]
@@ -152,6 +154,62 @@ def test_every_setting_is_followed(
         assert search(checkpoint, SOURCES, beam=beams) == expected
         if beams == 1:
             assert [greedy(checkpoint, source) for source in SOURCES] == expected
+
+
+def near(ours: Any, theirs: torch.Tensor) -> bool:
+    largest = max(1.0, float(theirs.abs().max()))
+    return bool((torch.from_numpy(ours) - theirs).abs().max() <= 2e-5 * largest)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_number_of_a_padded_batch(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    checkpoint = saved(tmp_path, wordy_model(4))
+    model = transformers.MarianMTModel.from_pretrained(
+        tmp_path, attn_implementation="eager"
+    )
+    source = padded(SOURCES, PAD)
+    target = padded([[PAD, 5, 9], [PAD, 7, 7, 30, 2]] * 2 + [[PAD]], PAD)
+    with torch.no_grad():
+        told = model(
+            input_ids=source,
+            attention_mask=(source != PAD).long(),
+            decoder_input_ids=target,
+            output_attentions=True,
+            output_hidden_states=True,
+        )
+    for row, trace in enumerate(run(checkpoint, source, target)):
+        assert near(trace.logits, told.logits[row])
+        assert near(trace.encoder_output, told.encoder_last_hidden_state[row])
+        maps = (told.encoder_attentions, told.decoder_attentions, told.cross_attentions)
+        for kind, layers in zip(KINDS, maps, strict=True):
+            assert trace.layers(kind) == len(layers)
+            for layer, weights in enumerate(layers):
+                assert near(trace.attention(kind, layer), weights[row]), (kind, layer)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_attention_of_every_step_made(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path, wordy_model(0))
+    transformers = pytest.importorskip("transformers")
+    model = transformers.MarianMTModel.from_pretrained(
+        tmp_path, attn_implementation="eager"
+    )
+    told = model.generate(
+        torch.tensor([SOURCES[2]]),
+        output_attentions=True,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
+    trace = Decoding(checkpoint, SOURCES[2]).finish()
+    assert [step.id for step in trace.steps] == told.sequences[0, 1:].tolist()
+    for at in range(len(trace.steps)):
+        assert near(trace.logits[at], told.logits[at][0])
+        for layer in range(trace.layers("cross")):
+            own = told.decoder_attentions[at][layer][0, :, -1]
+            assert near(trace.attention("decoder", layer)[:, at, : at + 1], own)
+            across = told.cross_attentions[at][layer][0, :, -1]
+            assert near(trace.attention("cross", layer)[:, at], across)
 
 
 @pytest.mark.filterwarnings("ignore")
