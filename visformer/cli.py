@@ -108,13 +108,15 @@ def _translate_parser() -> _Parser:
         description="Translate standard input, a sentence a line, to standard output.",
     )
     _add_checkpoint(parser)
-    parser.add_argument("--beam", type=int, default=1, help="beams; 1 is greedy (1)")
+    parser.add_argument(
+        "--beam", type=int, help="beams, 1 is greedy (the checkpoint's own, else 1)"
+    )
     _add_told(parser)
     return parser
 
 
 def _translate(options: argparse.Namespace) -> int:
-    if options.beam < 1:
+    if options.beam is not None and options.beam < 1:
         raise InputError(f"--beam is {options.beam}: it must be 1 or more.")
     from visformer.core.search import translate
     from visformer.formats.loading import load
