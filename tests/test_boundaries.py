@@ -15,6 +15,7 @@ ROOMS = {  # room -> what it must not import
     "core": QT,
     "formats": QT,
     "training": QT,
+    "analysis": (*QT, *TORCH),
     "state": (*QT, *TORCH),
     "ui": TORCH,
     "trace.py": (*QT, *TORCH),

@@ -15,9 +15,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.state.pictures.attention import attention_map
 from visformer.state.pictures.maps import (
     all_numbers,
-    attention_map,
     longest_labels,
     marks,
     place,

@@ -1,0 +1,1 @@
+"""Pure functions from weights and tokens to numbers (numpy only)."""
