@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -207,16 +208,12 @@ def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> 
     trace, look = state.shown, state.look
     if trace is None:
         raise ValueError("there is no Trace to show.")
-    queries, keys = _kept_queries(trace, kind, look), _kept_keys(trace, kind, look)
+    rows, columns = _groups(trace, kind, look)
     if look.hide:
+        queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
         values = chosen(values, queries, keys, renormalise=look.renormalise)
         masked = None if masked is None else masked[np.ix_(queries, keys)]
-    rows: Groups = tuple((at,) for at in queries)
-    columns: Groups = tuple((at,) for at in keys)
     if look.words:
-        reads, is_read = sides(kind)
-        rows = _words(trace, reads, queries)
-        columns = _words(trace, is_read, keys)
         inner = _renumbered(rows), _renumbered(columns)
         values = merged(values, *inner)
         if masked is not None:
@@ -236,6 +233,25 @@ def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> 
 
 
 # ---- which tokens are left ------------------------------------------------------
+
+
+def whole_labels(
+    trace: Trace, kind: Kind, look: Look
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the row and column labels that a look leaves of a whole Trace."""
+    if look.plain:
+        return labels(trace, kind)
+    rows, columns = _groups(trace, kind, look)
+    return _row_labels(trace, kind, rows), _labels(trace.tokens(kind)[1], columns)
+
+
+def _groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
+    """Return the tokens behind each row and each column."""
+    queries, keys = _kept_queries(trace, kind, look), _kept_keys(trace, kind, look)
+    if not look.words:
+        return tuple((at,) for at in queries), tuple((at,) for at in keys)
+    reads, is_read = sides(kind)
+    return _words(trace, reads, queries), _words(trace, is_read, keys)
 
 
 def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:

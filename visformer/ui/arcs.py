@@ -1,0 +1,189 @@
+"""Arcs from the tokens that read, on the left, to the tokens that are read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPalette,
+    QPen,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from visformer.state.look import Side
+from visformer.state.pictures.arcs import Arcs, arcs
+from visformer.state.pictures.maps import Marks
+from visformer.state.pictures.picture import Matrix
+from visformer.ui.labels import short
+
+WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
+FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
+LABEL_SHARE = 0.38  # of the width, at most, for the labels of one side
+
+
+class ArcsCanvas(QWidget):
+    """Draws a Matrix as arcs; reports the token under the mouse as (side, index)."""
+
+    pointed = Signal(object)  # (side, index) or None
+    clicked = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._matrix: Matrix | None = None
+        self._mass = 1.0
+        self._extent = 1  # rows or columns for which there is room
+        self._marks = Marks()
+        self._by: Side = "query"
+        self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
+        self._under: tuple[Side, int] | None = None
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    # ---- what is shown ---------------------------------------------------------
+
+    def draw(self, matrix: Matrix, mass: float, extent: tuple[int, int]) -> None:
+        """Show the fewest keys that carry ``mass`` of each row."""
+        self._matrix, self._mass, self._arcs = matrix, mass, None
+        self._extent = max(1, *extent, *matrix.values.shape)
+        self.setMinimumHeight(math.ceil(self._extent * self._line()))
+        self.update()
+
+    def mark(self, marks: Marks, by: Side) -> None:
+        """Mark tokens; the arcs of the queries or of the keys among them stand out."""
+        if (marks, by) != (self._marks, self._by):
+            self._marks, self._by = marks, by
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        """As high as its lines."""
+        line = self.fontMetrics().height()
+        return QSize(20 * line, self._extent * line)
+
+    def _line(self) -> int:
+        return self.fontMetrics().height() + 1
+
+    def _pitch(self) -> float:
+        return min(2.5 * self._line(), self.height() / self._extent)
+
+    def _sides(self) -> tuple[float, float]:
+        """Return where arcs begin and end."""
+        if self._matrix is None:
+            return 0.0, float(self.width())
+        widths = [self._label_width(labels) for labels in self._labels()]
+        return widths[0], self.width() - widths[1]
+
+    def _labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        matrix = self._matrix
+        return (matrix.rows, matrix.columns) if matrix is not None else ((), ())
+
+    def _label_width(self, labels: tuple[str, ...]) -> float:
+        metrics = self.fontMetrics()
+        longest = sorted({short(label) for label in labels}, key=len)[-3:]
+        widest = max((metrics.horizontalAdvance(text) for text in longest), default=0)
+        room = widest + 2 * metrics.averageCharWidth()
+        return float(min(room, self.width() * LABEL_SHARE))
+
+    # ---- painting --------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the arcs of the rows in sight, then the tokens in sight."""
+        matrix = self._matrix
+        if matrix is None or not matrix.values.size:
+            return
+        painter = QPainter(self)
+        pitch, seen = self._pitch(), self.visibleRegion().boundingRect()
+        first = max(0, math.floor(seen.top() / pitch))
+        last = math.ceil((seen.bottom() + 1) / pitch)
+        rows = range(min(first, len(matrix.rows)), min(last, len(matrix.rows)))
+        if self._arcs is None or self._arcs[0] != rows:
+            self._arcs = rows, arcs(matrix, self._mass, rows)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._paint_arcs(painter, self._arcs[1], pitch)
+        for side, labels in enumerate(self._labels()):
+            marked = self._marks.rows if side == 0 else self._marks.columns
+            for index in range(first, min(last, len(labels))):
+                self._paint_label(painter, side, index, labels[index], index in marked)
+
+    def _paint_arcs(self, painter: QPainter, found: Arcs, pitch: float) -> None:
+        start, end = self._sides()
+        own = found.rows if self._by == "query" else found.columns
+        wanted = self._marks.rows if self._by == "query" else self._marks.columns
+        bold = np.isin(own, wanted) if wanted else np.ones(len(own), bool)
+        colour = self.palette().color(QPalette.ColorRole.Highlight)
+        order = np.argsort(bold, kind="stable")  # those that stand out come last
+        middle = (start + end) / 2
+        for at in order.tolist():
+            strength = float(found.strengths[at])
+            top = (int(found.rows[at]) + 0.5) * pitch
+            bottom = (int(found.columns[at]) + 0.5) * pitch
+            path = QPainterPath(QPointF(start, top))
+            path.cubicTo(middle, top, middle, bottom, end, bottom)
+            shade = QColor(colour)
+            shade.setAlphaF((0.1 + 0.9 * strength) * (1 if bold[at] else FADED))
+            painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
+            painter.drawPath(path)
+
+    def _paint_label(
+        self, painter: QPainter, side: int, index: int, label: str, marked: bool
+    ) -> None:
+        start, end = self._sides()
+        gap, pitch, line = self.fontMetrics().averageCharWidth(), 0.0, self._line()
+        pitch = self._pitch()
+        top = (index + 0.5) * pitch - line / 2
+        align = Qt.AlignmentFlag.AlignVCenter
+        if side == 0:
+            box = QRectF(0, top, start - gap / 2, line)
+            align |= Qt.AlignmentFlag.AlignRight
+        else:
+            box = QRectF(end + gap / 2, top, self.width() - end - gap / 2, line)
+            align |= Qt.AlignmentFlag.AlignLeft
+        role = QPalette.ColorRole.WindowText
+        if marked:
+            painter.fillRect(box, self.palette().highlight())
+            role = QPalette.ColorRole.HighlightedText
+        painter.setPen(self.palette().color(role))
+        cut = Qt.TextElideMode.ElideMiddle
+        text = self.fontMetrics().elidedText(short(label), cut, int(box.width()))
+        painter.drawText(box, align, text)
+
+    # ---- mouse -----------------------------------------------------------------
+
+    def token_at(self, at: QPointF) -> tuple[Side, int] | None:
+        """Return the token whose line and half of the picture a point is in."""
+        start, end = self._sides()
+        side: Side = "query" if at.x() < (start + end) / 2 else "key"
+        index = math.floor(at.y() / self._pitch())
+        count = len(self._labels()[0 if side == "query" else 1])
+        usable = self._matrix is not None and self._matrix.values.size > 0
+        return (side, index) if usable and 0 <= index < count else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Report the token under the mouse."""
+        self._point(self.token_at(event.position()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Report the token that is clicked."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.clicked.emit(self.token_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """Nothing is under the mouse."""
+        self._point(None)
+
+    def _point(self, at: tuple[Side, int] | None) -> None:
+        if at != self._under:
+            self._under = at
+            self.pointed.emit(at)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and self.__dict__.get("_matrix"):
+            self.setMinimumHeight(math.ceil(self._extent * self._line()))
