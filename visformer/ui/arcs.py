@@ -25,7 +25,7 @@ from visformer.ui.labels import short
 
 WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
 FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
-LABEL_SHARE = 0.38  # of the width, at most, for the labels of one side
+LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
 
 
 class ArcsCanvas(QWidget):
@@ -76,8 +76,11 @@ class ArcsCanvas(QWidget):
         """Return where arcs begin and end."""
         if self._matrix is None:
             return 0.0, float(self.width())
-        widths = [self._label_width(labels) for labels in self._labels()]
-        return widths[0], self.width() - widths[1]
+        left, right = (
+            min(self._label_width(labels), share * self.width())
+            for labels, share in zip(self._labels(), LABEL_SHARES, strict=True)
+        )
+        return left, self.width() - right
 
     def _labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         matrix = self._matrix
@@ -87,8 +90,7 @@ class ArcsCanvas(QWidget):
         metrics = self.fontMetrics()
         longest = sorted({short(label) for label in labels}, key=len)[-3:]
         widest = max((metrics.horizontalAdvance(text) for text in longest), default=0)
-        room = widest + 2 * metrics.averageCharWidth()
-        return float(min(room, self.width() * LABEL_SHARE))
+        return float(widest + 2 * metrics.averageCharWidth())
 
     # ---- painting --------------------------------------------------------------
 
@@ -134,8 +136,11 @@ class ArcsCanvas(QWidget):
         self, painter: QPainter, side: int, index: int, label: str, marked: bool
     ) -> None:
         start, end = self._sides()
-        gap, pitch, line = self.fontMetrics().averageCharWidth(), 0.0, self._line()
-        pitch = self._pitch()
+        gap, pitch, line = (
+            self.fontMetrics().averageCharWidth(),
+            self._pitch(),
+            self._line(),
+        )
         top = (index + 0.5) * pitch - line / 2
         align = Qt.AlignmentFlag.AlignVCenter
         if side == 0:

@@ -73,7 +73,7 @@ class KindPanel(QStackedWidget):
         note = ""
         if matrix is not None and isinstance(panel.canvas, ArcsCanvas):
             panel.canvas.draw(matrix, look.mass, extent or (1, 1))
-            note = arc_words(look, matrix.note)
+            note = arc_words(look, matrix)
         panel.draw(matrix, note)
         self.setCurrentWidget(panel)
 

@@ -12,9 +12,9 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QMenu,
+    QPushButton,
     QSizePolicy,
     QSlider,
-    QToolButton,
     QWidget,
 )
 
@@ -43,7 +43,7 @@ class LookBar(QWidget):
         self.forms = _chooser("form of the attention", FORMS)
         self.summaries = _chooser("heads and layers summarised", SUMMARIES)
         self.scales = _chooser("colour scale of the maps", SCALES)
-        self.tokens = QToolButton()
+        self.tokens = QPushButton()
         self.actions_ = self._token_menu()
         self.mass = QSlider(Qt.Orientation.Horizontal)
         self._share = plain_label("")
@@ -89,11 +89,8 @@ class LookBar(QWidget):
             action.setCheckable(True)
             action.triggered.connect(self._change_tokens)
         self.tokens.setMenu(menu)
-        self.tokens.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self.tokens.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
         self.tokens.setAccessibleName("tokens hidden or merged")
         self.tokens.setToolTip("hide tokens, renormalise, merge subwords into words")
-        self.tokens.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         return made
 
     def draw(self, look: Look, scale: str, *, working: bool) -> None:
@@ -108,7 +105,7 @@ class LookBar(QWidget):
         self.actions_["renormalise"].setEnabled(bool(look.hide))
         self.actions_["words"].setChecked(look.words)
         changed = bool(look.hide) or look.words
-        self.tokens.setText("tokens: changed" if changed else "all tokens")
+        self.tokens.setText("some tokens" if changed else "all tokens")
         share = round(look.mass * 100)
         self.mass.blockSignals(True)
         self.mass.setValue(share // MASS_STEP)

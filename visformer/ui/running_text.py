@@ -29,7 +29,7 @@ from visformer.state.pictures.tinted import Piece, Tinted
 from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, table
 from visformer.ui.words import wrapped_height
 
-LARGER = 1.25  # than other text
+LARGER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than other text: the first that fits
 
 
 @dataclass
@@ -90,24 +90,31 @@ class RunningText(QWidget):
                 form.length = len(piece.text.encode("utf-16-le")) // 2
                 form.format = _format(piece, colours[_code(piece)].tolist())
                 formats.append(form)
-        layout = QTextLayout(text, self._font())
+        layout = QTextLayout(text)
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
         layout.setTextOption(option)
         layout.setFormats(formats)
         return _Paragraph(side, heading, pieces, layout, starts)
 
-    def _font(self) -> QFont:
-        font = QFont(self.font())
-        font.setPointSizeF(font.pointSizeF() * LARGER)
-        return font
-
     def _lay_out(self) -> None:
-        """Break the texts into lines of this width."""
-        top, line = 0.0, self.fontMetrics().height()
+        """Break the texts into lines of this width, as large as the height allows."""
+        viewport = self.parentWidget()
+        room = viewport.height() if viewport is not None else self.height()
+        for larger in LARGER:
+            height = self._break(larger)
+            if height <= room:
+                break
+        self.setMinimumHeight(math.ceil(height))
+
+    def _break(self, larger: float) -> float:
+        """Break the texts in a font so much larger; return the height of all."""
+        top, line, font = 0.0, self.fontMetrics().height(), QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * larger)
         for paragraph in self._paragraphs:
             paragraph.top = top
             top += self._heading_box(paragraph).height() + line / 4
+            paragraph.layout.setFont(font)
             paragraph.layout.setPosition(QPointF(2, top))
             down = 0.0
             paragraph.layout.beginLayout()
@@ -117,7 +124,7 @@ class RunningText(QWidget):
                 down += row.height() * 1.2
             paragraph.layout.endLayout()
             top += down + line * 0.6
-        self.setMinimumHeight(math.ceil(top))
+        return top
 
     def _heading_box(self, paragraph: _Paragraph) -> QRectF:
         width = max(1, self.width())

@@ -30,7 +30,8 @@ def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
     return Arcs(at[order] + rows.start, columns[order], strengths[order])
 
 
-def arc_words(look: Look, scale: str) -> str:
-    """Say which arcs are drawn, and what their width means."""
+def arc_words(look: Look, matrix: Matrix) -> str:
+    """Say which arcs are drawn, and from what weight to what their width runs."""
+    low, high = matrix.ends
     share = f"{round(100 * look.mass)} %"
-    return f"fewest keys with {share} of each row; width: {scale}"
+    return f"fewest keys with {share} of each row; width {low} to {high}"

@@ -194,8 +194,8 @@ def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
         return ""
     queries, keys = trace.tokens(kind)
     if has_word_marks(queries) or has_word_marks(keys):
-        return "subwords merged: sum over keys, mean over queries"
-    return "nothing to merge: every token is a word"
+        return "subwords merged"
+    return "no subwords to merge"
 
 
 def _is_mixed(look: Look, kind: Kind) -> bool:
@@ -246,12 +246,18 @@ def whole_labels(
 
 
 def _groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
-    """Return the tokens behind each row and each column."""
-    queries, keys = _kept_queries(trace, kind, look), _kept_keys(trace, kind, look)
-    if not look.words:
-        return tuple((at,) for at in queries), tuple((at,) for at in keys)
+    """Return the tokens behind each row and each column that are left.
+
+    A word stays whole as long as one of its tokens does.
+    """
     reads, is_read = sides(kind)
-    return _words(trace, reads, queries), _words(trace, is_read, keys)
+    groups = _words(trace, reads, look), _words(trace, is_read, look)
+    hidden = _hidden_queries(trace, kind, look), _hidden(trace, is_read, look)
+    rows, columns = (
+        tuple(group for group in side if not gone.issuperset(group)) if gone else side
+        for side, gone in zip(groups, hidden, strict=True)
+    )
+    return rows, columns
 
 
 def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:
@@ -280,18 +286,12 @@ def _hidden(trace: Trace, side: Side, look: Look) -> set[int]:
     return set().union(*(kinds[name] for name in look.hide))
 
 
-def _kept_keys(trace: Trace, kind: Kind, look: Look) -> list[int]:
-    hidden = _hidden(trace, sides(kind)[1], look)
-    return [at for at in range(len(trace.tokens(kind)[1])) if at not in hidden]
-
-
-def _kept_queries(trace: Trace, kind: Kind, look: Look) -> list[int]:
-    """Return the rows left: a target row stays where it reads or predicts a token."""
+def _hidden_queries(trace: Trace, kind: Kind, look: Look) -> set[int]:
+    """Return the rows hidden: a target row stays where it predicts a shown token."""
     hidden = _hidden(trace, sides(kind)[0], look)
-    count = len(trace.tokens(kind)[0])
-    if kind != "encoder" and count:
-        hidden = {at for at in hidden if _predicts_hidden(trace, at, hidden, look)}
-    return [at for at in range(count) if at not in hidden]
+    if kind == "encoder":
+        return hidden
+    return {at for at in hidden if _predicts_hidden(trace, at, hidden, look)}
 
 
 def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> bool:
@@ -306,14 +306,13 @@ def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> boo
     )
 
 
-def _words(trace: Trace, side: Side, kept: Sequence[int]) -> Groups:
-    """Return the words of the tokens left; a hidden token ends the word before it."""
+def _words(trace: Trace, side: Side, look: Look) -> Groups:
+    """Return every token of a side, as words where the look merges them."""
     tokens = trace.source if side == "source" else trace.target
+    if not look.words:
+        return tuple((at,) for at in range(len(tokens)))
     kinds = hidden_tokens(trace, side)
-    groups = word_groups(tokens, kinds["special"] | kinds["pad"])
-    left = set(kept)
-    parts = (tuple(at for at in group if at in left) for group in groups)
-    return tuple(part for part in parts if part)
+    return word_groups(tokens, kinds["special"] | kinds["pad"])
 
 
 def _renumbered(groups: Groups) -> Groups:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
-from visformer.state.look import Look
+from visformer.state.look import Look, Order
 from visformer.state.pictures.attention import matrix, shown_marks
 from visformer.state.pictures.maps import all_numbers, place
 from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.pictures.mosaic import Mosaic, is_large, mosaic, mosaic_parts
+from visformer.state.pictures.ranking import Ranking, order_words, ranking_parts
 from visformer.state.pictures.reading import Reading, reading, whole_labels
+from visformer.state.pictures.summary import summary_parts
 from visformer.state.pictures.weights import made_of, same
 from visformer.state.state import State
 from visformer.trace import KINDS, Kind, Trace
@@ -22,7 +25,8 @@ from visformer.ui.kind_panel import KindPanel
 from visformer.ui.look_bar import LookBar
 from visformer.ui.overview import Overview
 
-SLICE_MS = 8  # of the overview of a long sentence, a turn of the event loop
+SLICE_MS = 8  # of the work on a long sentence, a turn of the event loop
+STOP = object()
 
 
 class _Shown:
@@ -63,12 +67,21 @@ class AttentionView(QWidget):
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
         self._slices = QTimer(self)
         self._slices.timeout.connect(self._draw_slice)
+        # what takes long of a long sentence: a kind's summary, the overview's order
+        self._tasks: dict[Kind | Literal["order"], Iterator[Ranking | None]] = {}
+        self._turns = QTimer(self)
+        self._turns.timeout.connect(self._work)
         self.panels = {kind: self._panel(kind) for kind in KINDS}
         self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
         self.overview = Overview(lambda: all_numbers(self._state))
         self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
+        self.overview.order_chosen.connect(
+            lambda order: self.picked.emit(
+                {"look": replace(self._state.look, order=order)}
+            )
+        )
         self.bar = LookBar()
         self.bar.changed.connect(lambda look: self.picked.emit({"look": look}))
         self.bar.scale_chosen.connect(lambda name: self.picked.emit({"scale": name}))
@@ -110,8 +123,9 @@ class AttentionView(QWidget):
         for kind, panel in self.panels.items():
             self._draw_panel(kind, panel)
             panel.set_focused(kind == state.kind and state.shown is not None)
-        self.bar.draw(state.look, state.scale, working=False)
         self._draw_overview()
+        self._draw_order()
+        self.bar.draw(state.look, state.scale, working=bool(self._tasks))
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
         state, look = self._state, self._state.look
@@ -121,11 +135,16 @@ class AttentionView(QWidget):
         shown = _Shown(state.shown, kind)
         looks = (*numbers, mass, *place(state, kind), state.scale)
         if self._changed(kind, (shown, looks, extent, longest)):
-            made = self._readings[kind] = reading(state, kind)
+            self._tasks.pop(kind, None)
+            made = reading(state, kind)
+            if made is None and state.shown is not None:
+                self._begin(kind, summary_parts(state, kind, place(state, kind)[0]))
+                return
+            self._readings[kind] = made
             picture = None if made is None else matrix(state, made)
             panel.draw(picture, look, extent=extent, longest=longest)
         drawn = self._readings.get(kind)
-        if drawn is not None and state.shown is not None:
+        if drawn is not None and state.shown is not None and kind not in self._tasks:
             panel.mark(state.shown, drawn, shown_marks(state, drawn), look)
 
     def _draw_overview(self) -> None:
@@ -174,6 +193,46 @@ class AttentionView(QWidget):
             self._slices.stop()
             self._overviews[kind] = self._drawn["overview"], self._filling
 
+    def _draw_order(self) -> None:
+        """Bring the overview into the order asked for."""
+        state, kind, order = self._state, self._state.kind, self._state.look.order
+        if not self._changed("order", (_Shown(state.shown, kind), kind, order)):
+            return
+        self._tasks.pop("order", None)
+        ranking = None
+        if order != "place" and state.shown is not None:
+            parts = ranking_parts(state, kind)
+            if is_large(state, kind):
+                self._begin("order", parts)
+            else:
+                ranking = list(parts)[-1]
+        self.overview.rank(order, ranking, order_words(order, kind))
+
+    def _begin(
+        self, name: Kind | Literal["order"], parts: Iterator[Ranking | None]
+    ) -> None:
+        self._tasks[name] = parts
+        self._turns.start()
+
+    def _work(self) -> None:
+        """Go on with what takes long for a few milliseconds; show what is finished."""
+        timer = QElapsedTimer()
+        timer.start()
+        while self._tasks and not timer.hasExpired(SLICE_MS):
+            name, parts = next(iter(self._tasks.items()))
+            part = next(parts, STOP)
+            if isinstance(part, Ranking):
+                look = self._state.look
+                words = order_words(look.order, self._state.kind)
+                self.overview.rank(look.order, part, words)
+            elif part is STOP:
+                del self._tasks[name]
+                self._drawn.pop(name if name != "order" else None, None)
+        if not self._tasks:
+            self._turns.stop()
+            self.picked.emit({})  # the strips and the status line want it too
+            self.draw(self._state)
+
     def _changed(self, part: object, needs: tuple[object, ...]) -> bool:
         """Tell whether a part shows something else; Traces compare by identity."""
         changed = self._drawn.get(part) != needs
@@ -211,12 +270,15 @@ class AttentionView(QWidget):
 
     @property
     def slicing(self) -> bool:
-        """Tell whether the overview of a long sentence is still being filled."""
-        return self._slices.isActive()
+        """Tell whether something of a long sentence is still being made."""
+        return self._slices.isActive() or self._turns.isActive()
 
     def walk(self, d_layer: int, d_head: int) -> None:
         """Choose a neighbour in the grid of heads."""
         self.overview.walk(d_layer, d_head)
+
+    def _choose_order(self, order: Order) -> None:
+        self.picked.emit({"look": replace(self._state.look, order=order)})
 
     def _choose(self, at: tuple[int, int]) -> None:
         self.picked.emit({"layer": at[0], "head": at[1]})
