@@ -24,6 +24,7 @@ from visformer.state.pictures.picture import Matrix
 from visformer.ui.labels import short
 
 WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
+FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
 FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
 LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
 
@@ -128,7 +129,9 @@ class ArcsCanvas(QWidget):
             path = QPainterPath(QPointF(start, top))
             path.cubicTo(middle, top, middle, bottom, end, bottom)
             shade = QColor(colour)
-            shade.setAlphaF((0.1 + 0.9 * strength) * (1 if bold[at] else FADED))
+            shade.setAlphaF(
+                (FAINTEST + (1 - FAINTEST) * strength) * (1 if bold[at] else FADED)
+            )
             painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
             painter.drawPath(path)
 

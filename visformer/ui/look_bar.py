@@ -104,8 +104,8 @@ class LookBar(QWidget):
         self.actions_["renormalise"].setChecked(look.renormalise)
         self.actions_["renormalise"].setEnabled(bool(look.hide))
         self.actions_["words"].setChecked(look.words)
-        changed = bool(look.hide) or look.words
-        self.tokens.setText("some tokens" if changed else "all tokens")
+        unit = "words" if look.words else "tokens"
+        self.tokens.setText(f"some {unit}" if look.hide else f"all {unit}")
         share = round(look.mass * 100)
         self.mass.blockSignals(True)
         self.mass.setValue(share // MASS_STEP)

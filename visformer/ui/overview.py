@@ -25,6 +25,8 @@ from visformer.state.pictures.ranking import Ranking
 from visformer.ui.colour_map import codes, table
 from visformer.ui.export import Export
 
+CAPTION = 0.45  # of a thumbnail's height takes its caption
+SMALLEST = 0.6  # of the text's size
 GAP = 3  # pixels between thumbnails
 STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
 STEPS = {
@@ -51,6 +53,7 @@ class Overview(QWidget):
         self._mosaic: Mosaic | None = None
         self._image = QImage()
         self._chosen = (0, 0)
+        self._order: Order = "place"
         self._ranking: Ranking | None = None
         self.orders = QComboBox(self)
         for name, title in ORDERS.items():
@@ -83,8 +86,8 @@ class Overview(QWidget):
         """
         self.orders.setCurrentIndex(self.orders.findData(order))
         self.orders.setToolTip(words or "order of the heads")
-        if ranking != self._ranking:
-            self._ranking = ranking
+        if (order, ranking) != (self._order, self._ranking):
+            self._order, self._ranking = order, ranking
             self.update()
 
     def choose(self, chosen: tuple[int, int]) -> None:
@@ -106,8 +109,11 @@ class Overview(QWidget):
     def _place(self) -> QRectF:
         """Where thumbnails may stand: right of layer labels, below title and heads."""
         metrics = self.fontMetrics()
-        left = metrics.horizontalAdvance("L00 ")
-        top = self._header() + metrics.height() + 2
+        left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
+        if self._order == "place":
+            top += metrics.height()
+        else:  # the captions stand on the thumbnails
+            left = 4
         width, height = self.width() - left - 4, self.height() - top - 4
         return QRectF(left, top, max(1, width), max(1, height))
 

@@ -166,7 +166,10 @@ class RunningText(QWidget):
             first = max(start, line.textStart())
             last = min(end, line.textStart() + line.textLength())
             if first < last:
-                left, right = (_x(line, at) for at in (first, last))
+                # both ends of its own characters: where the direction turns, the
+                # beginning of what follows is somewhere else
+                left = _x(line, first, QTextLine.Edge.Leading)
+                right = _x(line, last - 1, QTextLine.Edge.Trailing)
                 place = line.rect().translated(layout.position())
                 x = layout.position().x() + min(left, right)
                 made.append(QRectF(x, place.y(), abs(right - left), place.height()))
@@ -244,7 +247,7 @@ def _format(piece: Piece, rgba: list[int]) -> QTextCharFormat:
     return form
 
 
-def _x(line: QTextLine, cursor: int) -> float:
-    """Return where a character begins; PySide gives the place and the cursor."""
-    found: tuple[float, int] = line.cursorToX(cursor)  # type: ignore[assignment]
+def _x(line: QTextLine, character: int, edge: QTextLine.Edge) -> float:
+    """Return where an edge of a character is; PySide gives it with the character."""
+    found: tuple[float, int] = line.cursorToX(character, edge)  # type: ignore[assignment]
     return found[0]

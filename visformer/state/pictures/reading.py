@@ -174,9 +174,11 @@ def _done_parts(state: State, kind: Kind) -> list[str]:
         case "all":
             first = f"mean of {trace.layers(kind)} layers x {heads} heads"
         case "rollout" if kind == "cross":
-            first = f"{mean}, times the encoder's rollout over its layers"
+            first = f"{mean}, times the rollout of the whole encoder"
         case "rollout":
-            first = f"rollout: {mean}, half each layer, half residual, multiplied up"
+            first = (
+                f"rollout: {mean}, 0.5 A + 0.5 I, rows renormalised, product of layers"
+            )
         case _:
             first = ""
     return [first, _hidden_words(look), _merge_words(look, trace, kind)]
@@ -185,7 +187,7 @@ def _done_parts(state: State, kind: Kind) -> list[str]:
 def _hidden_words(look: Look) -> str:
     if not look.hide:
         return ""
-    names = " and ".join(HIDDEN[name] for name in HIDDEN if name in look.hide)
+    names = ", ".join(HIDDEN[name] for name in HIDDEN if name in look.hide)
     return f"{names} hidden, {'' if look.renormalise else 'not '}renormalised"
 
 
@@ -223,8 +225,8 @@ def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> 
         title=title_words(state, kind),
         done=done_words(state, kind),
         values=values,
-        rows=_row_labels(trace, kind, rows),
-        columns=_labels(trace.tokens(kind)[1], columns),
+        rows=_row_labels(trace, kind, rows, look),
+        columns=_labels(trace.tokens(kind)[1], columns, words=look.words),
         masked=masked,
         queries=rows,
         keys=columns,
@@ -242,7 +244,8 @@ def whole_labels(
     if look.plain:
         return labels(trace, kind)
     rows, columns = _groups(trace, kind, look)
-    return _row_labels(trace, kind, rows), _labels(trace.tokens(kind)[1], columns)
+    names = _labels(trace.tokens(kind)[1], columns, words=look.words)
+    return _row_labels(trace, kind, rows, look), names
 
 
 def _groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
@@ -327,18 +330,17 @@ def _renumbered(groups: Groups) -> Groups:
 # ---- labels ---------------------------------------------------------------------
 
 
-def _labels(tokens: Sequence[str], groups: Groups) -> tuple[str, ...]:
-    return tuple(
-        visible(tokens[group[0]])
-        if len(group) == 1
-        else visible(word_text([tokens[at] for at in group]))
-        for group in groups
-    )
+def _labels(tokens: Sequence[str], groups: Groups, *, words: bool) -> tuple[str, ...]:
+    if not words:
+        return tuple(visible(tokens[group[0]]) for group in groups)
+    return tuple(visible(word_text([tokens[at] for at in group])) for group in groups)
 
 
-def _row_labels(trace: Trace, kind: Kind, groups: Groups) -> tuple[str, ...]:
+def _row_labels(
+    trace: Trace, kind: Kind, groups: Groups, look: Look
+) -> tuple[str, ...]:
     """Return each row's label; a target row ends with what its last token predicts."""
-    names = _labels(trace.tokens(kind)[0], groups)
+    names = _labels(trace.tokens(kind)[0], groups, words=look.words)
     if kind == "encoder":
         return names
     return tuple(

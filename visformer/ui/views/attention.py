@@ -123,8 +123,8 @@ class AttentionView(QWidget):
         for kind, panel in self.panels.items():
             self._draw_panel(kind, panel)
             panel.set_focused(kind == state.kind and state.shown is not None)
-        self._draw_overview()
         self._draw_order()
+        self._draw_overview()
         self.bar.draw(state.look, state.scale, working=bool(self._tasks))
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
