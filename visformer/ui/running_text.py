@@ -19,7 +19,6 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextCharFormat,
     QTextLayout,
-    QTextLine,
     QTextOption,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -29,6 +28,8 @@ from visformer.state.pictures.tinted import Piece, Tinted
 from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, table
 from visformer.ui.words import wrapped_height
 
+# "</s>" reads from left to right in any text
+ISOLATE, END_ISOLATE = "\u2066", "\u2069"
 LARGER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than other text: the first that fits
 
 
@@ -82,12 +83,14 @@ class RunningText(QWidget):
         colours = table(self.palette())
         for piece in pieces:
             text += " " if piece.spaced else ""
-            starts.append(len(text.encode("utf-16-le")) // 2)  # as Qt counts
-            text += piece.text
+            special = piece.text.startswith("<") and piece.text.endswith(">")
+            text += ISOLATE if special else ""
+            starts.append(_units(text))
+            text += piece.text + (END_ISOLATE if special else "")
             if piece.shade is not None:
                 form = QTextLayout.FormatRange()
                 form.start = starts[-1]
-                form.length = len(piece.text.encode("utf-16-le")) // 2
+                form.length = _units(piece.text)
                 form.format = _format(piece, colours[_code(piece)].tolist())
                 formats.append(form)
         layout = QTextLayout(text)
@@ -156,23 +159,20 @@ class RunningText(QWidget):
                         painter.drawRect(box.adjusted(-1, 0, 1, 0))
 
     def boxes(self, side: Side, index: int) -> list[QRectF]:
-        """Return where a token stands: a rectangle for each line that it is on."""
+        """Return where a token stands: a rectangle a line and direction."""
         paragraph = next(p for p in self._paragraphs if p.side == side)
         start = paragraph.starts[index]
-        end = start + len(paragraph.pieces[index].text.encode("utf-16-le")) // 2
+        end = start + _units(paragraph.pieces[index].text)
         made, layout = [], paragraph.layout
         for number in range(layout.lineCount()):
             line = layout.lineAt(number)
             first = max(start, line.textStart())
             last = min(end, line.textStart() + line.textLength())
             if first < last:
-                # both ends of its own characters: where the direction turns, the
-                # beginning of what follows is somewhere else
-                left = _x(line, first, QTextLine.Edge.Leading)
-                right = _x(line, last - 1, QTextLine.Edge.Trailing)
                 place = line.rect().translated(layout.position())
-                x = layout.position().x() + min(left, right)
-                made.append(QRectF(x, place.y(), abs(right - left), place.height()))
+                for run in line.glyphRuns(first, last - first):
+                    ink = run.boundingRect().translated(layout.position())
+                    made.append(QRectF(ink.x(), place.y(), ink.width(), place.height()))
         return made
 
     # ---- mouse -----------------------------------------------------------------
@@ -185,13 +185,12 @@ class RunningText(QWidget):
                 line = paragraph.layout.lineAt(number)
                 if not line.rect().top() <= inside.y() <= line.rect().bottom():
                     continue
-                on = QTextLine.CursorPosition.CursorOnCharacter
-                cursor = line.xToCursor(inside.x(), on)
-                index = bisect.bisect_right(paragraph.starts, cursor) - 1
-                if index >= 0 and any(
-                    box.contains(at) for box in self.boxes(paragraph.side, index)
-                ):
-                    return paragraph.side, index
+                first = bisect.bisect_right(paragraph.starts, line.textStart()) - 1
+                end = line.textStart() + line.textLength()
+                last = bisect.bisect_left(paragraph.starts, end)
+                for index in range(max(0, first), last):
+                    if any(b.contains(at) for b in self.boxes(paragraph.side, index)):
+                        return paragraph.side, index
         return None
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -227,6 +226,11 @@ class RunningText(QWidget):
                 self.draw(tinted)
 
 
+def _units(text: str) -> int:
+    """Return the length of a text as Qt counts it, in UTF-16 units."""
+    return len(text.encode("utf-16-le")) // 2
+
+
 def _code(piece: Piece) -> int:
     """Return the colour map's code of a tinted piece."""
     shade = piece.shade or 0.0
@@ -245,9 +249,3 @@ def _format(piece: Piece, rgba: list[int]) -> QTextCharFormat:
     form.setForeground(QBrush(QColor("#ffffff" if dark else "#000000")))
     form.setFontStrikeOut(piece.masked)
     return form
-
-
-def _x(line: QTextLine, character: int, edge: QTextLine.Edge) -> float:
-    """Return where an edge of a character is; PySide gives it with the character."""
-    found: tuple[float, int] = line.cursorToX(character, edge)  # type: ignore[assignment]
-    return found[0]
