@@ -32,6 +32,7 @@ def grouped(text: str) -> list[str]:
         ("▁I ▁ 🙂 ?", ["I", "🙂", "?"]),
         ("▁x <unk:é> y", ["xéy"]),
         ("▁ </s>", ["▁", "</s>"]),
+        ("▁a <unk> <unk> b", ["a", "<unk>", "<unk>", "b"]),
     ],
 )
 def test_words(pieces: str, words: list[str]) -> None:

@@ -230,6 +230,15 @@ def test_of_a_long_sentence_the_rows_in_sight_are_painted(
     assert asked[-1].stop == 300 or any(rows.stop == 300 for rows in asked)
 
 
+def test_the_newest_row_of_many_is_in_sight(view: AttentionView) -> None:
+    session = joined(view)
+    session.set(trace=make_trace(5, 120), step=1, look=Look(form="arcs"))
+    view.grab()
+    session.set(step=110)
+    canvas = arcs(view, "cross")
+    assert canvas.visibleRegion().contains(QPoint(5, round(canvas.line_of(109))))
+
+
 def attention_arcs() -> Any:
     from visformer.state.pictures.arcs import arcs
 

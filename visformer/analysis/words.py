@@ -3,8 +3,8 @@
 A piece that begins with ``▁`` (sentencepiece's mark of a space) begins a word, and so
 does one that follows a token that stands alone. These stand alone: special tokens,
 punctuation other than apostrophes and hyphens, and pieces of scripts written without
-spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese), whose words no mark tells. A lone
-mark joins the token that follows it.
+spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese), whose words no mark tells, and
+``<unk>``. A lone mark joins the token that follows it.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ def word_groups(tokens: Sequence[str], special: Collection[int] = ()) -> Groups:
 
 def _stands_alone(token: str) -> bool:
     text = bare(token)
+    if token == "<unk>":  # of which nothing else is known
+        return True
     if is_punctuation(token):
         return not all(character in JOINERS for character in text)
     return any(unicodedata.name(c, "").startswith(UNSPACED) for c in text)

@@ -26,6 +26,7 @@ from visformer.ui.labels import short
 WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
 FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
 FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
+LEVELS = 20  # of width and opacity told apart
 LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
 
 
@@ -73,6 +74,10 @@ class ArcsCanvas(QWidget):
     def _pitch(self) -> float:
         return min(2.5 * self._line(), self.height() / self._extent)
 
+    def line_of(self, index: int) -> float:
+        """Return the y of a row's or a column's middle."""
+        return (index + 0.5) * self._pitch()
+
     def _sides(self) -> tuple[float, float]:
         """Return where arcs begin and end."""
         if self._matrix is None:
@@ -107,38 +112,50 @@ class ArcsCanvas(QWidget):
         rows = range(min(first, len(matrix.rows)), min(last, len(matrix.rows)))
         if self._arcs is None or self._arcs[0] != rows:
             self._arcs = rows, arcs(matrix, self._mass, rows)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._paint_arcs(painter, self._arcs[1], pitch)
+        edges = self._sides()
+        self._paint_arcs(painter, self._arcs[1], pitch, edges)
         for side, labels in enumerate(self._labels()):
             marked = self._marks.rows if side == 0 else self._marks.columns
             for index in range(first, min(last, len(labels))):
-                self._paint_label(painter, side, index, labels[index], index in marked)
+                label = labels[index]
+                self._paint_label(painter, edges, (side, index), label, index in marked)
 
-    def _paint_arcs(self, painter: QPainter, found: Arcs, pitch: float) -> None:
-        start, end = self._sides()
+    def _paint_arcs(
+        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+    ) -> None:
+        start, end = edges
         own = found.rows if self._by == "query" else found.columns
         wanted = self._marks.rows if self._by == "query" else self._marks.columns
         bold = np.isin(own, wanted) if wanted else np.ones(len(own), bool)
         colour = self.palette().color(QPalette.ColorRole.Highlight)
-        order = np.argsort(bold, kind="stable")  # those that stand out come last
         middle = (start + end) / 2
-        for at in order.tolist():
-            strength = float(found.strengths[at])
-            top = (int(found.rows[at]) + 0.5) * pitch
-            bottom = (int(found.columns[at]) + 0.5) * pitch
-            path = QPainterPath(QPointF(start, top))
-            path.cubicTo(middle, top, middle, bottom, end, bottom)
-            shade = QColor(colour)
-            shade.setAlphaF(
-                (FAINTEST + (1 - FAINTEST) * strength) * (1 if bold[at] else FADED)
-            )
+        levels = np.ceil(found.strengths * LEVELS).astype(np.int64)
+        levels += bold * (LEVELS + 1)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for level in np.unique(levels).tolist():  # the strongest of the marked last
+            here = levels == level
+            strength = level % (LEVELS + 1) / LEVELS
+            shade, faded = QColor(colour), 1 if level > LEVELS else FADED
+            shade.setAlphaF((FAINTEST + (1 - FAINTEST) * strength) * faded)
             painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
+            tops = ((found.rows[here] + 0.5) * pitch).tolist()
+            bottoms = ((found.columns[here] + 0.5) * pitch).tolist()
+            ends = zip(tops, bottoms, strict=True)
+            path = QPainterPath()
+            for y, to in ends:
+                path.moveTo(start, y)
+                path.cubicTo(middle, y, middle, to, end, to)
             painter.drawPath(path)
 
     def _paint_label(
-        self, painter: QPainter, side: int, index: int, label: str, marked: bool
+        self,
+        painter: QPainter,
+        edges: tuple[float, float],
+        at: tuple[int, int],
+        label: str,
+        marked: bool,
     ) -> None:
-        start, end = self._sides()
+        (start, end), (side, index) = edges, at
         gap, pitch, line = (
             self.fontMetrics().averageCharWidth(),
             self._pitch(),

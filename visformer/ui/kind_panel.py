@@ -41,6 +41,7 @@ class KindPanel(QStackedWidget):
         self._panels: dict[Form, Panel] = {}
         self._form: Form = "map"
         self._matrix: Matrix | None = None
+        self._rows = 0
 
     def panel(self, form: Form) -> Panel:
         """Return the arcs or the text."""
@@ -76,6 +77,14 @@ class KindPanel(QStackedWidget):
             note = arc_words(look, matrix)
         panel.draw(matrix, note)
         self.setCurrentWidget(panel)
+        self._follow(panel, len(matrix.rows) if matrix is not None else 0)
+
+    def _follow(self, panel: Panel, rows: int) -> None:
+        """Bring the newest row of the arcs into sight when there is another."""
+        if rows != self._rows and isinstance(panel.canvas, ArcsCanvas):
+            y = round(panel.canvas.line_of(rows - 1))
+            panel.area.ensureVisible(0, y, 0, 2 * self.fontMetrics().height())
+        self._rows = rows
 
     def mark(self, trace: Trace, shown: Reading, marks: Marks, look: Look) -> None:
         """Mark tokens, and the cell in focus."""

@@ -40,6 +40,7 @@ class LookBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._look = PLAIN
+        self._shown: tuple[Look, str, bool] | None = None
         self.forms = _chooser("form of the attention", FORMS)
         self.summaries = _chooser("heads and layers summarised", SUMMARIES)
         self.scales = _chooser("colour scale of the maps", SCALES)
@@ -95,7 +96,9 @@ class LookBar(QWidget):
 
     def draw(self, look: Look, scale: str, *, working: bool) -> None:
         """Show a Look; ``working``: a summary is still being made."""
-        self._look = look
+        if (look, scale, working) == self._shown:
+            return
+        self._shown, self._look = (look, scale, working), look
         self.forms.setCurrentIndex(self.forms.findData(look.form))
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))

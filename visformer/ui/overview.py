@@ -8,6 +8,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFontMetrics,
     QHelpEvent,
     QImage,
     QKeyEvent,
@@ -229,10 +230,12 @@ class Overview(QWidget):
 
     def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
         """Write on every thumbnail which head it is and what it is ordered by."""
-        ground, metrics = (
-            self.palette().color(QPalette.ColorRole.Window),
-            self.fontMetrics(),
-        )
+        font, high = self.font(), self._box(0, 0).height()
+        share = CAPTION * high / self.fontMetrics().height()
+        font.setPointSizeF(font.pointSizeF() * min(1.0, max(SMALLEST, share)))
+        painter.setFont(font)
+        metrics = QFontMetrics(font)
+        ground = self.palette().color(QPalette.ColorRole.Window)
         ground.setAlphaF(0.85)
         for (layer, head), caption in zip(ranking.order, ranking.captions, strict=True):
             box = self._box(layer, head).adjusted(1, 1, -GAP - 1, -GAP - 1)
