@@ -29,8 +29,10 @@ class KindPanel(QStackedWidget):
     clicked = Signal(object)
     failed = Signal(str)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, grows: bool) -> None:
+        """``grows``: a step adds a row, which is then brought into sight."""
         super().__init__()
+        self._grows = grows
         self.heat_map = HeatMap()
         self.heat_map.setAccessibleName(f"{name} attention")
         self.heat_map.hovered.connect(self.hovered)
@@ -80,8 +82,9 @@ class KindPanel(QStackedWidget):
         self._follow(panel, len(matrix.rows) if matrix is not None else 0)
 
     def _follow(self, panel: Panel, rows: int) -> None:
-        """Bring the newest row of the arcs into sight when there is another."""
-        if rows != self._rows and isinstance(panel.canvas, ArcsCanvas):
+        """Bring the newest row of the arcs into sight."""
+        grown = self._grows and rows != self._rows
+        if grown and isinstance(panel.canvas, ArcsCanvas):
             y = round(panel.canvas.line_of(rows - 1))
             panel.area.ensureVisible(0, y, 0, 2 * self.fontMetrics().height())
         self._rows = rows

@@ -119,6 +119,7 @@ class LookBar(QWidget):
         self._hint.set_text(WORKING if working else HINTS[look.form])
 
     def _change(self, **changes: object) -> None:
+        self._shown = None  # the control moved: the next draw says where it stands
         self.changed.emit(replace(self._look, **changes))  # type: ignore[arg-type]
 
     def _change_tokens(self) -> None:

@@ -88,7 +88,7 @@ class AttentionView(QWidget):
         self._lay_out()
 
     def _panel(self, kind: Kind) -> KindPanel:
-        panel = KindPanel(KIND_NAMES[kind])
+        panel = KindPanel(KIND_NAMES[kind], grows=kind != "encoder")
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
         panel.failed.connect(self.failed)
