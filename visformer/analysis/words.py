@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def has_word_marks(tokens: Sequence[str]) -> bool:
     return any(token.startswith(SPACE) for token in tokens)
 
 
+@lru_cache(maxsize=8192)
 def is_punctuation(token: str) -> bool:
     """Tell whether a piece holds punctuation and nothing else (Unicode's P*)."""
     text = bare(token)
@@ -62,6 +64,7 @@ def word_groups(tokens: Sequence[str], special: Collection[int] = ()) -> Groups:
     return tuple(tuple(group) for group in groups)
 
 
+@lru_cache(maxsize=8192)
 def _stands_alone(token: str) -> bool:
     text = bare(token)
     if token == "<unk>":  # of which nothing else is known

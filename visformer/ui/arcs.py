@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QColor,
     QMouseEvent,
     QPainter,
     QPainterPath,
     QPaintEvent,
     QPalette,
     QPen,
+    QPixmap,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -44,6 +44,7 @@ class ArcsCanvas(QWidget):
         self._marks = Marks()
         self._by: Side = "query"
         self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
+        self._layer: tuple[tuple[object, ...], QPixmap] | None = None
         self._under: tuple[Side, int] | None = None
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -52,7 +53,8 @@ class ArcsCanvas(QWidget):
 
     def draw(self, matrix: Matrix, mass: float, extent: tuple[int, int]) -> None:
         """Show the fewest keys that carry ``mass`` of each row."""
-        self._matrix, self._mass, self._arcs = matrix, mass, None
+        self._matrix, self._mass = matrix, mass
+        self._arcs = self._layer = None
         self._extent = max(1, *extent, *matrix.values.shape)
         self.setMinimumHeight(math.ceil(self._extent * self._line()))
         self.update()
@@ -111,7 +113,7 @@ class ArcsCanvas(QWidget):
         last = math.ceil((seen.bottom() + 1) / pitch)
         rows = range(min(first, len(matrix.rows)), min(last, len(matrix.rows)))
         if self._arcs is None or self._arcs[0] != rows:
-            self._arcs = rows, arcs(matrix, self._mass, rows)
+            self._arcs, self._layer = (rows, arcs(matrix, self._mass, rows)), None
         edges = self._sides()
         self._paint_arcs(painter, self._arcs[1], pitch, edges)
         for side, labels in enumerate(self._labels()):
@@ -123,26 +125,52 @@ class ArcsCanvas(QWidget):
     def _paint_arcs(
         self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
     ) -> None:
-        start, end = edges
+        """Paint all arcs, faded where some stand out; those painted over them."""
         own = found.rows if self._by == "query" else found.columns
         wanted = self._marks.rows if self._by == "query" else self._marks.columns
-        bold = np.isin(own, wanted) if wanted else np.ones(len(own), bool)
+        seen = self.visibleRegion().boundingRect()
+        painter.setOpacity(FADED if wanted else 1.0)
+        painter.drawPixmap(seen.topLeft(), self._layer_of(found, pitch, edges, seen))
+        painter.setOpacity(1.0)
+        if wanted:
+            bold = np.isin(own, wanted)
+            rows, columns, strengths = found
+            some = Arcs(rows[bold], columns[bold], strengths[bold])
+            self._stroke(painter, some, pitch, edges)
+
+    def _layer_of(
+        self, found: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
+    ) -> QPixmap:
+        """Return all arcs in sight as a picture, kept while the mouse moves."""
+        ratio = self.devicePixelRatioF()
         colour = self.palette().color(QPalette.ColorRole.Highlight)
-        middle = (start + end) / 2
-        levels = np.ceil(found.strengths * LEVELS).astype(np.int64)
-        levels += bold * (LEVELS + 1)
+        needs = pitch, edges, seen.getRect(), ratio, colour.name()
+        if self._layer is None or self._layer[0] != needs:
+            picture = QPixmap(seen.size() * ratio)
+            picture.setDevicePixelRatio(ratio)
+            picture.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(picture)
+            painter.translate(-seen.topLeft())
+            self._stroke(painter, found, pitch, edges)
+            painter.end()
+            self._layer = needs, picture
+        return self._layer[1]
+
+    def _stroke(
+        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+    ) -> None:
+        (start, end), middle = edges, sum(edges) / 2
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for level in np.unique(levels).tolist():  # the strongest of the marked last
-            here = levels == level
-            strength = level % (LEVELS + 1) / LEVELS
-            shade, faded = QColor(colour), 1 if level > LEVELS else FADED
-            shade.setAlphaF((FAINTEST + (1 - FAINTEST) * strength) * faded)
+        levels = np.ceil(found.strengths * LEVELS).astype(np.int64)
+        for level in np.unique(levels).tolist():  # the strongest last
+            here, strength = levels == level, level / LEVELS
+            shade = self.palette().color(QPalette.ColorRole.Highlight)
+            shade.setAlphaF(FAINTEST + (1 - FAINTEST) * strength)
             painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
             tops = ((found.rows[here] + 0.5) * pitch).tolist()
             bottoms = ((found.columns[here] + 0.5) * pitch).tolist()
-            ends = zip(tops, bottoms, strict=True)
             path = QPainterPath()
-            for y, to in ends:
+            for y, to in zip(tops, bottoms, strict=True):
                 path.moveTo(start, y)
                 path.cubicTo(middle, y, middle, to, end, to)
             painter.drawPath(path)
