@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.formats.folders import write_letters
 from visformer.core.decoding import Decoding
 from visformer.engine import Decoded, Engine, Event, Replaced
 from visformer.formats.loading import load
+from visformer.intervention import parse
 from visformer.messages import BatchDone, Decode, Finished, Opened, Refused
 
 SECONDS = 60
@@ -160,3 +162,45 @@ def test_the_newest_request_wins(engine: tuple[Engine, Listener], folder: Path) 
     last = decoded(listener, numbers[-1])
     assert last.trace.source_text == "ab" * (59 % 9 + 1)
     assert not [e for e in listener.events if isinstance(e, Finished)]
+
+
+def test_each_pass_of_an_altered_run_is_kept(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    made = parse(["causal off"])
+    number = handle.decode(Decode(number=0, source="abc", limit=4, intervention=made))
+    last: Decoded | None = None
+    while not isinstance(event := listener.wait_for(Decoded, Finished), Finished):
+        assert isinstance(event, Decoded)
+        last = event
+    assert last is not None
+    assert last.number == number
+    assert [len(trace) for trace in last.passes] == list(range(len(last.trace) + 1))
+    decoding = Decoding(load(folder), "abc", limit=4, intervention=made)
+    for trace in last.passes[1:]:
+        expected = decoding.step()
+        assert trace.target == expected.target
+        np.testing.assert_allclose(trace.decoder_rows, expected.decoder_rows, atol=1e-5)
+        assert trace.mask("decoder").all()
+    handle.decode(Decode(number=0, source="abc", limit=4))
+    plain = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 4)
+    assert isinstance(plain, Decoded)
+    assert not plain.passes
+    assert not plain.trace.intervention
+
+
+def test_a_reference_under_an_altered_run_goes_by_passes(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    made = parse(["multiply"])
+    handle.decode(Decode(number=0, source="abc", reference="dd", intervention=made))
+    event = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 3)
+    assert isinstance(event, Decoded)
+    assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
+    assert [step.token for step in event.trace.steps[:2]] == ["d", "d"]

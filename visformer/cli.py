@@ -176,6 +176,12 @@ def _render_parser() -> _Parser:
     parser.add_argument(
         "--order", default="place", help="heads by place, entropy, maximum, alignment"
     )
+    parser.add_argument(
+        "--change",
+        action="append",
+        default=[],
+        help="alter the run: “causal off”, “hide 3”, “positions none” … (see README)",
+    )
     parser.add_argument("--theme", default="light", help="light, dark or contrast")
     parser.add_argument("--zoom", type=int, default=100, help="text size in percent")
     parser.add_argument("--size", default="1280x800", help="pixels, WxH (1280x800)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
 
@@ -49,6 +50,7 @@ class Decode:
     reference: str = ""
     strategy: Strategy = Strategy()
     limit: int | None = None  # target tokens; None: 2 S + 50, at most the positions
+    intervention: Intervention = UNTOUCHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,15 @@ class Stepped:
     row: Row
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Passed:
+    """A step that changed the rows before it: the whole of it, a Trace of its own."""
+
+    number: int
+    trace: Trace
+    limit: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The decode is over: end of sentence, limit, or end of the reference."""
@@ -114,4 +125,4 @@ class Refused:
 
 
 Request = Open | Decode | Batch
-Answer = Opened | Started | Stepped | Finished | BatchDone | Refused
+Answer = Opened | Started | Stepped | Passed | Finished | BatchDone | Refused

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import (
     Batch,
     BatchDone,
@@ -22,19 +24,21 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Passed,
     Refused,
     Request,
     Started,
     Stepped,
 )
 from visformer.recorder import Row
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, Origin, Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
 
 log = logging.getLogger(__name__)
+MAX_PASSES = 128  # steps that are kept as a pass each: their rows grow as the square
 
 
 def serve(connection: Connection) -> None:
@@ -58,7 +62,7 @@ class Server:
         self._connection = connection
         self._checkpoint: Checkpoint | None = None
         self._decoding: Decoding | None = None
-        self._source: tuple[str, int | None] = ("", None)
+        self._wanted: tuple[str, int | None, Intervention] = ("", None, UNTOUCHED)
 
     def newest(self) -> Request:
         """Wait for a request; of several take the last, so that no stale one runs.
@@ -115,6 +119,9 @@ class Server:
 
     def _decode(self, request: Decode) -> None:
         decoding, fresh = self._prepared(request)
+        if request.intervention.looks_ahead:
+            self._say_finished(request, self._passes(request, decoding))
+            return
         kept = 0 if fresh else decoding.common(request.prefix)
         if request.reference:
             decoding.feed(request.reference)
@@ -129,12 +136,33 @@ class Server:
         for row in decoding.rows(kept):
             self._send_row(request, row)
         times = [] if request.reference else self._finish(request, decoding)
-        self._connection.send(
-            Finished(
-                number=request.number,
-                step_ms=statistics.median(times) if times else None,
-            )
-        )
+        self._say_finished(request, times)
+
+    def _say_finished(self, request: Decode, times: list[float]) -> None:
+        step_ms = statistics.median(times) if times else None
+        self._connection.send(Finished(number=request.number, step_ms=step_ms))
+
+    def _passes(self, request: Decode, decoding: Decoding) -> list[float]:
+        """Send each step as the pass that it was; old rows change with every token."""
+        times: list[float] = []
+        choices: Sequence[tuple[int, Origin]] = request.prefix
+        if request.reference:
+            choices = decoding.reference(request.reference)
+        for length in range(len(choices) + 1):
+            if length and self._connection.poll():
+                return times
+            decoding.follow(choices[:length])
+            self._send_pass(request, decoding)
+        while not (request.reference or decoding.ended or self._connection.poll()):
+            began = time.perf_counter()
+            decoding.step()
+            times.append(1e3 * (time.perf_counter() - began))
+            self._send_pass(request, decoding)
+        return times
+
+    def _send_pass(self, request: Decode, decoding: Decoding) -> None:
+        trace, limit = lean(decoding.trace), decoding.limit
+        self._connection.send(Passed(number=request.number, trace=trace, limit=limit))
 
     def _prepared(self, request: Decode) -> tuple[Decoding, bool]:
         """Return the decoding to go on with, and whether it is a new one."""
@@ -142,8 +170,11 @@ class Server:
 
         if self._checkpoint is None:
             raise VisformerError("No model is open: open a checkpoint first.")
-        wanted = (request.source, request.limit)
-        if self._decoding is not None and self._source == wanted:
+        limit = request.limit
+        if request.intervention.looks_ahead:
+            limit = min(limit or MAX_PASSES, MAX_PASSES)
+        wanted = (request.source, limit, request.intervention)
+        if self._decoding is not None and self._wanted == wanted:
             self._decoding.strategy = request.strategy
             return self._decoding, False
         self._decoding = None
@@ -151,9 +182,10 @@ class Server:
             self._checkpoint,
             request.source,
             strategy=request.strategy,
-            limit=request.limit,
+            limit=limit,
+            intervention=request.intervention,
         )
-        self._decoding, self._source = decoding, wanted
+        self._decoding, self._wanted = decoding, wanted
         return decoding, True
 
     def _finish(self, request: Decode, decoding: Decoding) -> list[float]:

@@ -162,6 +162,18 @@ def test_a_masked_block_is_masked_where_all_of_it_is() -> None:
     assert shown.masked.tolist() == np.triu(np.ones((4, 4), bool), 1).tolist()
 
 
+def test_of_layers_that_differ_what_none_may_attend_to_is_masked() -> None:
+    trace, layers = sentence(), np.ones((2, 5, 6), bool)
+    layers[0, 1, 2] = layers[0, 3, 4] = layers[1, 3, 4] = False
+    trace = replace(trace, masks={**trace.masks, "cross": layers})
+    every = read(trace, "cross", Look(summary="all")).masked
+    one = read(trace, "cross", Look(summary="mean")).masked
+    assert every is not None
+    assert one is not None
+    assert np.argwhere(every).tolist() == [[3, 4]]
+    assert np.argwhere(one).tolist() == [[1, 2], [3, 4]]
+
+
 def test_a_row_of_nan_stays_one() -> None:
     mask = np.ones((5, 6), bool)
     mask[2] = False

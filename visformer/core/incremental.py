@@ -21,7 +21,7 @@ from visformer.core.parts import (
     attention_weights,
     split_heads,
 )
-from visformer.core.positions import PASS, STEP
+from visformer.core.positions import PASS, STEP, Places
 from visformer.trace import Layout
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
@@ -130,6 +130,12 @@ class DecoderState:
         self.cache = memory.new_empty(shape)
         self.visible: Tensor | None = None  # bool [B, length], None: all
 
+    @property
+    def places(self) -> Places:
+        """Which positions the rows get."""
+        axis = self.packed.model.config.position_axis
+        return (PASS if self.whole_pass else STEP)[axis]
+
     @torch.inference_mode()
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
         """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Layout``.
@@ -163,8 +169,7 @@ class DecoderState:
         model, layout = self.packed.model, self.packed.layout
         rows = self.cache.new_empty(batch * count, layout.width("decoder"))
         x = rows[:, layout.hidden("decoder", 0)]
-        places = (PASS if self.whole_pass else STEP)[model.config.position_axis]
-        x.copy_(model.embed("target", ids, start, places=places).flatten(0, 1))
+        x.copy_(model.embed("target", ids, start, places=self.places).flatten(0, 1))
         masks = self._mask(count, visible, batch), self._cross_mask(visible)
         self.length = stop
         for index, part in enumerate(self.packed.layers):

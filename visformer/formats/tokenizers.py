@@ -78,8 +78,26 @@ class SentencePieceSide:
         """Cut ``text`` into pieces, without special tokens."""
         text = clean(text)
         made = self._processor.encode(text, return_type="offset_mapping")
-        spans = zip(made["ids"], made["offsets"], strict=True)
-        return [self._shown(id, start, end, text) for id, (start, end) in spans]
+        ids, spans = made["ids"], self._spans(made["ids"], made["offsets"], text)
+        return [
+            self._shown(id, start, end, text)
+            for id, (start, end) in zip(ids, spans, strict=True)
+        ]
+
+    def _spans(
+        self, ids: list[int], spans: list[tuple[int, int]], text: str
+    ) -> list[tuple[int, int]]:
+        """Give an apostrophe its own character, not the piece after it.
+
+        Where the normaliser puts a gap behind it, sentencepiece counts it there.
+        """
+        spans = list(spans)
+        for at, (start, end) in enumerate(spans[:-1]):
+            quote = self._tokens[ids[at]].endswith("'") and text[start:][:1] in "'’"
+            if start == end and quote and spans[at + 1][1] > start:
+                spans[at] = start, start + 1
+                spans[at + 1] = start + 1, spans[at + 1][1]
+        return spans
 
     def _shown(self, id: int, start: int, end: int, text: str) -> Piece:
         token = self._tokens[id]

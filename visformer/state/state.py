@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.state.look import PLAIN, Look
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
@@ -41,6 +42,9 @@ class State:
     shown: Trace | None = None  # derived
     step: int = 0
     recorded: bool = False  # the Trace was read from a file; no engine has made it
+    intervention: Intervention = UNTOUCHED  # what the user has changed in the run
+    plain: Trace | None = None  # the run without it, once that is known
+    passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     tab: str = "attention"
     kind: Kind = "cross"  # the focused one: its heads are in the overview
@@ -71,7 +75,7 @@ def clamp(state: State, before: State) -> State:
     trace = state.trace
     step = max(0, min(state.step, len(trace)))
     same = before.trace is trace and before.step == step
-    shown = before.shown if same and before.shown else trace.until(step)
+    shown = before.shown if same and before.shown else _shown(state, trace, step)
     return replace(
         state,
         step=step,
@@ -81,6 +85,10 @@ def clamp(state: State, before: State) -> State:
         hovered=_inside(state.hovered, shown),
         locked=_inside(state.locked, shown),
     )
+
+
+def _shown(state: State, trace: Trace, step: int) -> Trace:
+    return state.passes[step] if step < len(state.passes) else trace.until(step)
 
 
 def _inside(cell: Cell | None, trace: Trace) -> Cell | None:

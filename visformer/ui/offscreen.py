@@ -14,6 +14,7 @@ from PySide6.QtGui import QPixmap
 
 from visformer.app import App
 from visformer.errors import InputError
+from visformer.intervention import parse
 from visformer.state.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
 from visformer.state.state import State
 from visformer.trace import KINDS
@@ -29,6 +30,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
     """Draw the window on a sentence into a PNG; InputError for bad options."""
     size = _size(options.size)
     _check(options)
+    intervention = parse(options.change)
     folder = QTemporaryDir()
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
     ini.setValue("theme", options.theme)
@@ -46,6 +48,9 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         window.show()
         app.start(str(checkpoint), options.text)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        if intervention:
+            window.requests.intervene(intervention)
+            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
         steps = len(window.session.state.trace or ())
         wanted = steps if options.steps is None else options.steps

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
@@ -26,6 +27,13 @@ class EngineLike(Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+
+_NOTHING_CHANGED: dict[str, Any] = {
+    "intervention": UNTOUCHED,
+    "plain": None,
+    "passes": (),
+}
 
 
 @dataclass(slots=True)
@@ -49,12 +57,20 @@ class Requests:
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
+        self._reference = ""
+        self._then = ""
+        self._done: list[Intervention] = []  # to undo, the latest last
+        self._undone: list[Intervention] = []  # to redo
 
-    def open(self, path: str, device: str = "", told: Told | None = None) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+    ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``).
 
         ``told`` are keywords of ``load``; those of the same path are remembered.
+        ``then`` is translated once the checkpoint is open.
         """
+        self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
             return
@@ -83,6 +99,7 @@ class Requests:
             step=len(trace),
             recorded=True,
             error="",
+            **_NOTHING_CHANGED,
         )
 
     def translate(self, text: str, *, reference: str = "") -> None:
@@ -101,14 +118,16 @@ class Requests:
                 f"{MAX_CHARACTERS:,} are read."
             )
         else:
-            self.sentence = text
-            self._decode(1 if not reference else 1 << 30, reference=reference)
+            self.sentence, self._reference = text, reference
+            self._session.set(plain=None)
+            self._decode(1 if not reference else 1 << 30)
 
     def force(self, id: int) -> None:
         """Replace the current step's choice; what followed it is decoded anew."""
         state = self._session.state
         if state.shown is None or not state.step:
             return
+        self._reference = ""
         kept = state.shown.steps[:-1]
         prefix = (*((step.id, step.origin) for step in kept), (id, "forced"))
         self._decode(state.step, prefix=prefix)
@@ -116,6 +135,7 @@ class Requests:
     def change_strategy(self, strategy: Strategy, limit: int | None) -> None:
         """Choose tokens another way from now on; decode the sentence anew."""
         self.strategy, self.limit = strategy, limit
+        self._session.set(plain=None)
         if self.sentence:
             self._decode(self._session.state.step)
 
@@ -124,23 +144,63 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    def intervene(self, intervention: Intervention) -> None:
+        """Run the sentence again as altered; nothing changed brings the plain run."""
+        now = self._session.state.intervention
+        if intervention != now:
+            self._done.append(now)
+            self._undone.clear()
+            self._alter(intervention)
+
+    def undo(self) -> None:
+        """Take the last change of the intervention back."""
+        self._exchange(self._done, self._undone)
+
+    def redo(self) -> None:
+        """Make the change again that was taken back last."""
+        self._exchange(self._undone, self._done)
+
+    def _exchange(self, source: list[Intervention], target: list[Intervention]) -> None:
+        if source:
+            target.append(self._session.state.intervention)
+            self._alter(source.pop())
+
+    def _alter(self, intervention: Intervention) -> None:
+        state = self._session.state
+        self._session.set(intervention=intervention, error="")
+        if state.plain is None:
+            if self._busy or state.trace is None:
+                return  # the altered run follows the plain one
+            if not state.recorded:
+                self._session.set(plain=state.trace)
+        if intervention:
+            self._decode(state.step)
+        elif state.plain is not None:
+            self._pending = None
+            self._session.set(trace=state.plain, plain=None, passes=(), busy="")
+
+    @property
+    def _busy(self) -> bool:
+        return self._pending is not None and not self._pending.done
+
     def _decode(
-        self,
-        step: int,
-        *,
-        prefix: tuple[tuple[int, object], ...] = (),
-        reference: str = "",
+        self, step: int, *, prefix: tuple[tuple[int, object], ...] = ()
     ) -> None:
+        """Decode the sentence: the untouched run first, where it is not known."""
+        state = self._session.state
         request = Decode(
             number=0,
             source=self.sentence,
             prefix=prefix,  # type: ignore[arg-type]
-            reference=reference,
+            reference=self._reference,
             strategy=self.strategy,
             limit=self.limit,
+            intervention=UNTOUCHED if state.plain is None else state.intervention,
         )
         self._pending = _Pending(self._engine.decode(request), step)
-        self._session.set(busy="decoding", error="", notice="")
+        slower = request.intervention.masked
+        busy = "decoding, slower: a full pass a step" if slower else "decoding"
+        self._session.set(busy=busy, error="", notice="")
 
     def receive(self, event: Event) -> None:
         """Bring an event of the engine into the State."""
@@ -153,6 +213,8 @@ class Requests:
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
         elif isinstance(event, Refused):
+            if self._pending is not None and event.number == self._pending.number:
+                self._pending.done = True
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
             self._session.set(notice=event.reason)
@@ -165,17 +227,18 @@ class Requests:
         if pending.step is None:
             # a replaced engine replays what is shown: keep that until it has caught up
             if len(trace) >= state.step:
-                self._session.set(trace=trace)
+                self._session.set(trace=trace, passes=event.passes)
             return
         if state.recorded and len(trace) < min(pending.step, len(state.trace or ())):
             return
         if len(trace) >= pending.step:
-            self._show(trace, pending.step)
+            self._show(event, pending.step)
             pending.step = None
         else:
-            self._show(trace, len(trace))
+            self._show(event, len(trace))
 
-    def _show(self, trace: Trace, step: int) -> None:
+    def _show(self, event: Decoded, step: int) -> None:
+        trace = event.trace
         notice = self._session.state.notice
         if trace.truncated_from:
             positions = trace.model.max_positions
@@ -185,6 +248,7 @@ class Requests:
             )
         self._session.set(
             trace=trace,
+            passes=event.passes,
             step=step,
             recorded=False,
             notice=notice,
@@ -198,6 +262,10 @@ class Requests:
         self._pending.step, self._pending.done = None, True
         step_ms = event.step_ms or self._session.state.step_ms
         self._session.set(busy="", step_ms=step_ms)
+        state = self._session.state
+        if state.intervention and state.plain is None:
+            self._session.set(plain=state.trace)
+            self._decode(state.step)
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
@@ -213,7 +281,15 @@ class Requests:
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
+            intervention=UNTOUCHED,
+            plain=None,
         )
+        self._done.clear()
+        self._undone.clear()
+        if self._then:
+            self.translate(self._then)
+            self._then = ""
+            return
         if waiting or foreign:
             return  # what was asked before the model was there is answered next
         if recorded is not None:

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from visformer.engine import Event
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
 from visformer.state.pictures.reading import move
 from visformer.state.pictures.strips import source_strip, target_strip
@@ -32,9 +33,11 @@ from visformer.state.state import SCALES, Session, State
 from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
+from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
+from visformer.ui.samples import sample_button
 from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
@@ -87,6 +90,10 @@ class MainWindow(QMainWindow):
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
+        self.altered = AlteredBar()
+        self.altered.undone.connect(self.requests.undo)
+        self.altered.redone.connect(self.requests.redo)
+        self.altered.restored.connect(lambda: self.requests.intervene(UNTOUCHED))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
@@ -94,6 +101,7 @@ class MainWindow(QMainWindow):
         column.addLayout(self._header())
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
+        column.addWidget(self.altered)
         column.addLayout(_labelled("source", self.source_strip))
         column.addLayout(_labelled("target", self.target_strip))
         column.addLayout(self._transport_row())
@@ -118,7 +126,8 @@ class MainWindow(QMainWindow):
     def _source_row(self) -> QHBoxLayout:
         self._go = QPushButton("Translate")
         self._go.clicked.connect(self.source.submit)
-        return _row(self.source, self._go, stretch=self.source)
+        samples = sample_button(self)
+        return _row(self.source, self._go, samples, stretch=self.source)
 
     def _transport_row(self) -> QHBoxLayout:
         label = plain_label("reference")
@@ -166,6 +175,7 @@ class MainWindow(QMainWindow):
         self.target_strip.draw(target_strip(state))
         self.transport.draw(state)
         self.candidates.draw(state)
+        self.altered.draw(state)
         self.views[state.tab].draw(state)
         if self.tabs.currentWidget() is not self.views[state.tab]:
             self.tabs.setCurrentWidget(self.views[state.tab])

@@ -125,7 +125,7 @@ def reading(state: State, kind: Kind) -> Reading | None:
         made = summary(state, kind, layer)
     if made is None:
         return None
-    mask = None if _is_mixed(state.look, kind) else ~trace.mask(kind, layer)
+    mask = _masked(trace, state.look, kind, layer)
     return _changed(state, kind, made, mask)
 
 
@@ -200,9 +200,23 @@ def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
     return "no subwords to merge"
 
 
-def _is_mixed(look: Look, kind: Kind) -> bool:
-    """Tell whether a column is no longer the key that the mask speaks of."""
-    return look.summary == "rollout" and kind == "cross"
+def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
+    """Return what no layer of the summary may attend to.
+
+    None where a column is no longer the key that the mask speaks of.
+    """
+    if look.summary == "rollout" and kind == "cross":
+        return None
+    layers = [layer]
+    if trace.masks[kind].ndim == 3:  # layers differ
+        if look.summary == "all":
+            layers = list(range(trace.layers(kind)))
+        elif look.summary == "rollout":
+            layers = list(range(layer + 1))
+    allowed = trace.mask(kind, layers[0])
+    for other in layers[1:]:
+        allowed = allowed | trace.mask(kind, other)
+    return ~allowed
 
 
 def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> Reading:
