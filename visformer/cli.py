@@ -168,6 +168,19 @@ def _render_parser() -> _Parser:
     parser.add_argument("--kind", default="cross", help="encoder, decoder or cross")
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
     parser.add_argument("--head", type=int, default=1, help="from 1 (1)")
+    parser.add_argument("--form", default="map", help="attention as map, arcs or text")
+    parser.add_argument(
+        "--summary", default="head", help="head, mean, max, all or rollout (head)"
+    )
+    parser.add_argument(
+        "--hide", default="", help="of special,pad,punctuation, and renormalise (none)"
+    )
+    parser.add_argument(
+        "--words", action="store_true", help="merge subwords into words"
+    )
+    parser.add_argument(
+        "--order", default="place", help="heads by place, entropy, maximum, alignment"
+    )
     parser.add_argument(
         "--change",
         action="append",

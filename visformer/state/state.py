@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import Shuffled
 from visformer.parameters import LayerParameters
+from visformer.state.look import PLAIN, Look
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -55,6 +56,7 @@ class State:
     layer: int = 0
     head: int = 0
     scale: Scale = "fixed"
+    look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
     hovered: Cell | None = None
     locked: Cell | None = None  # a click locks, Escape frees
     busy: str = ""  # what the engine is doing, in words; empty when idle
