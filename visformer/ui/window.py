@@ -35,6 +35,7 @@ from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.candidates import CandidatesPanel, plain_label
+from visformer.ui.export import ALTERED
 from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
 from visformer.ui.samples import sample_button
@@ -183,6 +184,8 @@ class MainWindow(QMainWindow):
         self.transport.draw(state)
         self.candidates.draw(state)
         self.altered.draw(state)
+        shown = state.shown.intervention if state.shown is not None else UNTOUCHED
+        self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
         self.views[state.tab].draw(state)
         if self.tabs.currentWidget() is not self.views[state.tab]:
             self.tabs.setCurrentWidget(self.views[state.tab])
