@@ -18,6 +18,7 @@ from visformer.core.altered import (
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.masks import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
+from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.recording import (
     Distribution,
     check_ids,
@@ -31,7 +32,16 @@ from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.trace import KINDS, Bools, Kind, Step, Trace, read_only
+from visformer.trace import (
+    KINDS,
+    Bools,
+    Floats,
+    Kind,
+    OwnWeights,
+    Step,
+    Trace,
+    read_only,
+)
 
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
 
@@ -207,7 +217,38 @@ def _trace(
         steps=_steps(checkpoint, decoded.output[row], ids),
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
         masks=masks,
+        own_weights=_own_weights(checkpoint, allowed, encoded, decoded, row),
     )
+
+
+def _own_weights(
+    checkpoint: Checkpoint,
+    allowed: LayeredMasks,
+    encoded: StackRecord,
+    decoded: StackRecord,
+    row: int,
+) -> OwnWeights:
+    """Return what makes a pass's weights again: the same operations on its batch."""
+    made = {
+        "encoder": encoded.attention,
+        "decoder": decoded.attention,
+        "cross": decoded.cross,
+    }
+    masks = dict(zip(KINDS, allowed, strict=True))
+    config = checkpoint.config
+
+    @torch.inference_mode()
+    def weights(kind: Kind, layer: int, head: int | None) -> Floats:
+        chosen = slice(None) if head is None else slice(head, head + 1)
+        queries, keys, _ = made[kind][layer]
+        q, k = (split_heads(x, config.heads)[:, chosen] for x in (queries, keys))
+        mask = masks[kind]
+        mask = mask if isinstance(mask, Tensor) else mask[layer]
+        blocks = list(weights_by_blocks(q, k, mask, config.mask_fill))
+        found = host(torch.cat([block[row] for block in blocks], 1))
+        return found if head is None else read_only(found[0])
+
+    return weights
 
 
 def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step, ...]:

@@ -16,10 +16,10 @@ from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.around import place_around
 from visformer.formats.assembly import build_model
-from visformer.formats.files import read_json, short
+from visformer.formats.files import read_json
 from visformer.formats.findings import findings_of, table_order
 from visformer.formats.layouts import HABITS, choices
-from visformer.formats.options import Given, beside, need_heads
+from visformer.formats.options import Given, beside, need_heads, saved_with
 from visformer.formats.recognition import (
     Spelling,
     in_our_names,
@@ -30,7 +30,7 @@ from visformer.formats.recognition import (
 from visformer.formats.sides import NumberSide, open_side, special_ids
 from visformer.formats.sizes import check_norms, sizes_of
 from visformer.formats.tokenizers import Side, Tokenizer
-from visformer.formats.weights import Weights, read_weights
+from visformer.formats.weights import WeightFile, Weights
 
 _TABLES = ("positions", "source_positions", "target_positions")
 
@@ -44,13 +44,14 @@ class Parts(NamedTuple):
 
 
 def read_tutorial(
-    layout: str, files: Sequence[Path], told: Given, device: torch.device
+    layout: str, files: Sequence[WeightFile], told: Given, device: torch.device
 ) -> Checkpoint:
     """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
-    name = " and ".join(short(path.name) for path in files)
-    weights = [read_weights(path) for path in files]
-    told = beside(told, config_beside(files[0]))
-    parts = _parts(layout, name, list(zip(files, weights, strict=True)), told)
+    name = " and ".join(file.name for file in files)
+    weights = [file.weights for file in files]
+    told = beside(told, config_beside(files[0].path))
+    parts = _parts(layout, name, files, told)
+    told = _told_inside(told, parts.tensors, weights)
     config = _config(layout, name, parts.tensors, told)
     table = _table(parts, config, name)
     tokenizer, guessed = tokenizer_for(layout, config, told)
@@ -91,17 +92,32 @@ def config_beside(path: Path) -> dict[str, Any]:
     return {} if {"format", "model_type"} & config.keys() else config
 
 
+def _told_inside(
+    told: Given, tensors: Mapping[str, Tensor], weights: Sequence[Weights]
+) -> Given:
+    """Add the options that lie in the files beside the weights; what was told wins.
+
+    Such options are all that a script was called with. What the tensors tell, they are
+    not asked.
+    """
+    known = {
+        *sizes_of(tensors),
+        *(("max_positions",) if "positions" in tensors else ()),
+    }
+    for part in weights:
+        told = saved_with(told, part.options, known)
+    return told
+
+
 def _digest(weights: Sequence[Weights]) -> str:
     if len(weights) == 1:
         return weights[0].digest
     return hashlib.sha256("".join(w.digest for w in weights).encode()).hexdigest()
 
 
-def _parts(
-    layout: str, name: str, files: list[tuple[Path, Weights]], told: Given
-) -> Parts:
+def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> Parts:
     """Name a file's tensors as our model does."""
-    tensors = joined([(short(path.name), weights) for path, weights in files])
+    tensors = joined(files)
     if layout == "d2l":
         _check_halves(tensors, name)
     prefix = prefix_for(list(tensors), layout)
