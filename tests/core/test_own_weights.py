@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import visformer
-from visformer.core import parts
+from visformer.core import parts, passes
 from visformer.core.passes import run
 from visformer.server import lean
 from visformer.trace import KINDS, Kind
@@ -67,8 +67,17 @@ def test_weights_of_large_scores(
                 found = trace.attention(kind, layer)
                 assert np.array_equal(found, own, equal_nan=True)
                 one = trace.attention(kind, layer, 1)
-                assert np.allclose(one, own[1], rtol=0, atol=1e-6, equal_nan=True)
+                assert np.array_equal(one, own[1], equal_nan=True)
                 assert not one.flags.writeable
+
+
+def test_one_head_of_a_long_pass_is_made_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = visformer.build("handout", device="cpu", **SIZES)
+    trace = run(checkpoint, SOURCE, TARGET)[1]
+    monkeypatch.setattr(passes, "WHOLE_LAYER", 10)
+    one, every = trace.attention("cross", 1, 2), trace.attention("cross", 1)
+    assert one.shape == (4, 6)
+    assert np.allclose(one, every[2], rtol=0, atol=1e-6)
 
 
 def test_what_leaves_the_process_or_is_cut_derives_its_weights() -> None:

@@ -43,8 +43,8 @@ from visformer.trace import (
     read_only,
 )
 
+WHOLE_LAYER = 1 << 24  # weights of a layer up to which its heads are made together
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
-
 
 Lengths = Sequence[int] | np.ndarray | Tensor
 GivenMasks = Mapping[Kind, np.ndarray | Tensor]
@@ -239,14 +239,16 @@ def _own_weights(
 
     @torch.inference_mode()
     def weights(kind: Kind, layer: int, head: int | None) -> Floats:
-        chosen = slice(None) if head is None else slice(head, head + 1)
         queries, keys, _ = made[kind][layer]
-        q, k = (split_heads(x, config.heads)[:, chosen] for x in (queries, keys))
+        q, k = (split_heads(x, config.heads) for x in (queries, keys))
+        first, only = 0, q.numel() // q.shape[-1] * k.shape[2] > WHOLE_LAYER
+        if head is not None and only:
+            first, q, k = head, q[:, head : head + 1], k[:, head : head + 1]
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
         blocks = list(weights_by_blocks(q, k, mask, config.mask_fill))
         found = host(torch.cat([block[row] for block in blocks], 1))
-        return found if head is None else read_only(found[0])
+        return found if head is None else read_only(found[head - first])
 
     return weights
 
