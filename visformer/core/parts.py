@@ -152,10 +152,10 @@ class FeedForward(nn.Module):
 class UnbiasedNorm(nn.Module):
     """LayerNorm whose variance divides by D - 1, with eps inside the root."""
 
-    def __init__(self, width: int, eps: float) -> None:
+    def __init__(self, shape: tuple[int, ...], eps: float) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        self.weight = nn.Parameter(torch.ones(shape))
+        self.bias = nn.Parameter(torch.zeros(shape))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -165,12 +165,16 @@ class UnbiasedNorm(nn.Module):
         return self.weight * normed + self.bias
 
 
-NORMS: dict[Norm, Callable[[int, float], nn.Module]] = {
+NORMS: dict[Norm, Callable[[tuple[int, ...], float], nn.Module]] = {
     "layer": nn.LayerNorm,
     "unbiased": UnbiasedNorm,
 }
 
 
-def make_norm(config: ModelConfig) -> nn.Module:
-    """Return a fresh norm of the kind that the config names."""
-    return NORMS[config.norm](config.d_model, config.norm_eps)
+def make_norm(config: ModelConfig, length: int) -> nn.Module:
+    """Return a fresh norm of the kind that the config names.
+
+    It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.
+    """
+    shape = (length, config.d_model) if length else (config.d_model,)
+    return NORMS[config.norm](shape, config.norm_eps)

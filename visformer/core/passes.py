@@ -22,6 +22,7 @@ from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.recording import (
     Distribution,
     check_ids,
+    check_source_length,
     empty_trace,
     host,
     memory_rows,
@@ -100,6 +101,13 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
             f"{len(source)} sources and {len(target)} targets: not a pair."
         )
     config = checkpoint.config
+    check_source_length(checkpoint, source.shape[1])
+    length = config.decoder_norm_length
+    if length and target.shape[1] != length:
+        raise InputError(
+            f"This model normalises over {length} target tokens at once, so that it "
+            f"runs with exactly {length}, and the target has {target.shape[1]}."
+        )
     if config.position_axis == "batch" and len(source) > config.max_positions:
         raise InputError(
             f"{len(source)} sentences are more than the model's {config.max_positions} "

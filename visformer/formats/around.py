@@ -13,8 +13,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from visformer.errors import CheckpointError
+from visformer.formats.diagnoses import table_order
 from visformer.formats.files import listed, short
-from visformer.formats.findings import table_order
 
 ROLES = (
     "source_embedding.weight",

@@ -16,8 +16,8 @@ from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.around import place_around
 from visformer.formats.assembly import build_model
+from visformer.formats.diagnoses import findings_of, table_order
 from visformer.formats.files import read_json
-from visformer.formats.findings import findings_of, table_order
 from visformer.formats.layouts import HABITS, choices
 from visformer.formats.options import Given, beside, need_heads, saved_with
 from visformer.formats.recognition import (
@@ -28,7 +28,7 @@ from visformer.formats.recognition import (
     split_projections,
 )
 from visformer.formats.sides import NumberSide, open_side, special_ids
-from visformer.formats.sizes import check_norms, sizes_of
+from visformer.formats.sizes import check_attention, sizes_of
 from visformer.formats.tokenizers import Side, Tokenizer
 from visformer.formats.weights import WeightFile, Weights
 
@@ -53,6 +53,8 @@ def read_tutorial(
     parts = _parts(layout, name, files, told)
     told = _told_inside(told, parts.tensors, weights)
     config = _config(layout, name, parts.tensors, told)
+    if layout == "d2l":
+        check_attention(parts.tensors, config.d_model, name, parts.spelling)
     table = _table(parts, config, name)
     tokenizer, guessed = tokenizer_for(layout, config, told)
     model = build_model(
@@ -63,7 +65,7 @@ def read_tutorial(
         spelling=parts.spelling,
         table=table,
     )
-    findings = findings_of(layout, config, parts.tensors, tokenizer.source_pad)
+    pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
         name=name,
         layout=layout,
@@ -76,7 +78,7 @@ def read_tutorial(
             *parts.assumed,
             *guessed,
         ),
-        findings=tuple(f"{finding.id}: {finding}" for finding in findings),
+        findings=findings_of(layout, config, parts.tensors, pads, parts.spelling),
     )
 
 
@@ -130,7 +132,6 @@ def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> 
         raise InputError("names= is for files of torch.nn.Transformer only.")
     made = in_our_names(layout, prefix, tensors)
     theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
-    check_norms(made.tensors, name)
     found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
     if "target_positions" in found:  # one learned table may serve both sides
         found.setdefault("source_positions", found["target_positions"])
