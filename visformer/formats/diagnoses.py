@@ -109,17 +109,18 @@ def _unlearnt_rows(seen: Seen) -> Iterator[Finding]:
 
 
 def _initial_rows(table: Tensor) -> list[int]:
-    """Return the few rows that stay within the bounds of xavier_uniform_.
+    """Return the few rows within the bounds of xavier_uniform_, all others far outside.
 
-    Training takes some number of a row out of them, where a row has many.
+    Training takes some number of a row out of the bounds, where a row has many; rows
+    just beyond them leave it open which were trained.
     """
     count, width = table.shape
     bound = math.sqrt(6 / (count + width))
     largest = table.abs().amax(1)
-    within = (largest <= bound * _ROUNDING) & (largest > 0.9 * bound)
-    few = 0 < int(within.sum()) <= count // 10
-    rows: list[int] = within.nonzero().flatten().tolist() if few else []
-    return rows if width >= 32 else []
+    within = (largest > 0.8 * bound) & (largest <= _ROUNDING * bound)
+    clear = bool((within | (largest > 1.1 * bound) | (largest == 0)).all())
+    few = width >= 32 and int(within.sum()) <= count // 10
+    return within.nonzero().flatten().tolist() if clear and few else []
 
 
 def _untrained(seen: Seen) -> Iterator[Finding]:
