@@ -82,9 +82,10 @@ def load(
     ``layout`` is a key of ``READERS``, recognised where not given; ``pad`` an id, or
     the source's and the target's; ``tokenizer`` a sentencepiece model or ``vocab.json``
     or one for each side (ids typed as numbers without one); ``names`` what a file calls
-    the parts around its torch.nn.Transformer; ``device`` as torch names it, by default
-    the best there is. ``config`` are fields of ModelConfig, or the tutorials' own words
-    for them; they win over a config.json beside the file. What the file tells is not
+    its embeddings, positions and output, for all layouts but native and marian;
+    ``device`` as torch names it, by default the best there is. ``config`` are fields of
+    ModelConfig, or the tutorials' own words for them; they win over a config.json
+    beside the file, and that over options that lie in it. What the tensors tell is not
     asked, and what nobody told is listed in ``assumed``: only ``heads`` is mandatory.
     Raises CheckpointError with one sentence about what is wrong or missing, InputError
     for an unknown layout, device or keyword.

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
-from visformer.errors import CheckpointError, InputError
-from visformer.formats.around import place_around
+from visformer.errors import CheckpointError
+from visformer.formats.around import place_around, renamed_as_told
 from visformer.formats.assembly import build_model
 from visformer.formats.diagnoses import findings_of, table_order
 from visformer.formats.files import read_json
@@ -56,7 +56,6 @@ def read_tutorial(
     if layout == "d2l":
         check_attention(parts.tensors, config.d_model, name, parts.spelling)
     table = _table(parts, config, name)
-    tokenizer, guessed = tokenizer_for(layout, config, told)
     model = build_model(
         config,
         {key: t for key, t in parts.tensors.items() if key != "positions"},
@@ -65,6 +64,7 @@ def read_tutorial(
         spelling=parts.spelling,
         table=table,
     )
+    tokenizer, guessed = tokenizer_for(layout, config, told)
     pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
         name=name,
@@ -128,12 +128,12 @@ def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> 
     if layout == "torch":
         tensors, spelt, assumed = place_around(tensors, prefix, told.names, name)
         tensors = split_projections(tensors)
-    elif told.names:
-        raise InputError("names= is for files of torch.nn.Transformer only.")
     made = in_our_names(layout, prefix, tensors)
+    if layout != "torch":
+        made = renamed_as_told(made, told.names)
     theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
     found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
-    if "target_positions" in found:  # one learned table may serve both sides
+    if layout == "torch" and "target_positions" in found:  # it may serve both sides
         found.setdefault("source_positions", found["target_positions"])
     return Parts(found, Spelling(layout, prefix, theirs), assumed)
 
