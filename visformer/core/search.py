@@ -12,8 +12,8 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
-from visformer.core.incremental import DecoderState
 from visformer.core.masks import RULES, encoder_mask, padded, real_tokens
+from visformer.core.newest import NewestRows
 from visformer.core.recording import source_pieces
 from visformer.errors import InputError
 
@@ -113,31 +113,28 @@ def _search(
     real = real_tokens(config.mask_rule, ids, pad, lengths)
     memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
     limits = (2 * lengths + 50).clamp(max=config.max_positions)
-    state = DecoderState(
-        checkpoint.packed,
+    newest = NewestRows(
+        checkpoint,
         memory.repeat_interleave(beam, 0),
         real.repeat_interleave(beam, 0),
         int(limits.max()),
     )
-    return _expand(checkpoint, state, limits, beam)
+    return _expand(checkpoint, newest, limits, beam)
 
 
 def _expand(
-    checkpoint: Checkpoint, state: DecoderState, limits: Tensor, beam: int
+    checkpoint: Checkpoint, newest: NewestRows, limits: Tensor, beam: int
 ) -> list[list[int]]:
     """Grow the beams of all sentences until each has ended or is at its limit."""
     count = len(limits)
     tokenizer, packed = checkpoint.tokenizer, checkpoint.packed
-    device, output = checkpoint.device, packed.layout.output("decoder")
+    device = checkpoint.device
     beams = [Beams(beam) for _ in range(count)]
     made = torch.full((count * beam, 1), tokenizer.bos, device=device)
     scores = torch.full((count, beam), -math.inf, device=device)
     scores[:, 0] = 0.0  # all beams start alike: only one may branch
-    for length in range(1, state.limit + 1):
-        last = made[:, -1:]
-        visible = last != tokenizer.pad  # a pad that was chosen is read by nobody
-        rows = state.extend(last, None if bool(visible.all()) else visible)[:, 0]
-        steps = packed.logits(rows[:, output]).log_softmax(-1)
+    for length in range(1, int(limits.max()) + 1):
+        steps = packed.logits(newest.output(made)).log_softmax(-1)
         steps[:, list(tokenizer.never)] = -math.inf
         total = scores[:, :, None] + steps.view(count, beam, -1)
         top, flat = total.flatten(1).topk(2 * beam)
@@ -152,7 +149,7 @@ def _expand(
             + beam * torch.arange(count, device=device)[:, None]
         )
         made = torch.cat([made[kept.flatten()], tokens.gather(1, order).view(-1, 1)], 1)
-        state.select(kept.flatten())
+        newest.select(kept.flatten())
     return [b.best() for b in beams]
 
 
