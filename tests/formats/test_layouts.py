@@ -306,6 +306,24 @@ def test_gate_and_learned_positions_show_in_the_names(tmp_path: Path) -> None:
     assert not any(line.startswith("002-3") for line in checkpoint.findings)
 
 
+def test_a_stored_wave_is_not_taken_for_a_learned_table(tmp_path: Path) -> None:
+    """Both have one name; a buffer made persistent is [1, P, D]."""
+    tensors = state(models.labml)
+    waves = sinusoidal(LENGTH, WIDTH)
+    for side in ("src_embed", "tgt_embed"):
+        tensors[f"{side}.positional_encodings"] = waves[None]
+    checkpoint = opened(saved(tmp_path / "m.pt", tensors))
+    config = checkpoint.config
+    assert (config.positions, config.position_axis) == ("sinusoidal", "batch")
+    assert config.max_positions == LENGTH
+    assert torch.equal(checkpoint.model.positions, waves)
+    assert any(line.startswith("002-3") for line in checkpoint.findings)
+    one = "src_embed.positional_encodings"
+    tensors = state(models.labml, learned=True)
+    del tensors[one]
+    assert f"missing: {one}" in refusal(saved(tmp_path / "m.pt", tensors))
+
+
 # torch.nn.Transformer
 
 

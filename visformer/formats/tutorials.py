@@ -132,6 +132,8 @@ def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> 
     if layout != "torch":
         made = renamed_as_told(made, told.names)
     theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
+    if layout == "labml":
+        _take_out_waves(made.tensors)
     found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
     if layout == "torch" and "target_positions" in found:  # it may serve both sides
         found.setdefault("source_positions", found["target_positions"])
@@ -146,6 +148,17 @@ def _check_halves(tensors: Mapping[str, Tensor], name: str) -> None:
                 f"{name} holds a d2l {there} and no {lacking}: give both files, as "
                 "(encoder file, decoder file)."
             )
+
+
+def _take_out_waves(tensors: dict[str, Tensor]) -> None:
+    """Tell a fixed table that labml stored, [1, P, D], from a learned one.
+
+    Both have one name; the learned one is [P, 1, D].
+    """
+    tables = [tensors.get(name) for name in _TABLES[1:]]
+    if all(t is not None and t.dim() == 3 and len(t) == 1 < t.shape[1] for t in tables):
+        tensors["positions"] = tensors.pop(_TABLES[1])
+        del tensors[_TABLES[2]]
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
