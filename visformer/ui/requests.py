@@ -9,10 +9,21 @@ from typing import Any, Protocol
 from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.messages import (
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    ParametersDone,
+    Refused,
+    Shuffle,
+    Shuffled,
+    Strategy,
+)
+from visformer.parameters import Stack, same_model
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
 
 
@@ -27,6 +38,12 @@ class EngineLike(Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; returns the request's number."""
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer of the open model."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -52,20 +69,28 @@ class Requests:
         self._session, self._engine = session, engine
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
+        self._model: ModelFacts | None = None  # that one
+        self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
         self._told: dict[str, Told] = {}
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
         self._reference = ""
+        self._then = ""
+        self._shuffles = 0  # each in another order
         self._done: list[Intervention] = []  # to undo, the latest last
         self._undone: list[Intervention] = []  # to redo
 
-    def open(self, path: str, device: str = "", told: Told | None = None) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+    ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``).
 
         ``told`` are keywords of ``load``; those of the same path are remembered.
+        ``then`` is translated once the checkpoint is open.
         """
+        self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
             return
@@ -139,6 +164,23 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    @property
+    def asking(self) -> bool:
+        """Tell whether weights were asked for and have not come yet."""
+        return self._asked is not None
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Have the weights of a layer brought into the State, once the engine is up.
+
+        Only the model of the Trace on screen is asked: another's would not fit.
+        """
+        trace, model = self._session.state.shown, self._model
+        if trace is None or model is None or not same_model(model, trace.model):
+            return
+        if self._asked != (stack, layer):
+            self._asked = stack, layer
+            self._engine.parameters(stack, layer)
+
     def intervene(self, intervention: Intervention) -> None:
         """Run the sentence again as altered; nothing changed brings the plain run."""
         now = self._session.state.intervention
@@ -178,6 +220,22 @@ class Requests:
     def _busy(self) -> bool:
         return self._pending is not None and not self._pending.done
 
+    def shuffle(self) -> None:
+        """Run the source in another order too, the target as far as it is shown."""
+        shown = self._session.state.shown
+        if shown is None:
+            return
+        self._shuffles += 1
+        request = Shuffle(
+            number=0,
+            source=shown.source_text,
+            target=tuple(shown.target_ids.tolist()),
+            intervention=shown.intervention,
+            seed=self._shuffles,
+        )
+        self._engine.shuffle(request)
+        self._session.set(busy="running the shuffled source", error="")
+
     def _decode(
         self, step: int, *, prefix: tuple[tuple[int, object], ...] = ()
     ) -> None:
@@ -207,11 +265,17 @@ class Requests:
             self._opened(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, Shuffled):
+            self._session.set(shuffle=event, busy="")
+        elif isinstance(event, ParametersDone):
+            self._asked = None
+            self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
+            self._asked = None  # the question has died with the engine
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -264,7 +328,8 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions = event.positions
+        self._positions, self._model = event.positions, event.model
+        self._asked = None
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -276,11 +341,16 @@ class Requests:
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
+            parameters=None,
             intervention=UNTOUCHED,
             plain=None,
         )
         self._done.clear()
         self._undone.clear()
+        if self._then:
+            self.translate(self._then)
+            self._then = ""
+            return
         if waiting or foreign:
             return  # what was asked before the model was there is answered next
         if recorded is not None:
