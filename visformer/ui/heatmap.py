@@ -67,6 +67,11 @@ class HeatMap(QWidget):
         self._dress()
         self.draw(None)
 
+    @property
+    def matrix(self) -> Matrix | None:
+        """What is drawn."""
+        return self._matrix
+
     # ---- drawing ---------------------------------------------------------------
 
     def draw(

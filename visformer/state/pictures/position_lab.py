@@ -139,6 +139,7 @@ def table_pictures(state: State) -> tuple[Matrix, ...]:
     if change is None:
         return (own,)
     changed = heat_picture(change_table(table, change), 0, last)
+    changed = replace(changed, note="linear")
     return own, _retitled(changed, f"changed: {change}")
 
 
