@@ -124,6 +124,8 @@ class PackedDecoder:
 
     def warm_up(self) -> None:
         """Run two rows, so that the first real step is as fast as any."""
+        if self.model.config.decoder_norm_length:
+            return  # there are no steps
         memory = self.output.weight.new_zeros(1, 2, self.output.weight.shape[0])
         readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
         state = DecoderState(self, memory, readable, 2)
