@@ -158,7 +158,7 @@ def _render_parser() -> _Parser:
     parser.add_argument("--text", required=True, help="the source sentence")
     parser.add_argument("--steps", type=int, help="steps shown (all)")
     parser.add_argument(
-        "--view", default="attention", help="attention, masks, positions"
+        "--view", default="attention", help="attention, masks, positions, architecture"
     )
     parser.add_argument("--kind", default="cross", help="encoder, decoder or cross")
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")

@@ -6,15 +6,17 @@ of State changes) and ``failed`` (one sentence).
 
 from __future__ import annotations
 
+from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.positions import PositionsView
 
-View = AttentionView | MasksView | PositionsView
+View = AttentionView | MasksView | PositionsView | ArchitectureView
 VIEWS: tuple[
     tuple[str, str, type[View]], ...
 ] = (  # name in the State, title of the tab, class
     ("attention", "Attention", AttentionView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),
+    ("architecture", "Architecture", ArchitectureView),
 )

@@ -1,0 +1,445 @@
+"""The inside of one block: attention's own figures, feed-forward, residual, norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from visformer.state.pictures.blocks import (
+    Counts,
+    Place,
+    activation,
+    changes,
+    lengths,
+    names,
+    norm_words,
+    place_of,
+    position_words,
+    scale_words,
+    shape,
+    shared,
+    softmax_words,
+    title,
+)
+from visformer.state.pictures.diagram import (
+    BLOCK,
+    Arrow,
+    Box,
+    Style,
+    paragraph,
+    text,
+)
+from visformer.state.pictures.masks import KIND_NAMES, false_words, fill_text, note
+from visformer.state.state import State
+from visformer.text import visible
+from visformer.trace import ModelFacts
+
+MOST_ROWS = 16  # of the predictions listed
+STEP = 0.95  # lines of an arrow
+
+
+class _Figure:
+    """Builds a figure downwards; arrows within it point up, as the data flow."""
+
+    def __init__(self, state: State, model: ModelFacts, x: float, width: float) -> None:
+        self.state, self.model, self.trace = state, model, state.shown
+        self.counts = Counts(model)
+        self.x, self.width, self.y = x, width, 0.5
+        self.boxes: list[Box] = []
+        self.arrows: list[Arrow] = []
+        self.source, self.target = lengths(self.trace)
+
+    def head(self, words: str) -> None:
+        """Write a heading."""
+        self.boxes.append(text(self.x, self.y, self.width, words, strong=True))
+        self.y += 1.3
+
+    def say(self, words: str) -> None:
+        """Write a sentence, broken into lines."""
+        lines = paragraph(self.x, self.y, self.width, words)
+        self.boxes += lines
+        self.y += 1.05 * len(lines) + 0.25
+
+    def row(
+        self,
+        *blocks: tuple[float, float, str],
+        style: Style = "block",
+        id: str = "",
+        stack: int = 1,
+    ) -> list[Box]:
+        """Put blocks side by side: (left, right, title), as shares of the width."""
+        made = [
+            Box(
+                x=self.x + left * self.width,
+                y=self.y,
+                width=(right - left) * self.width,
+                title=name,
+                style=style,
+                id=id,
+                words=name,
+                stack=stack,
+            )
+            for left, right, name in blocks
+        ]
+        self.boxes += made
+        self.y += BLOCK
+        return made
+
+    def up(self, *at: float, words: str = "", height: float = STEP) -> None:
+        """Put arrows between what is above and what comes below."""
+        for share in at:
+            x = self.x + share * self.width
+            points = (x, self.y + height), (x, self.y)
+            self.arrows.append(Arrow(points=points))
+        if words:
+            x = self.x + at[-1] * self.width + 1
+            room = self.x + self.width - x
+            self.boxes.append(text(x, self.y, room, words, height=height, small=True))
+        self.y += height
+
+    def labels(self, *names: tuple[float, str]) -> None:
+        """Put words centred at shares of the width."""
+        for share, name in names:
+            wide = len(name) + 2.0
+            x = self.x + share * self.width - wide / 2
+            self.boxes.append(text(x, self.y, wide, name))
+        self.y += 1.1
+
+
+def zoom(
+    state: State, model: ModelFacts, id: str, x: float, width: float
+) -> tuple[list[Box], list[Arrow]]:
+    """Draw the inside of a block from ``x`` on, so many characters wide."""
+    figure, place = _Figure(state, model, x, width), place_of(id)
+    figure.head(_heading(place, id))
+    part, _, what = place.part.partition(".")
+    if what == "mask":
+        _mask(figure, place)
+    elif what == "add":
+        _residual(figure, id)
+    elif part.endswith("norm"):
+        _norm(figure, id)
+    elif part.endswith("attention"):
+        _attention(figure, place, id)
+    elif part == "feed_forward":
+        _feed_forward(figure, id)
+    elif place.layer is not None:
+        _layer(figure, place, id)
+    else:
+        _OUTSIDE[id](figure)
+    if changes(id).get("tab"):
+        tab = str(changes(id)["tab"]).capitalize()
+        figure.say(f"Click the block, or press Enter: its numbers ({tab} tab).")
+    return figure.boxes, figure.arrows
+
+
+def _heading(place: Place, id: str) -> str:
+    if place.layer is None or not place.part:
+        return title(id)
+    return f"{title(id)} · {place.stack} layer {place.layer + 1}"
+
+
+def _sizes(figure: _Figure, place: Place) -> tuple[int | str, int | str]:
+    """Return the number of queries and of keys of an attention."""
+    queries = figure.source if place.kind == "encoder" else figure.target
+    return queries, figure.target if place.kind == "decoder" else figure.source
+
+
+def _attention(figure: _Figure, place: Place, id: str) -> None:
+    """Draw the paper's figure 2: many heads on top, one of them below."""
+    model, (queries, keys) = figure.model, _sizes(figure, place)
+    heads, size, width = model.heads, model.head_size, model.d_model
+    across = place.kind == "cross"
+    figure.say(
+        f"MultiHead(Q, K, V) = Concat(head 1, …, head {heads}) W_O; "
+        + ("K, V of the encoder's output" if across else "Q, K, V of the same rows")
+        + _counted(figure, id)
+    )
+    figure.row((0.2, 0.8, f"Linear W_O  {width} → {width}"))
+    figure.up(0.5, words=shape(queries, width))
+    figure.row((0.2, 0.8, "Concat"))
+    figure.up(0.3, 0.5, 0.7, words=f"{heads} × {shape(queries, size)}")
+    name = f"Scaled dot-product attention × {heads}"
+    figure.row((0.06, 0.94, name), stack=3, id="")
+    figure.y += 0.35
+    figure.up(0.17, 0.5, 0.83, words=shape(heads, queries, size), height=0.9)
+    figure.row(
+        (0.02, 0.32, "Linear W_V"),
+        (0.35, 0.65, "Linear W_K"),
+        (0.68, 0.98, "Linear W_Q"),
+    )
+    figure.up(0.17, 0.5, 0.83, height=0.7)
+    figure.labels(
+        (0.17, f"V {shape(keys, width)}"),
+        (0.5, f"K {shape(keys, width)}"),
+        (0.83, f"Q {shape(queries, width)}"),
+    )
+    figure.y += 0.4
+    _one_head(figure, id, queries, keys)
+
+
+def _one_head(figure: _Figure, id: str, queries: int | str, keys: int | str) -> None:
+    model = figure.model
+    size, weights = model.head_size, shape(queries, keys)
+    fill = fill_text(model.mask_fill)
+    figure.head("One head: scaled dot-product attention")
+    figure.say(f"softmax(Q Kᵀ / √{size}) V")
+    top = figure.row((0.04, 0.96, f"MatMul: weights × V   {shape(queries, size)}"))[0]
+    figure.up(0.32, words="", height=STEP)
+    figure.boxes.append(
+        text(
+            figure.x + 0.34 * figure.width,
+            figure.y - STEP,
+            0.4 * figure.width,
+            f"{weights} rows sum to 1",
+            height=STEP,
+            small=True,
+        )
+    )
+    figure.row((0.04, 0.74, "SoftMax over the keys"))
+    figure.up(0.32, height=0.6)
+    figure.row((0.04, 0.74, f"Mask (opt.): {fill}"), style="mask", id=f"{id}.mask")
+    figure.up(0.32, height=0.6)
+    scale = 1 / math.sqrt(size)
+    figure.row((0.04, 0.74, f"Scale × 1/√{size} = {scale:.4g}"))
+    figure.up(0.32, words="", height=0.6)
+    figure.row((0.04, 0.74, f"MatMul: Q Kᵀ   {weights}"))
+    figure.up(0.16, 0.58, height=0.6)
+    value = figure.x + 0.87 * figure.width
+    ends = (value, figure.y), (value, top.y + top.height)
+    figure.arrows.append(Arrow(points=ends))
+    figure.labels(
+        (0.16, f"Q {shape(queries, size)}"),
+        (0.52, f"K {shape(keys, size)}"),
+        (0.87, f"V {shape(keys, size)}"),
+    )
+
+
+def _counted(figure: _Figure, id: str) -> str:
+    counted = figure.counts.words(id)
+    return f". {counted} parameters." if counted else "."
+
+
+def _stream(figure: _Figure, place: Place) -> str:
+    return shape(_length(figure, place), figure.model.d_model)
+
+
+def _feed_forward(figure: _Figure, id: str) -> None:
+    model, place = figure.model, place_of(id)
+    name, width, inner = activation(model), model.d_model, model.feed_forward
+    first = "x W1" + (" + b1" if model.expand_bias else "")
+    gate = f" · (x W3{' + b3' if model.gate_bias else ''})" if model.gated else ""
+    act = name.partition(",")[0]
+    last = " + b2" if model.contract_bias else ""
+    figure.say(f"{act}({first}){gate} W2{last}: the same at every position")
+    figure.labels((0.5, _stream(figure, place)))
+    figure.up(0.5)
+    figure.row((0.1, 0.9, f"Linear W2  {inner:,} → {width:,}"))
+    wide = shape(_length(figure, place), inner)
+    figure.up(0.5, words=wide)
+    if model.gated:
+        figure.row((0.3, 0.7, "× (gate)"))
+        figure.up(0.26, 0.76)
+        figure.row((0.04, 0.48, act), (0.52, 0.98, f"Linear W3  {width:,} → {inner:,}"))
+        figure.up(0.26, 0.76, words=wide)
+        figure.row((0.04, 0.48, f"Linear W1  {width:,} → {inner:,}"))
+        figure.up(0.26)
+    else:
+        figure.row((0.1, 0.9, act))
+        figure.up(0.5, words=wide)
+        figure.row((0.1, 0.9, f"Linear W1  {width:,} → {inner:,}"))
+        figure.up(0.5)
+    figure.labels((0.5, f"x {_stream(figure, place)}"))
+    counted = figure.counts.words(id)
+    if counted:
+        figure.say(f"{counted} parameters.")
+
+
+def _length(figure: _Figure, place: Place) -> int | str:
+    return figure.source if place.stack == "encoder" else figure.target
+
+
+def _residual(figure: _Figure, id: str) -> None:
+    first, size = figure.model.norm_first, _stream(figure, place_of(id))
+    name = title(id.removesuffix(".add"))
+    order = "x + F(Norm(x))" if first else "Norm(x + F(x))"
+    figure.say(f"{order}, F being {name[0].lower()}{name[1:]}")
+    figure.labels((0.35, size))
+    if not first:
+        figure.up(0.35)
+        figure.row((0.1, 0.6, "Norm"), style="norm")
+    figure.up(0.35, words="F(Norm(x)) + x" if first else "F(x) + x")
+    add = figure.row((0.32, 0.38, "+"), style="add")[0]
+    figure.up(0.35, words="F(Norm(x))" if first else "F(x)")
+    figure.row((0.1, 0.6, f"F: {name}"))
+    if first:
+        figure.up(0.35, words="Norm(x)")
+        figure.row((0.1, 0.6, "Norm"), style="norm")
+    figure.up(0.35, height=1.6)
+    middle, bend = add.centre[1], figure.x + 0.72 * figure.width
+    start, spine = figure.y - 0.8, figure.x + 0.35 * figure.width
+    points = (spine, start), (bend, start), (bend, middle), (add.x + add.width, middle)
+    figure.arrows.append(Arrow(points=points, line="residual"))
+    figure.boxes.append(text(bend + 1, (start + middle) / 2, 12, "x, unchanged"))
+    figure.labels((0.35, f"x {size}"))
+
+
+def _norm(figure: _Figure, id: str) -> None:
+    model = figure.model
+    figure.say(
+        f"{norm_words(model)}, for every row by itself, over its D = "
+        f"{model.d_model:,} numbers"
+    )
+    figure.say("y = (x − mean) / √(variance + ε) · weight + bias")
+    figure.say(f"ε = {model.norm_eps:g}{_counted(figure, id)}")
+    if id.endswith(".norm"):
+        figure.say("It follows the last layer of the stack.")
+    elif model.norm_first:
+        figure.say(
+            "Pre-norm: it stands before the sublayer, and the residual passes by it."
+        )
+    else:
+        figure.say("Post-norm: it stands after the +, on the residual's own way.")
+
+
+def _mask(figure: _Figure, place: Place) -> None:
+    figure.say(
+        "A query may attend to a key where the mask is True. "
+        + (false_words(figure.trace) if figure.trace else "")
+    )
+    if place.kind == "decoder":
+        figure.say("Causal: a row never reads a later one, which it is to predict.")
+    if figure.trace is not None:
+        figure.say(
+            f"{KIND_NAMES[place.kind]}: {note(figure.trace, place.kind, 'combined')}"
+        )
+
+
+def _layer(figure: _Figure, place: Place, id: str) -> None:
+    model = figure.model
+    figure.say("Click, or press Enter, to open or close it.")
+    for part in names(model, place.stack):
+        parts = (f"{id}.{part}_norm", f"{id}.{part}")
+        for block in parts if model.norm_first else reversed(parts):
+            counted = figure.counts.words(block)
+            name = title(block)
+            figure.say(f"{name}: {counted} parameters" if counted else name)
+    if figure.counts:
+        figure.say(
+            f"together {figure.counts.words(id)} of {model.parameters:,} parameters"
+        )
+    kind = f"{place.stack}_layers"
+    figure.say(f"The {place.stack} has {getattr(model, kind)} such layers.")
+
+
+def _tokens(side: str) -> Callable[[_Figure], None]:
+    def show(figure: _Figure) -> None:
+        if figure.trace is None:
+            figure.say("No sentence has been run yet.")
+            return
+        tokens = figure.trace.source if side == "source" else figure.trace.target
+        ids = figure.trace.source_ids if side == "source" else figure.trace.target_ids
+        named = (
+            f"{visible(token)} ({id})"
+            for token, id in zip(tokens, ids.tolist(), strict=True)
+        )
+        figure.say(f"{len(tokens):,} tokens (ids in brackets): {'  '.join(named)}")
+        if side == "target":
+            figure.say("Each step adds the token that the last one gave.")
+
+    return show
+
+
+def _embedding(side: str) -> Callable[[_Figure], None]:
+    def show(figure: _Figure) -> None:
+        model, block = figure.model, f"{side}_embedding"
+        count = getattr(model, f"{side}_vocabulary")
+        length = figure.source if side == "source" else figure.target
+        figure.say(
+            f"A row of the table {shape(count, model.d_model)} for each token's "
+            f"id, {scale_words(model)}: {shape(length)} → "
+            f"{shape(length, model.d_model)}"
+        )
+        counted = figure.counts.words(block)
+        if counted:
+            figure.say(f"{counted} parameters")
+        if shared(model, "output").startswith(block):
+            figure.say("The output projection is the same table.")
+
+    return show
+
+
+def _positions(figure: _Figure) -> None:
+    model = figure.model
+    figure.say(
+        f"{position_words(model)}; {model.max_positions:,} positions × "
+        f"{model.d_model:,} dimensions; position p's row is added to the token "
+        "there"
+    )
+    learned = model.positions == "learned"
+    figure.say("Its numbers are parameters." if learned else "It has no parameters.")
+
+
+def _output(figure: _Figure) -> None:
+    model = figure.model
+    bias = " + b" if model.output_bias else ""
+    figure.say(
+        f"logits = Z W{bias}, {shape(model.d_model, model.target_vocabulary)}: "
+        "a score for every token of the vocabulary"
+    )
+    counted = figure.counts.words("output")
+    if counted:
+        figure.say(f"{counted} parameters")
+    _predictions(figure)
+
+
+def _softmax(figure: _Figure) -> None:
+    figure.say(
+        f"Softmax {softmax_words(figure.model)}. Every row of Z gives a "
+        "distribution over the next token:"
+    )
+    _predictions(figure)
+
+
+def _predictions(figure: _Figure) -> None:
+    """Each row of the decoder's output, and the token that was chosen of it."""
+    trace = figure.trace
+    if trace is None or not len(trace):
+        figure.say("Nothing is decoded yet.")
+        return
+    first = max(0, len(trace) - MOST_ROWS)
+    if first:
+        figure.say(f"… rows 0 to {first - 1}")
+    causal = not trace.mask("decoder")[0, 1:].any()
+    for row in range(first, len(trace)):
+        step = trace.steps[row]
+        knows = f"tokens 0 to {row}" if causal else "all tokens"
+        figure.boxes.append(
+            Box(
+                x=figure.x,
+                y=figure.y,
+                width=figure.width,
+                height=1.2,
+                title=f"row {row} “{visible(trace.target[row])}” → "
+                f"“{visible(step.token)}” {step.probability:.3f}",
+                detail=knows,
+                style="head" if row == len(trace) - 1 else "text",
+            )
+        )
+        figure.y += 1.2
+    figure.say("On the right: which target tokens a row has information of.")
+
+
+_OUTSIDE: dict[str, Callable[[_Figure], None]] = {
+    "source_tokens": _tokens("source"),
+    "target_tokens": _tokens("target"),
+    "source_embedding": _embedding("source"),
+    "target_embedding": _embedding("target"),
+    "source_positions": _positions,
+    "target_positions": _positions,
+    "encoder.norm": lambda figure: _norm(figure, "encoder.norm"),
+    "decoder.norm": lambda figure: _norm(figure, "decoder.norm"),
+    "output": _output,
+    "softmax": _softmax,
+    "prediction": _softmax,
+}
