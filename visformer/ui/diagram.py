@@ -108,7 +108,8 @@ class Painting:
 
     def _box(self, box: Box, *, chosen: bool) -> None:
         rect = self._rect(box)
-        if box.style in ("text", "head"):
+        bare = box.style == "row" and not (chosen or box.title)
+        if box.style in ("text", "head") or bare:
             self._write(box, rect)
             return
         painter = self._painter
@@ -128,7 +129,7 @@ class Painting:
         if chosen:
             return QPen(self._colour(Role.Highlight), 3.5 if self._focused else 2.5)
         style = Qt.PenStyle.SolidLine
-        if box.style in ("outside", "mask"):
+        if box.style in ("outside", "row", "mask"):
             style = Qt.PenStyle.DashLine
         if box.strong:
             return QPen(self._colour(Role.Highlight), 1.4, style)
@@ -141,6 +142,7 @@ class Painting:
             "norm": Role.AlternateBase,
             "layer": Role.AlternateBase,
             "outside": Role.Window,
+            "row": Role.Window,
         }
         ground = self._colour(roles.get(box.style, Role.Base))
         share = {"frame": 0.03, "token": 0.22}.get(box.style, 0.1)

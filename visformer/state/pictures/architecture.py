@@ -11,7 +11,6 @@ from dataclasses import replace
 from visformer.state.pictures.blocks import (
     Counts,
     about,
-    activation,
     changes,
     lengths,
     model_of,
@@ -33,16 +32,20 @@ from visformer.state.pictures.diagram import (
     Point,
     chips,
     paragraph,
+    text,
 )
 from visformer.state.pictures.zoom import zoom
 from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import ModelFacts, Trace
 
-NARROWEST = 124.0  # characters: a diagram in less room is scrolled
-BUS = 12.0  # characters between the stacks, where the encoder's output runs
+NARROWEST = 116.0  # characters: a diagram in less room is scrolled
+BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 1.0
-SHORTEST, LONGEST = 0.75, 1.6  # lines of an arrow with words beside it
+WIDER = 1.5  # characters, by which the decoder is wider than the mean
+SIDE = 2.5  # characters between a layer's frame and its blocks
+MASK = 7.0  # characters of a mask's own block
+SHORTEST, LONGEST = 0.85, 1.6  # lines of an arrow with words beside it
 MOST_THIN = 7  # closed layers drawn one by one; more are joined
 
 
@@ -50,7 +53,7 @@ def architecture(
     state: State,
     *,
     chosen: str = "",
-    columns: float = 168.0,
+    columns: float = 140.0,
     lines: float = 40.0,
     closed: frozenset[str] = frozenset(),
 ) -> Drawing | None:
@@ -64,7 +67,7 @@ def architecture(
     if model is None:
         return None
     width = max(columns, NARROWEST)
-    zoomed = min(58.0, 0.3 * width)
+    zoomed = min(56.0, 0.28 * width)
     each = (width - zoomed - BUS - 6 * MARGIN) / 2
     room = lines - 2 * MARGIN
     one, two = (
@@ -99,10 +102,10 @@ class _Builder:
         self._trace: Trace | None = state.shown
         self._source, self._target = lengths(self._trace)
         decoding = self._trace is not None and len(self._trace) > 0
-        right = MARGIN + width + BUS
-        self._encoder = Column(MARGIN, width, gap)
+        right = MARGIN + width - WIDER + BUS
+        self._encoder = Column(MARGIN, width - WIDER, gap)
         self._encoder.strong = self._trace is not None and not decoding
-        self._decoder = Column(right, width, gap)
+        self._decoder = Column(right, width + WIDER, gap)
         self._decoder.strong = decoding
         self._entries: list[Point] = []  # where decoder layers read the memory
         self._fill_encoder()
@@ -124,8 +127,12 @@ class _Builder:
         boxes = [replace(box, y=box.y + down) for box in boxes]
         arrows = [_lowered(arrow, down) for arrow in arrows]
         beside = width - zoomed - MARGIN
+        over, left = self._about(down)
         inside, lines_inside = zoom(state, model, chosen, beside, zoomed)
-        boxes += [*self._about(down), *inside]
+        bottom = max(box.y + box.height for box in inside) + MARGIN
+        boxes += [*over, *inside]
+        if left:
+            boxes += _below(left, beside, bottom, zoomed, max(high, lines - MARGIN))
         bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
         ids = {box.id: changes(box.id) for box in boxes if box.id}
         spine = self._decoder.spine
@@ -156,14 +163,14 @@ class _Builder:
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
         self._fill_stack(column, "decoder", self._target)
         size = f"{model.d_model:,} → {model.target_vocabulary:,}"
-        self._block(column, "output", f"Linear  {size}", inset=4)
+        self._block(column, "output", f"Linear  {size}", inset=SIDE)
         column.up(shape(self._target, f"{model.target_vocabulary}") + " logits")
         column.box(
             f"Softmax  ({softmax_words(model)})",
             "softmax",
             style="block" if model.softmax_output else "outside",
             words=f"Softmax, {softmax_words(model)}",
-            inset=4,
+            inset=SIDE,
         )
         column.up(f"row {len(trace) - 1} of the probabilities" if trace else "")
         self._fill_prediction(column)
@@ -192,10 +199,10 @@ class _Builder:
         newest: int,
     ) -> None:
         """Put tokens, embedding and position."""
-        model, row = self._model, column.box("", f"{side}_tokens", style="outside")
+        model, row = self._model, column.box("", f"{side}_tokens", style="row")
         column.boxes[-1] = replace(
             row,
-            title="" if tokens else f"{side} tokens",
+            title="" if tokens else f"no {side} tokens yet",
             words=f"{side} tokens: {length}",
         )
         shown = tuple(visible(token) for token in tokens)
@@ -206,7 +213,7 @@ class _Builder:
             column,
             f"{side}_embedding",
             f"Embedding  {vocabulary:,} × {model.d_model:,}",
-            inset=4,
+            inset=SIDE,
         )
         column.up(f"{shape(length, model.d_model)} {scale_words(model)}")
         self._add_positions(column, side)
@@ -220,11 +227,11 @@ class _Builder:
             column.beside("no positional encoding", BLOCK)
             return
         middle = column.y + BLOCK / 2
-        wide = column.width / 2 - 9
+        wide = column.width / 2 - SIDE - 4.5
         name = f"{side}_positions"
         column.boxes += [
             Box(
-                x=column.x + 4,
+                x=column.x + SIDE,
                 y=column.y,
                 width=wide,
                 title="Positions",
@@ -245,7 +252,7 @@ class _Builder:
             ),
         ]
         column.beside(position_words(self._model), BLOCK)
-        ends = (column.x + 4 + wide, middle), (column.spine - 1.3, middle)
+        ends = (column.x + SIDE + wide, middle), (column.spine - 1.3, middle)
         column.arrows.append(Arrow(points=ends, strong=column.strong))
 
     @property
@@ -263,10 +270,11 @@ class _Builder:
                 self._thin_layer(column, stack, first, last)
             if at < len(layers) - 1:
                 column.up(by=0.4)
-        column.up(shape(length, self._model.d_model))
+        words = shape(length, self._model.d_model)
         if self._model.final_norm:
+            column.up(words)
             self._norm(column, f"{stack}.norm", "Final norm")
-            column.up(shape(length, self._model.d_model))
+        column.up(words if stack == "decoder" else "")  # the encoder's stands above
 
     def _thin_layer(self, column: Column, stack: str, first: int, last: int) -> None:
         name = title(f"{stack}.{first}")
@@ -277,10 +285,10 @@ class _Builder:
             name,
             f"{stack}.{first}",
             detail=f"{sum(parts):,}" if self._counts else "",
-            height=1.1,
+            height=1.05,
             style="layer",
             words=f"{name}, closed",
-            inset=2,
+            inset=SIDE,
         )
         if stack == "decoder":
             self._entries.append((made.x, made.centre[1]))
@@ -325,7 +333,7 @@ class _Builder:
     def _sublayer(self, column: Column, id: str) -> None:
         """Put a sublayer with its norm, residual and +, in the order of the model."""
         column.up(by=0.3)
-        start, lane = column.y, column.x + column.width - 2
+        start, lane = column.y, column.x + column.width - 1.2
         column.up(by=0.4)
         if self._model.norm_first:
             self._norm(column, f"{id}_norm", "Norm")
@@ -341,15 +349,14 @@ class _Builder:
         model = self._model
         if id.endswith("feed_forward"):
             sizes = f"{model.d_model:,} → {model.feed_forward:,} → {model.d_model:,}"
-            self._block(column, id, f"{title(id)}  {sizes}, {activation(model)}")
+            self._block(column, id, f"Feed-forward  {sizes}")
             return
-        made = self._block(column, id, f"{title(id)}  × {model.heads} heads")
-        wide = 7.0
-        column.boxes[-1] = replace(made, width=made.width - wide - 0.5)
+        made = self._block(column, id, title(id))
+        column.boxes[-1] = replace(made, width=made.width - MASK - 0.5)
         mask = Box(
-            x=made.x + made.width - wide,
+            x=made.x + made.width - MASK,
             y=made.y,
-            width=wide,
+            width=MASK,
             title="mask",
             style="mask",
             id=f"{id}.mask",
@@ -360,10 +367,10 @@ class _Builder:
         if "cross" in id:
             self._entries.append((made.x, made.centre[1]))
 
-    def _block(self, column: Column, id: str, name: str, *, inset: float = 4.0) -> Box:
-        counted = self._counts.words(id)
+    def _block(self, column: Column, id: str, name: str, *, inset: float = SIDE) -> Box:
+        counted, short = self._counts.words(id), self._counts.short(id)
         words = f"{title(id)}, {counted} parameters" if counted else title(id)
-        return column.box(name, id, detail=counted, words=words, inset=inset)
+        return column.box(name, id, detail=short, words=words, inset=inset)
 
     def _norm(self, column: Column, id: str, name: str) -> None:
         counted = self._counts.words(id)
@@ -373,7 +380,7 @@ class _Builder:
             detail=counted,
             style="norm",
             words=f"{title(id)}, {counted} parameters" if counted else title(id),
-            inset=4,
+            inset=SIDE,
         )
 
     # ---- between and around ------------------------------------------------------
@@ -401,30 +408,32 @@ class _Builder:
             points = (right - 8, over), (lane, over), (lane, under), (right, under)
             decoder.arrows.append(Arrow(points=points, line="next"))
 
-    def _about(self, down: float) -> list[Box]:
-        """Say what the model is, over the encoder, as far as there is room."""
+    def _about(self, down: float) -> tuple[list[Box], list[str]]:
+        """Say what the step and the model are, over the encoder.
+
+        Returns also what found no room there.
+        """
         encoder, room = self._encoder, self._encoder.y + down - 1.2
-        made: list[Box] = []
-        y = MARGIN / 2
-        for words in filter(None, (sentence(self._state), *about(self._model))):
-            part = paragraph(MARGIN, y, encoder.width + BUS / 2 - 2, words)
-            end = part[-1].y + part[-1].height
-            if end > room:
-                break
-            if not made:
-                part = [replace(line, style="head") for line in part]
-            made += part
-            y = end + 0.15
         label = f"encoder output {shape(self._source, self._model.d_model)}: K, V"
-        made += [
-            replace(
-                paragraph(encoder.spine + 1, room + 0.25, 60, label)[0],
-                width=encoder.width / 2 + BUS / 2 - 3,
-                title="",
-                detail=label,
+        made = [
+            text(
+                encoder.spine + 1,
+                room + 0.25,
+                encoder.width / 2 + BUS / 2 - 3,
+                label,
+                small=True,
             )
         ]
-        return made
+        left = [words for words in about(self._model) if words]
+        wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
+        part = paragraph(MARGIN, y, wide, sentence(self._state), strong=True)
+        while part[-1].y + part[-1].height <= room:
+            made += part
+            y = part[-1].y + part[-1].height + 0.15
+            if not left:
+                return made, []
+            part = paragraph(MARGIN, y, wide, left.pop(0))
+        return made, [" ".join(line.title for line in part), *left]
 
 
 def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
@@ -442,6 +451,19 @@ def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
                 last += 1
         yield layer, last
         layer = last + 1
+
+
+def _below(
+    left: list[str], x: float, y: float, width: float, bottom: float
+) -> list[Box]:
+    """Return what is left to say about the model, at the bottom, if there is room."""
+    made: list[Box] = []
+    for words in left:
+        made += paragraph(x, made[-1].y + 1.2 if made else 0.0, width, words)
+    lower = bottom - (made[-1].y + made[-1].height)
+    if lower < y:
+        return []
+    return [replace(box, y=box.y + lower) for box in made]
 
 
 def _ordered(*columns: Column) -> tuple[list[Box], list[Arrow]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.state.pictures.masks import fill_text
 from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import Kind, ModelFacts, Trace
@@ -20,8 +19,8 @@ POSITIONS = {
 }
 AXES = {
     "time": "",
-    "batch": ", by sentence of the batch",
-    "restart": ", begun anew at each step",
+    "batch": ", by row of the batch",
+    "restart": ", restarting at each step",
 }
 BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
 # Where the numbers of a block are: its name without the layer -> tab, kind.
@@ -124,6 +123,11 @@ class Counts:
         own = f"{part.parameters:,} + " if part.parameters else ""
         return f"{own}shared: {part.shared.replace('_', ' ')}"
 
+    def short(self, block: str) -> str:
+        """Return a block's count alone, or that it is shared."""
+        part = self._parts.get(block)
+        return "shared" if part is not None and part.shared else self.words(block)
+
 
 def names(model: ModelFacts, stack: str) -> tuple[str, ...]:
     """Return the sublayers of a stack's layers, as the data pass them."""
@@ -150,10 +154,9 @@ def title(id: str) -> str:
 
 def _sublayer(stack: str, part: str) -> str:
     if part == "self_attention":
-        masked = "masked " if stack == "decoder" else ""
-        return f"{masked}multi-head self attention"
+        return f"{'masked ' if stack == 'decoder' else ''}multi-head attention"
     return {
-        "cross_attention": "multi-head cross attention",
+        "cross_attention": "multi-head cross-attention",
         "feed_forward": "feed-forward",
     }[part]
 
@@ -225,21 +228,17 @@ def norm_words(model: ModelFacts) -> str:
 def about(model: ModelFacts) -> tuple[str, ...]:
     """Say what the model is, a sentence a line, the most telling first."""
     counts = Counts(model)
-    placed = "before each sublayer (pre-norm)"
+    placed = "pre-norm: the norm before each sublayer"
     if not model.norm_first:
-        placed = "after each sublayer's + (post-norm)"
+        placed = "post-norm: the norm after each +"
     final = "; final norms" if model.final_norm else "; no final norms"
     return (
-        f"{model.encoder_layers} encoder and {model.decoder_layers} decoder layers; "
-        f"norm {placed}{final}",
+        f"{model.encoder_layers} + {model.decoder_layers} layers, {placed}{final}",
         _parameters(model, counts),
         f"width {model.d_model:,} = {model.heads} heads × {model.head_size}; "
         f"feed-forward {model.feed_forward:,}, {activation(model)}",
-        f"embeddings {scale_words(model)}; positions: {position_words(model)}",
         _biases(model),
         _ties(model),
-        f"softmax {softmax_words(model)}; masked scores become "
-        f"{fill_text(model.mask_fill)}",
     )
 
 
@@ -249,13 +248,12 @@ def _parameters(model: ModelFacts, counts: Counts) -> str:
         return f"{total}; the file does not tell those of the blocks"
     sides = ("source", "target")
     tables = [f"{side}_{what}" for side in sides for what in ("embedding", "positions")]
-    parts = {
-        "embeddings": sum(map(counts.total, tables)),
-        "encoder": counts.total("encoder"),
-        "decoder": counts.total("decoder"),
-        "output": counts.total("output"),
-    }
-    return f"{total}: " + ", ".join(f"{name} {n:,}" for name, n in parts.items())
+    embeddings = sum(map(counts.total, tables))
+    output = counts.short("output")
+    return (
+        f"{total}: embeddings {embeddings:,}, encoder {counts.total('encoder'):,}, "
+        f"decoder {counts.total('decoder'):,}, output {output}"
+    )
 
 
 def _biases(model: ModelFacts) -> str:
@@ -275,10 +273,10 @@ def _ties(model: ModelFacts) -> str:
     if not model.blocks:
         return ""
     both = shared(model, "source_embedding") or shared(model, "target_embedding")
-    tables = "one table for source and target" if both else "a table each side"
+    tables = "one embedding table" if both else "an embedding table a side"
     tied = shared(model, "output").replace("_", " ")
     output = f"tied to the {tied}" if tied else "of its own"
-    return f"embeddings: {tables}; output projection {output}"
+    return f"{tables}; output projection {output}"
 
 
 def sentence(state: State) -> str:
@@ -297,7 +295,8 @@ def sentence(state: State) -> str:
     reads = f"the decoder reads {length:,} token{'' if length == 1 else 's'}"
     return (
         f"{words}{reads}; the newest row, “{visible(shown.target[-1])}”, gives "
-        f"“{visible(step.token)}” ({step.probability:.4f}). The encoder's output stays."
+        f"“{visible(step.token)}” ({step.probability:.4f}). The encoder's output is "
+        "used again."
     )
 
 

@@ -9,12 +9,22 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Style = Literal[
-    "block", "norm", "layer", "frame", "add", "token", "outside", "mask", "text", "head"
+    "block",
+    "norm",
+    "layer",
+    "frame",
+    "add",
+    "token",
+    "row",
+    "outside",
+    "mask",
+    "text",
+    "head",
 ]
 Line = Literal["flow", "residual", "memory", "next"]
 Point = tuple[float, float]
 
-BLOCK = 1.35  # lines that a block is high
+BLOCK = 1.3  # lines that a block is high
 SMALL = 0.8  # of the text's size: words beside arrows
 
 
@@ -155,9 +165,9 @@ class Column:
 
     def beside(self, words: str, height: float) -> None:
         """Put small words to the right of what was just put on top."""
-        room = self.x + self.width - self.spine - 1
+        room = self.x + self.width - self.spine - 4
         self.boxes.append(
-            text(self.spine + 1, self.y, room, words, height=height, small=True)
+            text(self.spine + 1.8, self.y, room, words, height=height, small=True)
         )
 
     def add(self, id: str, start: float, lane: float, words: str) -> Box:
@@ -213,10 +223,15 @@ def text(
     )
 
 
-def paragraph(x: float, y: float, width: float, words: str) -> list[Box]:
-    """Return words broken into lines one below the other."""
-    lines = textwrap.wrap(words, max(8, int(width * 0.94)))
-    return [text(x, y + 1.05 * at, width, line) for at, line in enumerate(lines)]
+def paragraph(
+    x: float, y: float, width: float, words: str, *, strong: bool = False
+) -> list[Box]:
+    """Return words broken into lines one below the other; strong ones are wider."""
+    lines = textwrap.wrap(words, max(8, int(width * (0.84 if strong else 0.96))))
+    return [
+        text(x, y + 1.05 * at, width, line, strong=strong)
+        for at, line in enumerate(lines)
+    ]
 
 
 def characters(token: str) -> int:
@@ -231,7 +246,7 @@ def chips(
 
     What does not fit is left out at the start, where an ellipsis says so.
     """
-    sizes = [min(14.0, characters(token) + 2.0) for token in tokens]
+    sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
     first, room = len(tokens), width - 3
     while first > 0 and sizes[first - 1] + 0.5 <= room:
         first -= 1

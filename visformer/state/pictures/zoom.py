@@ -29,7 +29,13 @@ from visformer.state.pictures.diagram import (
     paragraph,
     text,
 )
-from visformer.state.pictures.masks import KIND_NAMES, false_words, fill_text, note
+from visformer.state.pictures.masks import (
+    KIND_NAMES,
+    attends_to_nothing,
+    false_words,
+    fill_text,
+    note,
+)
 from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import ModelFacts
@@ -51,8 +57,9 @@ class _Figure:
 
     def head(self, words: str) -> None:
         """Write a heading."""
-        self.boxes.append(text(self.x, self.y, self.width, words, strong=True))
-        self.y += 1.3
+        lines = paragraph(self.x, self.y, self.width, words, strong=True)
+        self.boxes += lines
+        self.y += 1.05 * len(lines) + 0.2
 
     def say(self, words: str) -> None:
         """Write a sentence, broken into lines."""
@@ -92,7 +99,8 @@ class _Figure:
             points = (x, self.y + height), (x, self.y)
             self.arrows.append(Arrow(points=points))
         if words:
-            x = self.x + at[-1] * self.width + 1
+            beside = at[-1] if at[-1] < 0.75 else at[len(at) // 2]
+            x = self.x + beside * self.width + 1
             room = self.x + self.width - x
             self.boxes.append(text(x, self.y, room, words, height=height, small=True))
         self.y += height
@@ -136,7 +144,7 @@ def zoom(
 def _heading(place: Place, id: str) -> str:
     if place.layer is None or not place.part:
         return title(id)
-    return f"{title(id)} · {place.stack} layer {place.layer + 1}"
+    return f"{title(id)}, {place.stack} layer {place.layer + 1}"
 
 
 def _sizes(figure: _Figure, place: Place) -> tuple[int | str, int | str]:
@@ -191,7 +199,7 @@ def _one_head(figure: _Figure, id: str, queries: int | str, keys: int | str) -> 
             figure.x + 0.34 * figure.width,
             figure.y - STEP,
             0.4 * figure.width,
-            f"{weights} rows sum to 1",
+            f"{weights} {_sums(figure, id)}",
             height=STEP,
             small=True,
         )
@@ -213,6 +221,15 @@ def _one_head(figure: _Figure, id: str, queries: int | str, keys: int | str) -> 
         (0.52, f"K {shape(keys, size)}"),
         (0.87, f"V {shape(keys, size)}"),
     )
+
+
+def _sums(figure: _Figure, id: str) -> str:
+    """Say what the weights of a row sum to, also where a row may attend to nothing."""
+    trace, kind = figure.trace, place_of(id).kind
+    if trace is None or not attends_to_nothing(trace, kind):
+        return "rows sum to 1"
+    infinite = math.isinf(figure.model.mask_fill)
+    return "all masked: NaN" if infinite else "all masked: equal"
 
 
 def _counted(figure: _Figure, id: str) -> str:
@@ -238,12 +255,16 @@ def _feed_forward(figure: _Figure, id: str) -> None:
     wide = shape(_length(figure, place), inner)
     figure.up(0.5, words=wide)
     if model.gated:
-        figure.row((0.3, 0.7, "× (gate)"))
-        figure.up(0.26, 0.76)
-        figure.row((0.04, 0.48, act), (0.52, 0.98, f"Linear W3  {width:,} → {inner:,}"))
-        figure.up(0.26, 0.76, words=wide)
-        figure.row((0.04, 0.48, f"Linear W1  {width:,} → {inner:,}"))
+        top = figure.row((0.1, 0.9, "× (gate)"))[0]
         figure.up(0.26)
+        figure.row((0.02, 0.49, act))
+        figure.up(0.26, words=wide)
+        gate = figure.x + 0.74 * figure.width
+        ends = (gate, figure.y), (gate, top.y + top.height)
+        figure.arrows.append(Arrow(points=ends))
+        sizes = f"{width:,} → {inner:,}"
+        figure.row((0.02, 0.49, f"W1  {sizes}"), (0.51, 0.98, f"W3  {sizes}"))
+        figure.up(0.26, 0.74)
     else:
         figure.row((0.1, 0.9, act))
         figure.up(0.5, words=wide)

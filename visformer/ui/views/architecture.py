@@ -35,6 +35,7 @@ from visformer.ui.diagram import Painting
 from visformer.ui.export import Export
 
 FLOW_MS = 700  # of a step's token on its way through the decoder
+SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold
 NOTHING = "No model is open yet."
 WALKS = {
     Qt.Key.Key_Left: (-1, 0),
@@ -143,9 +144,9 @@ class _Diagram(QWidget):
         self._lay_out()
 
     def _units(self) -> tuple[float, float]:
-        """Return pixels of a character and of a line."""
+        """Return pixels of a character, as words have them, and of a line."""
         metrics = QFontMetricsF(self.font())
-        return metrics.averageCharWidth(), metrics.height()
+        return metrics.horizontalAdvance(SAMPLE) / len(SAMPLE), metrics.height()
 
     def _lay_out(self) -> None:
         wide, high = self._units()
