@@ -39,7 +39,7 @@ from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import ModelFacts, Trace
 
-NARROWEST = 116.0  # characters: a diagram in less room is scrolled
+NARROWEST = 132.0  # characters: a diagram in less room is scrolled
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 1.0
 WIDER = 1.5  # characters, by which the decoder is wider than the mean
@@ -132,7 +132,7 @@ class _Builder:
         bottom = max(box.y + box.height for box in inside) + MARGIN
         boxes += [*over, *inside]
         if left:
-            boxes += _below(left, beside, bottom, zoomed, max(high, lines - MARGIN))
+            boxes += _below(left, beside, bottom, zoomed, max(high, lines) - MARGIN)
         bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
         ids = {box.id: changes(box.id) for box in boxes if box.id}
         spine = self._decoder.spine

@@ -211,7 +211,7 @@ def position_words(model: ModelFacts) -> str:
 
 def softmax_words(model: ModelFacts) -> str:
     """Say whether the softmax is the model's own."""
-    return "inside the model" if model.softmax_output else "outside: it ends in logits"
+    return f"{'in' if model.softmax_output else 'out'}side the model"
 
 
 def activation(model: ModelFacts) -> str:

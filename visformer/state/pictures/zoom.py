@@ -23,6 +23,7 @@ from visformer.state.pictures.blocks import (
 )
 from visformer.state.pictures.diagram import (
     BLOCK,
+    RADIUS,
     Arrow,
     Box,
     Style,
@@ -36,6 +37,7 @@ from visformer.state.pictures.masks import (
     fill_text,
     note,
 )
+from visformer.state.pictures.words import number
 from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import ModelFacts
@@ -172,9 +174,9 @@ def _attention(figure: _Figure, place: Place, id: str) -> None:
     figure.y += 0.35
     figure.up(0.17, 0.5, 0.83, words=shape(heads, queries, size), height=0.9)
     figure.row(
-        (0.02, 0.32, "Linear W_V"),
-        (0.35, 0.65, "Linear W_K"),
-        (0.68, 0.98, "Linear W_Q"),
+        (0.0, 0.33, "Linear W_V"),
+        (0.335, 0.665, "Linear W_K"),
+        (0.67, 1.0, "Linear W_Q"),
     )
     figure.up(0.17, 0.5, 0.83, height=0.7)
     figure.labels(
@@ -259,8 +261,8 @@ def _feed_forward(figure: _Figure, id: str) -> None:
         figure.up(0.26)
         figure.row((0.02, 0.49, act))
         figure.up(0.26, words=wide)
-        gate = figure.x + 0.74 * figure.width
-        ends = (gate, figure.y), (gate, top.y + top.height)
+        lane = figure.x + 0.74 * figure.width
+        ends = (lane, figure.y), (lane, top.y + top.height)
         figure.arrows.append(Arrow(points=ends))
         sizes = f"{width:,} → {inner:,}"
         figure.row((0.02, 0.49, f"W1  {sizes}"), (0.51, 0.98, f"W3  {sizes}"))
@@ -290,7 +292,8 @@ def _residual(figure: _Figure, id: str) -> None:
         figure.up(0.35)
         figure.row((0.1, 0.6, "Norm"), style="norm")
     figure.up(0.35, words="F(Norm(x)) + x" if first else "F(x) + x")
-    add = figure.row((0.32, 0.38, "+"), style="add")[0]
+    half = RADIUS / figure.width
+    add = figure.row((0.35 - half, 0.35 + half, "+"), style="add")[0]
     figure.up(0.35, words="F(Norm(x))" if first else "F(x)")
     figure.row((0.1, 0.6, f"F: {name}"))
     if first:
@@ -301,7 +304,9 @@ def _residual(figure: _Figure, id: str) -> None:
     start, spine = figure.y - 0.8, figure.x + 0.35 * figure.width
     points = (spine, start), (bend, start), (bend, middle), (add.x + add.width, middle)
     figure.arrows.append(Arrow(points=points, line="residual"))
-    figure.boxes.append(text(bend + 1, (start + middle) / 2, 12, "x, unchanged"))
+    room = figure.x + figure.width - bend - 1
+    along = text(bend + 1, (start + middle) / 2, room, "x unchanged", small=True)
+    figure.boxes.append(along)
     figure.labels((0.35, f"x {size}"))
 
 
@@ -416,7 +421,7 @@ def _output(figure: _Figure) -> None:
 
 def _softmax(figure: _Figure) -> None:
     figure.say(
-        f"Softmax {softmax_words(figure.model)}. Every row of Z gives a "
+        f"The softmax is {softmax_words(figure.model)}. Every row of Z gives a "
         "distribution over the next token:"
     )
     _predictions(figure)
@@ -442,13 +447,13 @@ def _predictions(figure: _Figure) -> None:
                 width=figure.width,
                 height=1.2,
                 title=f"row {row} “{visible(trace.target[row])}” → "
-                f"“{visible(step.token)}” {step.probability:.3f}",
+                f"“{visible(step.token)}” {number(step.probability)}",
                 detail=knows,
                 style="head" if row == len(trace) - 1 else "text",
             )
         )
         figure.y += 1.2
-    figure.say("On the right: which target tokens a row has information of.")
+    figure.say("On the right: the target tokens that a row knows of.")
 
 
 _OUTSIDE: dict[str, Callable[[_Figure], None]] = {

@@ -24,7 +24,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from visformer.state.pictures.architecture import architecture
 from visformer.state.pictures.blocks import counts_text, place_of
@@ -150,13 +150,11 @@ class _Diagram(QWidget):
 
     def _lay_out(self) -> None:
         wide, high = self._units()
-        self.drawing = architecture(
-            self._state,
-            chosen=self.chosen,
-            columns=self._room.width() / wide,
-            lines=self._room.height() / high,
-            closed=self._closed,
-        )
+        room = self._room
+        self.drawing = self._made(room.width(), room.height())
+        if self.drawing is not None and self.drawing.height * high > room.height():
+            bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+            self.drawing = self._made(room.width() - bar, room.height())
         if self.drawing is not None:
             self.setMinimumSize(
                 math.floor(self.drawing.width * wide),
@@ -164,6 +162,16 @@ class _Diagram(QWidget):
             )
             self.setAccessibleDescription(self._words())
         self.update()
+
+    def _made(self, width: int, height: int) -> Drawing | None:
+        wide, high = self._units()
+        return architecture(
+            self._state,
+            chosen=self.chosen,
+            columns=width / wide,
+            lines=height / high,
+            closed=self._closed,
+        )
 
     def _words(self) -> str:
         """Say the chosen block and the step to those who cannot see them."""
