@@ -15,6 +15,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from visformer.state.pictures.picture import Matrix, table_text
+from visformer.state.pictures.words import number
 from visformer.ui.canvas import ZOOM_STEP, Canvas
 from visformer.ui.colour_map import NAN, codes, table
 from visformer.ui.export import Export
@@ -284,4 +285,4 @@ def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
         return f"{len(matrix.rows)} rows, {len(matrix.columns)} columns"
     row, column = cell
     value = float(matrix.values[row, column])
-    return f"{matrix.rows[row]}, {matrix.columns[column]}: {value:.4f}"
+    return f"{matrix.rows[row]}, {matrix.columns[column]}: {number(value)}"

@@ -80,6 +80,7 @@ class PositionsView(QWidget):
         layout.addWidget(self._about)
         layout.addLayout(line)
         layout.addWidget(self._pictures, 1)
+        layout.addStretch()  # takes the room where there are no pictures
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
@@ -98,7 +99,7 @@ class PositionsView(QWidget):
         """Show another model's table, or say that there is none."""
         table = self._state.positions
         usable = has_table(self._state)
-        self._range.setEnabled(usable)
+        self._range.setVisible(usable)
         self._pictures.setVisible(usable)
         self._hover.setText(HINT if usable else "")
         if table is None or not usable:
