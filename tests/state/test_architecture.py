@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.traces import make_trace
-from visformer.state.pictures.architecture import architecture, runs
+from visformer.state.pictures.architecture import architecture
 from visformer.state.pictures.blocks import changes
 from visformer.state.pictures.diagram import Box, Drawing
+from visformer.state.pictures.stacks import runs
 from visformer.state.state import Session, State
 from visformer.trace import BlockParameters, Trace
 

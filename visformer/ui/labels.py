@@ -170,7 +170,7 @@ class ColourBar(QWidget):
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (("masked", HIDDEN, hidden), ("NaN", NAN, unknown))
+        keys = (("NaN", NAN, unknown), ("masked", HIDDEN, hidden))
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.setToolTip(note)
         self.update()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from visformer.state.pictures.words import number
 from visformer.state.state import State
 from visformer.text import visible
 from visformer.trace import Kind, ModelFacts, Trace
@@ -293,10 +294,10 @@ def sentence(state: State) -> str:
         )
     step = shown.steps[-1]
     reads = f"the decoder reads {length:,} token{'' if length == 1 else 's'}"
+    token, likely = visible(step.token), number(step.probability)
     return (
         f"{words}{reads}; the newest row, “{visible(shown.target[-1])}”, gives "
-        f"“{visible(step.token)}” ({step.probability:.4f}). The encoder's output is "
-        "used again."
+        f"“{token}” ({likely}). The encoder's output is used again."
     )
 
 

@@ -54,8 +54,7 @@ def _summary(step: Step) -> str:
     if math.isnan(step.probability):
         return (
             f"{_ORIGINS[step.origin]}: “{visible(step.token)}”\n"
-            "The model's output here is NaN: there is no distribution, and the order "
-            "means nothing."
+            "all probabilities are NaN:\nno rank, no entropy"
         )
     lines = [
         f"{_ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",

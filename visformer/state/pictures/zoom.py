@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable
 
 from visformer.state.pictures.blocks import (
-    Counts,
     Place,
     activation,
     changes,
-    lengths,
     names,
     norm_words,
     place_of,
@@ -22,14 +20,12 @@ from visformer.state.pictures.blocks import (
     title,
 )
 from visformer.state.pictures.diagram import (
-    BLOCK,
     RADIUS,
     Arrow,
     Box,
-    Style,
-    paragraph,
     text,
 )
+from visformer.state.pictures.figure import STEP, Figure
 from visformer.state.pictures.masks import (
     KIND_NAMES,
     attends_to_nothing,
@@ -43,84 +39,13 @@ from visformer.text import visible
 from visformer.trace import ModelFacts
 
 MOST_ROWS = 16  # of the predictions listed
-STEP = 0.95  # lines of an arrow
-
-
-class _Figure:
-    """Builds a figure downwards; arrows within it point up, as the data flow."""
-
-    def __init__(self, state: State, model: ModelFacts, x: float, width: float) -> None:
-        self.state, self.model, self.trace = state, model, state.shown
-        self.counts = Counts(model)
-        self.x, self.width, self.y = x, width, 0.5
-        self.boxes: list[Box] = []
-        self.arrows: list[Arrow] = []
-        self.source, self.target = lengths(self.trace)
-
-    def head(self, words: str) -> None:
-        """Write a heading."""
-        lines = paragraph(self.x, self.y, self.width, words, strong=True)
-        self.boxes += lines
-        self.y += 1.05 * len(lines) + 0.2
-
-    def say(self, words: str) -> None:
-        """Write a sentence, broken into lines."""
-        lines = paragraph(self.x, self.y, self.width, words)
-        self.boxes += lines
-        self.y += 1.05 * len(lines) + 0.25
-
-    def row(
-        self,
-        *blocks: tuple[float, float, str],
-        style: Style = "block",
-        id: str = "",
-        stack: int = 1,
-    ) -> list[Box]:
-        """Put blocks side by side: (left, right, title), as shares of the width."""
-        made = [
-            Box(
-                x=self.x + left * self.width,
-                y=self.y,
-                width=(right - left) * self.width,
-                title=name,
-                style=style,
-                id=id,
-                words=name,
-                stack=stack,
-            )
-            for left, right, name in blocks
-        ]
-        self.boxes += made
-        self.y += BLOCK
-        return made
-
-    def up(self, *at: float, words: str = "", height: float = STEP) -> None:
-        """Put arrows between what is above and what comes below."""
-        for share in at:
-            x = self.x + share * self.width
-            points = (x, self.y + height), (x, self.y)
-            self.arrows.append(Arrow(points=points))
-        if words:
-            beside = at[-1] if at[-1] < 0.75 else at[len(at) // 2]
-            x = self.x + beside * self.width + 1
-            room = self.x + self.width - x
-            self.boxes.append(text(x, self.y, room, words, height=height, small=True))
-        self.y += height
-
-    def labels(self, *names: tuple[float, str]) -> None:
-        """Put words centred at shares of the width."""
-        for share, name in names:
-            wide = len(name) + 2.0
-            x = self.x + share * self.width - wide / 2
-            self.boxes.append(text(x, self.y, wide, name))
-        self.y += 1.1
 
 
 def zoom(
     state: State, model: ModelFacts, id: str, x: float, width: float
 ) -> tuple[list[Box], list[Arrow]]:
     """Draw the inside of a block from ``x`` on, so many characters wide."""
-    figure, place = _Figure(state, model, x, width), place_of(id)
+    figure, place = Figure(state, model, x, width), place_of(id)
     figure.head(_heading(place, id))
     part, _, what = place.part.partition(".")
     if what == "mask":
@@ -149,13 +74,13 @@ def _heading(place: Place, id: str) -> str:
     return f"{title(id)}, {place.stack} layer {place.layer + 1}"
 
 
-def _sizes(figure: _Figure, place: Place) -> tuple[int | str, int | str]:
+def _sizes(figure: Figure, place: Place) -> tuple[int | str, int | str]:
     """Return the number of queries and of keys of an attention."""
     queries = figure.source if place.kind == "encoder" else figure.target
     return queries, figure.target if place.kind == "decoder" else figure.source
 
 
-def _attention(figure: _Figure, place: Place, id: str) -> None:
+def _attention(figure: Figure, place: Place, id: str) -> None:
     """Draw the paper's figure 2: many heads on top, one of them below."""
     model, (queries, keys) = figure.model, _sizes(figure, place)
     heads, size, width = model.heads, model.head_size, model.d_model
@@ -188,7 +113,7 @@ def _attention(figure: _Figure, place: Place, id: str) -> None:
     _one_head(figure, id, queries, keys)
 
 
-def _one_head(figure: _Figure, id: str, queries: int | str, keys: int | str) -> None:
+def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> None:
     model = figure.model
     size, weights = model.head_size, shape(queries, keys)
     fill = fill_text(model.mask_fill)
@@ -225,7 +150,7 @@ def _one_head(figure: _Figure, id: str, queries: int | str, keys: int | str) -> 
     )
 
 
-def _sums(figure: _Figure, id: str) -> str:
+def _sums(figure: Figure, id: str) -> str:
     """Say what the weights of a row sum to, also where a row may attend to nothing."""
     trace, kind = figure.trace, place_of(id).kind
     if trace is None or not attends_to_nothing(trace, kind):
@@ -234,16 +159,16 @@ def _sums(figure: _Figure, id: str) -> str:
     return "all masked: NaN" if infinite else "all masked: equal"
 
 
-def _counted(figure: _Figure, id: str) -> str:
+def _counted(figure: Figure, id: str) -> str:
     counted = figure.counts.words(id)
     return f". {counted} parameters." if counted else "."
 
 
-def _stream(figure: _Figure, place: Place) -> str:
+def _stream(figure: Figure, place: Place) -> str:
     return shape(_length(figure, place), figure.model.d_model)
 
 
-def _feed_forward(figure: _Figure, id: str) -> None:
+def _feed_forward(figure: Figure, id: str) -> None:
     model, place = figure.model, place_of(id)
     name, width, inner = activation(model), model.d_model, model.feed_forward
     first = "x W1" + (" + b1" if model.expand_bias else "")
@@ -278,11 +203,11 @@ def _feed_forward(figure: _Figure, id: str) -> None:
         figure.say(f"{counted} parameters.")
 
 
-def _length(figure: _Figure, place: Place) -> int | str:
+def _length(figure: Figure, place: Place) -> int | str:
     return figure.source if place.stack == "encoder" else figure.target
 
 
-def _residual(figure: _Figure, id: str) -> None:
+def _residual(figure: Figure, id: str) -> None:
     first, size = figure.model.norm_first, _stream(figure, place_of(id))
     name = title(id.removesuffix(".add"))
     order = "x + F(Norm(x))" if first else "Norm(x + F(x))"
@@ -310,7 +235,7 @@ def _residual(figure: _Figure, id: str) -> None:
     figure.labels((0.35, f"x {size}"))
 
 
-def _norm(figure: _Figure, id: str) -> None:
+def _norm(figure: Figure, id: str) -> None:
     model = figure.model
     figure.say(
         f"{norm_words(model)}, for every row by itself, over its D = "
@@ -328,7 +253,7 @@ def _norm(figure: _Figure, id: str) -> None:
         figure.say("Post-norm: it stands after the +, on the residual's own way.")
 
 
-def _mask(figure: _Figure, place: Place) -> None:
+def _mask(figure: Figure, place: Place) -> None:
     figure.say(
         "A query may attend to a key where the mask is True. "
         + (false_words(figure.trace) if figure.trace else "")
@@ -341,7 +266,7 @@ def _mask(figure: _Figure, place: Place) -> None:
         )
 
 
-def _layer(figure: _Figure, place: Place, id: str) -> None:
+def _layer(figure: Figure, place: Place, id: str) -> None:
     model = figure.model
     figure.say("Click, or press Enter, to open or close it.")
     for part in names(model, place.stack):
@@ -358,8 +283,8 @@ def _layer(figure: _Figure, place: Place, id: str) -> None:
     figure.say(f"The {place.stack} has {getattr(model, kind)} such layers.")
 
 
-def _tokens(side: str) -> Callable[[_Figure], None]:
-    def show(figure: _Figure) -> None:
+def _tokens(side: str) -> Callable[[Figure], None]:
+    def show(figure: Figure) -> None:
         if figure.trace is None:
             figure.say("No sentence has been run yet.")
             return
@@ -376,8 +301,8 @@ def _tokens(side: str) -> Callable[[_Figure], None]:
     return show
 
 
-def _embedding(side: str) -> Callable[[_Figure], None]:
-    def show(figure: _Figure) -> None:
+def _embedding(side: str) -> Callable[[Figure], None]:
+    def show(figure: Figure) -> None:
         model, block = figure.model, f"{side}_embedding"
         count = getattr(model, f"{side}_vocabulary")
         length = figure.source if side == "source" else figure.target
@@ -395,7 +320,7 @@ def _embedding(side: str) -> Callable[[_Figure], None]:
     return show
 
 
-def _positions(figure: _Figure) -> None:
+def _positions(figure: Figure) -> None:
     model = figure.model
     figure.say(
         f"{position_words(model)}; {model.max_positions:,} positions × "
@@ -406,7 +331,7 @@ def _positions(figure: _Figure) -> None:
     figure.say("Its numbers are parameters." if learned else "It has no parameters.")
 
 
-def _output(figure: _Figure) -> None:
+def _output(figure: Figure) -> None:
     model = figure.model
     bias = " + b" if model.output_bias else ""
     figure.say(
@@ -419,7 +344,7 @@ def _output(figure: _Figure) -> None:
     _predictions(figure)
 
 
-def _softmax(figure: _Figure) -> None:
+def _softmax(figure: Figure) -> None:
     figure.say(
         f"The softmax is {softmax_words(figure.model)}. Every row of Z gives a "
         "distribution over the next token:"
@@ -427,7 +352,7 @@ def _softmax(figure: _Figure) -> None:
     _predictions(figure)
 
 
-def _predictions(figure: _Figure) -> None:
+def _predictions(figure: Figure) -> None:
     """Each row of the decoder's output, and the token that was chosen of it."""
     trace = figure.trace
     if trace is None or not len(trace):
@@ -456,7 +381,7 @@ def _predictions(figure: _Figure) -> None:
     figure.say("On the right: the target tokens that a row knows of.")
 
 
-_OUTSIDE: dict[str, Callable[[_Figure], None]] = {
+_OUTSIDE: dict[str, Callable[[Figure], None]] = {
     "source_tokens": _tokens("source"),
     "target_tokens": _tokens("target"),
     "source_embedding": _embedding("source"),

@@ -151,10 +151,14 @@ class _Diagram(QWidget):
     def _lay_out(self) -> None:
         wide, high = self._units()
         room = self._room
-        self.drawing = self._made(room.width(), room.height())
-        if self.drawing is not None and self.drawing.height * high > room.height():
-            bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
-            self.drawing = self._made(room.width() - bar, room.height())
+        bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+        self.drawing = made = self._made(room.width(), room.height())
+        if made is not None:  # a bar across takes room downwards, and the reverse
+            across = made.width * wide > room.width() + 1
+            down = made.height * high > room.height() + 1
+            if across or down:
+                size = room.width() - bar * down, room.height() - bar * across
+                self.drawing = self._made(*size)
         if self.drawing is not None:
             self.setMinimumSize(
                 math.floor(self.drawing.width * wide),
