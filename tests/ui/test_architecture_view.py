@@ -184,7 +184,7 @@ def test_names_of_blocks_fit_in_their_boxes(
     view.resize(1700, 800)
     drawing = view.diagram.drawing
     assert drawing is not None
-    metrics = QFontMetricsF(view.diagram.font())
+    metrics = QFontMetricsF(view.diagram._font())
     wide, high = view.diagram._units()
     assert metrics.height() == high
     for box in drawing.boxes:

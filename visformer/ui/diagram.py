@@ -33,11 +33,16 @@ class Painting:
     """One paint event's painter, and how large a character and a line are."""
 
     def __init__(
-        self, painter: QPainter, widget: QWidget, wide: float, high: float
+        self,
+        painter: QPainter,
+        widget: QWidget,
+        font: QFont,
+        wide: float,
+        high: float,
     ) -> None:
         self._painter, self._palette = painter, widget.palette()
         self._wide, self._high = wide, high
-        self._font = QFont(widget.font())
+        self._font = font
         self._small = QFont(self._font)
         self._small.setPointSizeF(SMALL * self._font.pointSizeF())
         self._bold = QFont(self._font)

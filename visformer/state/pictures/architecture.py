@@ -29,7 +29,7 @@ from visformer.state.state import State
 from visformer.trace import ModelFacts
 
 NARROWEST = 132.0  # characters: a diagram in less room is scrolled
-SHORTEST, LONGEST = 0.85, 1.6  # lines of an arrow with words beside it
+SHORTEST, LONGEST = 0.82, 1.6  # lines of an arrow with words beside it
 
 
 def architecture(
@@ -53,12 +53,11 @@ def architecture(
     zoomed = min(56.0, 0.28 * width)
     each = (width - zoomed - BUS - 6 * MARGIN) / 2
     room = lines - 2 * MARGIN
-    one, two = (Stacks(state, model, each, gap, closed).height for gap in (1.0, 2.0))
-    gap = 1.0 + (room - one) / (two - one)
-    gap = max(SHORTEST, min(LONGEST, gap))
+    first = Stacks(state, model, each, SHORTEST, closed)
+    gap = SHORTEST + max(0.0, room - first.height) / first.gaps
     return _joined(
         state,
-        Stacks(state, model, each, gap, closed),
+        Stacks(state, model, each, min(LONGEST, gap), closed),
         chosen or _first(model, state, closed),
         width=width,
         zoomed=zoomed,
@@ -134,7 +133,7 @@ def _connect(stacks: Stacks) -> None:
         lane = decoder.x + decoder.width + MARGIN
         over, under = decoder.y + BLOCK / 2, -BLOCK / 2
         right = decoder.x + decoder.width
-        points = (right - 8, over), (lane, over), (lane, under), (right, under)
+        points = (right - 8, over), (lane, over), (lane, under), (right - 2, under)
         decoder.arrows.append(Arrow(points=points, line="next"))
 
 

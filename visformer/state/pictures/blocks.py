@@ -231,7 +231,7 @@ def about(model: ModelFacts) -> tuple[str, ...]:
     counts = Counts(model)
     placed = "pre-norm: the norm before each sublayer"
     if not model.norm_first:
-        placed = "post-norm: the norm after each +"
+        placed = "post-norm (Add & Norm): the norm after each +"
     final = "; final norms" if model.final_norm else "; no final norms"
     return (
         f"{model.encoder_layers} + {model.decoder_layers} layers, {placed}{final}",

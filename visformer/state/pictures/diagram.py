@@ -116,6 +116,7 @@ class Column:
     gap: float  # lines of an arrow that has words beside it
     strong: bool = False
     y: float = 0.0  # where the next part stands; negative, upwards
+    gaps: int = 0  # how many arrows are ``gap`` long
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
 
@@ -156,7 +157,8 @@ class Column:
 
     def up(self, words: str = "", *, by: float | None = None) -> None:
         """Put an arrow on top, with words to its right."""
-        by = self.gap if by is None else by
+        if by is None:
+            by, self.gaps = self.gap, self.gaps + 1
         ends = (self.spine, self.y), (self.spine, self.y - by)
         self.arrows.append(Arrow(points=ends, strong=self.strong))
         self.y -= by

@@ -32,7 +32,7 @@ from visformer.text import visible
 from visformer.trace import ModelFacts, Trace
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
-MARGIN = 1.0
+MARGIN = 0.7
 WIDER = 1.5  # characters, by which the decoder is wider than the mean
 SIDE = 2.5  # characters between a layer's frame and its blocks
 MASK = 7.0  # characters of a mask's own block
@@ -66,8 +66,13 @@ class Stacks:
 
     @property
     def height(self) -> float:
-        """Lines that the taller column takes."""
+        """Lines that the taller column takes: the decoder, but for few layers."""
         return -min(self.encoder.y, self.decoder.y)
+
+    @property
+    def gaps(self) -> int:
+        """How many arrows of the taller column may be longer."""
+        return min((self.encoder, self.decoder), key=lambda column: column.y).gaps
 
     def _fill_encoder(self) -> None:
         trace = self._trace
@@ -124,7 +129,7 @@ class Stacks:
             words=f"{side} tokens: {length}",
         )
         shown = tuple(visible(token) for token in tokens)
-        column.boxes += chips(shown, row.x, row.y, row.width, strong=newest)
+        column.boxes += chips(shown, row.x + 3, row.y, row.width - 6, strong=newest)
         column.up(f"{shape(length)} {side} tokens")
         vocabulary = getattr(model, f"{side}_vocabulary")
         self._block(

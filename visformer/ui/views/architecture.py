@@ -16,6 +16,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFont,
     QFontMetricsF,
     QHideEvent,
     QKeyEvent,
@@ -30,12 +31,12 @@ from visformer.state.pictures.architecture import architecture
 from visformer.state.pictures.blocks import counts_text, place_of
 from visformer.state.pictures.diagram import Drawing
 from visformer.state.state import State
-from visformer.trace import Trace
 from visformer.ui.diagram import Painting
 from visformer.ui.export import Export
 
 FLOW_MS = 700  # of a step's token on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold
+SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text, before the diagram is scrolled
 NOTHING = "No model is open yet."
 WALKS = {
     Qt.Key.Key_Left: (-1, 0),
@@ -103,8 +104,10 @@ class _Diagram(QWidget):
         self._state = State()
         self._closed: frozenset[str] = frozenset()
         self._room = QSize(1, 1)
+        self._scale = 1.0  # of the text
+        self._bars = 0  # pixels that scroll bars take
+        self._fitted: tuple[object, ...] = ()  # what the size of the text is for
         self._drawn: tuple[object, ...] | None = None
-        self._last: Trace | None = None
         self.export = Export(self, self._numbers)
         self.flow = QVariantAnimation(self)  # runs after a step, then stops
         self.flow.setStartValue(0.0)
@@ -145,20 +148,23 @@ class _Diagram(QWidget):
 
     def _units(self) -> tuple[float, float]:
         """Return pixels of a character, as words have them, and of a line."""
-        metrics = QFontMetricsF(self.font())
+        metrics = QFontMetricsF(self._font())
         return metrics.horizontalAdvance(SAMPLE) / len(SAMPLE), metrics.height()
 
+    def _font(self) -> QFont:
+        """Return the font, a little smaller where that spares the scroll bars."""
+        font = QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * self._scale)
+        return font
+
     def _lay_out(self) -> None:
+        state = self._state
+        needs = (self._room, self.font().key(), state.model, state.layer, self._closed)
+        if (*needs, state.trace is None) != self._fitted:
+            self._fitted = *needs, state.trace is None
+            self._fit()
         wide, high = self._units()
-        room = self._room
-        bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
-        self.drawing = made = self._made(room.width(), room.height())
-        if made is not None:  # a bar across takes room downwards, and the reverse
-            across = made.width * wide > room.width() + 1
-            down = made.height * high > room.height() + 1
-            if across or down:
-                size = room.width() - bar * down, room.height() - bar * across
-                self.drawing = self._made(*size)
+        self.drawing = self._made(self.chosen)
         if self.drawing is not None:
             self.setMinimumSize(
                 math.floor(self.drawing.width * wide),
@@ -167,13 +173,25 @@ class _Diagram(QWidget):
             self.setAccessibleDescription(self._words())
         self.update()
 
-    def _made(self, width: int, height: int) -> Drawing | None:
+    def _fit(self) -> None:
+        """Choose the size of the text, whichever block will be shown inside."""
+        self._bars = 0
+        for self._scale in SCALES:
+            drawing, (wide, high) = self._made(""), self._units()
+            across = drawing is None or drawing.width * wide < self._room.width() + 1
+            down = drawing is None or drawing.height * high < self._room.height() + 1
+            if across and down:
+                return
+        self._scale = 1.0  # it is scrolled, and the bars take room
+        self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+
+    def _made(self, chosen: str) -> Drawing | None:
         wide, high = self._units()
         return architecture(
             self._state,
-            chosen=self.chosen,
-            columns=width / wide,
-            lines=height / high,
+            chosen=chosen,
+            columns=(self._room.width() - self._bars) / wide,
+            lines=(self._room.height() - self._bars) / high,
             closed=self._closed,
         )
 
@@ -197,7 +215,7 @@ class _Diagram(QWidget):
             painter.setPen(self.palette().placeholderText().color())
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, NOTHING)
             return
-        painting = Painting(painter, self, *self._units())
+        painting = Painting(painter, self, self._font(), *self._units())
         painting.draw(self.drawing)
         running = self.flow.state() == QVariantAnimation.State.Running
         if running and self.drawing.path:
