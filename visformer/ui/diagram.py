@@ -47,6 +47,10 @@ class Painting:
         self._small.setPointSizeF(SMALL * self._font.pointSizeF())
         self._bold = QFont(self._font)
         self._bold.setBold(True)
+        self._metrics = {
+            font.key(): QFontMetricsF(font)
+            for font in (self._font, self._small, self._bold)
+        }
         self._focused = widget.hasFocus()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
 
@@ -160,7 +164,7 @@ class Painting:
         painter, centre = self._painter, Qt.AlignmentFlag.AlignVCenter
         strong = box.style == "head" or (box.style == "token" and box.strong)
         font = self._bold if strong else self._font
-        metrics, small = QFontMetricsF(font), QFontMetricsF(self._small)
+        metrics, small = self._metrics[font.key()], self._metrics[self._small.key()]
         taken = metrics.horizontalAdvance(box.title)
         needed = small.horizontalAdvance(box.detail)
         beside = bool(box.detail) and bool(box.title)

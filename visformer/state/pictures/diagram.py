@@ -249,6 +249,8 @@ def chips(
     What does not fit is left out at the start, where an ellipsis says so.
     """
     sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
+    if sizes and 0 <= strong < len(sizes):
+        sizes[strong] = min(16.0, 1.2 * sizes[strong])  # its letters are bolder
     first, room = len(tokens), width - 3
     while first > 0 and sizes[first - 1] + 0.5 <= room:
         first -= 1
