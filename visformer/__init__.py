@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from visformer.core.passes import run
     from visformer.core.presets import build
     from visformer.formats.loading import load
+    from visformer.intervention import Intervention
     from visformer.messages import Strategy
     from visformer.trace import Trace
 
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Checkpoint",
     "Decoding",
+    "Intervention",
     "Strategy",
     "Trace",
     "build",
@@ -32,6 +34,7 @@ __all__ = [
 _PLACES = {
     "Checkpoint": "visformer.core.checkpoint",
     "Decoding": "visformer.core.decoding",
+    "Intervention": "visformer.intervention",
     "Strategy": "visformer.messages",
     "Trace": "visformer.trace",
     "build": "visformer.core.presets",

@@ -23,14 +23,20 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Parameters,
+    ParametersDone,
+    Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
+from visformer.parameters import Stack
 from visformer.recorder import Recording
 from visformer.server import serve
-from visformer.trace import Trace
+from visformer.trace import Step, Trace
 
 log = logging.getLogger(__name__)
 Told = tuple[tuple[str, str | int], ...]
@@ -44,6 +50,7 @@ class Decoded:
     number: int
     trace: Trace
     limit: int
+    passes: tuple[Trace, ...] = ()  # by step, where each changed the rows before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,16 @@ class Replaced:
     reason: str
 
 
-Event = Opened | Decoded | Finished | BatchDone | Refused | Replaced
+Event = (
+    Opened
+    | Decoded
+    | Finished
+    | BatchDone
+    | Shuffled
+    | ParametersDone
+    | Refused
+    | Replaced
+)
 
 
 class Worker:
@@ -108,9 +124,13 @@ class Engine:
         self._ended: list[Worker] = []
         self._spare: Worker | None = None
         self._opening: tuple[Worker, Open, threading.Timer] | None = None
+        self._timers: list[threading.Timer] = []  # of openings, until they have ended
         self._opened: Open | None = None  # what the working process has open
         self._last: Decode | None = None
+        self._asked: Parameters | None = None  # the newest of these, numbered apart
         self._recording: Recording | None = None  # mirrors the engine's last decode
+        self._steps: tuple[Step, ...] = ()  # of the last decode, as far as it came
+        self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
         self._fragile = False  # it has just been replaced, and has answered nothing yet
         self._current = Worker(self._receive)
 
@@ -131,6 +151,7 @@ class Engine:
             worker = self._current if self._opened is None else self._take_spare()
             timer = threading.Timer(OPEN_SECONDS, self._too_slow, (worker,))
             timer.daemon = True
+            self._timers = [*filter(threading.Timer.is_alive, self._timers), timer]
             self._opening = (worker, request, timer)
             timer.start()
             worker.send(request)
@@ -149,6 +170,20 @@ class Engine:
             self._current.send(request)
             return request.number
 
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; return the request's number."""
+        with self._lock:
+            request = replace(request, number=self._next())
+            self._current.send(request)
+            return request.number
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer; what runs goes on, and so does this."""
+        with self._lock:
+            number = 1 if self._asked is None else self._asked.number + 1
+            self._asked = Parameters(number=number, stack=stack, layer=layer)
+            self._current.send(self._asked)
+
     def close(self) -> None:
         """End every process and thread; no event comes after this."""
         with self._lock:
@@ -157,8 +192,10 @@ class Engine:
             if self._spare is not None:
                 workers.add(self._spare)
             if self._opening is not None:
-                self._opening[2].cancel()
                 workers.add(self._opening[0])
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
         for worker in workers:
             worker.end()
 
@@ -216,6 +253,7 @@ class Engine:
                 self._discard(self._current)
                 self._current = worker
                 self._last = self._recording = None
+                self._steps = ()
             self._keep_spare()
         elif worker is not self._current:
             self._discard(worker)  # a stranger's file was in it: a fresh one is cleaner
@@ -244,15 +282,18 @@ class Engine:
 
     def _answered(self, answer: Answer) -> None:
         """Take an answer of the working process; pass on what is still wanted."""
+        if isinstance(answer, ParametersDone):
+            if self._asked is not None and answer.number == self._asked.number:
+                self._listener(answer)
+            return
         self._fragile = False
-        if isinstance(answer, Started | Stepped):
-            self._record(answer)
-            if self._recording is None or self._last is None:
+        if isinstance(answer, Started | Stepped | Passed):
+            trace, limit = self._record(answer)
+            if trace is None or self._last is None:
                 return
+            self._steps = trace.steps
             event: Event = Decoded(
-                number=answer.number,
-                trace=self._recording.trace(),
-                limit=self._recording.limit,
+                number=answer.number, trace=trace, limit=limit, passes=self._passes
             )
         elif isinstance(answer, Opened):
             return  # reopened by a replacement: nothing new
@@ -261,16 +302,22 @@ class Engine:
         if answer.number == self._number:
             self._listener(event)
 
-    def _record(self, answer: Started | Stepped) -> None:
+    def _record(self, answer: Started | Stepped | Passed) -> tuple[Trace | None, int]:
         """Mirror the engine's rows, those of superseded requests included."""
+        if isinstance(answer, Passed):
+            self._recording, before = None, self._passes[: len(answer.trace)]
+            self._passes = (*before, answer.trace)
+            return answer.trace, answer.limit
+        self._passes = ()
         if isinstance(answer, Started) and answer.start is not None:
             self._recording = Recording(answer.start, answer.limit)
         elif self._recording is None:
-            return
+            return None, 0
         elif isinstance(answer, Started):
             self._recording.shorten(answer.kept)
         else:
             self._recording.append(answer.row)
+        return self._recording.trace(), self._recording.limit
 
     def _died(self, worker: Worker) -> None:
         """Replace a process that ended by itself: reopen, replay the shown tokens."""
@@ -300,9 +347,9 @@ class Engine:
 
     def _replay(self, last: Decode) -> Decode:
         """Return the last request with the tokens shown so far as its prefix."""
-        if last.reference or self._recording is None:
+        if last.reference:
             return last
-        prefix = tuple((step.id, step.origin) for step in self._recording.steps)
+        prefix = tuple((step.id, step.origin) for step in self._steps)
         return replace(last, prefix=prefix)
 
 

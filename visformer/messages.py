@@ -1,7 +1,8 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends ``Open``, ``Decode`` and ``Batch``; the engine answers with the rest.
-Every request carries a number, the newest wins, and answers carry it back.
+The window sends ``Open``, ``Decode``, ``Batch`` and ``Parameters``; the engine answers
+with the rest. Every request carries a number, the newest wins, and answers carry it
+back. ``Parameters`` are numbered apart: they disturb no decode, and none them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from visformer.intervention import UNTOUCHED, Intervention
+from visformer.parameters import LayerParameters, Stack
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
 
@@ -49,6 +52,7 @@ class Decode:
     reference: str = ""
     strategy: Strategy = Strategy()
     limit: int | None = None  # target tokens; None: 2 S + 50, at most the positions
+    intervention: Intervention = UNTOUCHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,26 @@ class Batch:
 
     number: int
     sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Run ``source`` as it is and in another order, both with the same target."""
+
+    number: int
+    source: str
+    target: tuple[int, ...]  # ids that the decoder consumes
+    intervention: Intervention = UNTOUCHED
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Tell the weights of one layer of the open model."""
+
+    number: int  # counted apart from the other requests
+    stack: Stack
+    layer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,6 +113,15 @@ class Stepped:
     row: Row
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Passed:
+    """A step that changed the rows before it: the whole of it, a Trace of its own."""
+
+    number: int
+    trace: Trace
+    limit: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """The decode is over: end of sentence, limit, or end of the reference."""
@@ -105,6 +138,24 @@ class BatchDone:
     traces: tuple[Trace, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shuffled:
+    """Both orders, the end-of-sentence token last in both."""
+
+    number: int
+    order: tuple[int, ...]  # where each token of the shuffled source stood
+    plain: Trace
+    shuffled: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParametersDone:
+    """The weights of one layer."""
+
+    number: int
+    parameters: LayerParameters | None  # None: the open model has no such layer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -113,5 +164,15 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch
-Answer = Opened | Started | Stepped | Finished | BatchDone | Refused
+Request = Open | Decode | Batch | Shuffle | Parameters
+Answer = (
+    Opened
+    | Started
+    | Stepped
+    | Passed
+    | Finished
+    | BatchDone
+    | Shuffled
+    | ParametersDone
+    | Refused
+)

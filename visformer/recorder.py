@@ -18,8 +18,8 @@ class Row:
     id: int  # the token consumed
     token: str
     values: Floats  # [Layout.width("decoder")]
-    self_mask: Bools  # [t + 1]
-    cross_mask: Bools  # [S]
+    self_mask: Bools  # [t + 1], or [T] where it may see beyond itself
+    cross_mask: Bools  # [S]; both after a layer axis where layers differ
     step: Step
 
 
@@ -36,8 +36,11 @@ class Recording:
         source = len(start.source)
         self._rows = np.zeros((limit, start.layout.width("decoder")), np.float32)
         self._ids = np.zeros(limit, np.int64)
-        self._self_mask = np.zeros((limit, limit), bool)
-        self._cross_mask = np.zeros((limit, source), bool)
+        changed = start.intervention
+        own = (start.layers("decoder"),) if changed.by_layer("decoder") else ()
+        across = (start.layers("cross"),) if changed.by_layer("cross") else ()
+        self._self_mask = np.zeros((*own, limit, limit), bool)
+        self._cross_mask = np.zeros((*across, limit, source), bool)
         self._target: list[str] = []
         self._steps: list[Step] = []
 
@@ -73,8 +76,8 @@ class Recording:
                 id=int(self._ids[at]),
                 token=self._target[at],
                 values=read_only(self._rows[at]),
-                self_mask=read_only(self._self_mask[at, : at + 1]),
-                cross_mask=read_only(self._cross_mask[at]),
+                self_mask=read_only(self._self_mask[..., at, : len(self)]),
+                cross_mask=read_only(self._cross_mask[..., at, :]),
                 step=self._steps[at],
             )
             for at in range(start, len(self))
@@ -85,8 +88,8 @@ class Recording:
         at = len(self)
         self._rows[at] = row.values
         self._ids[at] = row.id
-        self._self_mask[at, : at + 1] = row.self_mask
-        self._cross_mask[at] = row.cross_mask
+        self._self_mask[..., at, : row.self_mask.shape[-1]] = row.self_mask
+        self._cross_mask[..., at, :] = row.cross_mask
         self._target.append(row.token)
         self._steps.append(row.step)
 
@@ -97,7 +100,7 @@ class Recording:
         """
         if length < len(self):
             self._rows = _kept(self._rows, length)
-            self._ids = _kept(self._ids, length)
+            self._ids = _kept(self._ids[:, None], length)[:, 0]
             self._self_mask = _kept(self._self_mask, length)
             self._cross_mask = _kept(self._cross_mask, length)
             del self._target[length:], self._steps[length:]
@@ -113,13 +116,14 @@ class Recording:
             decoder_rows=read_only(self._rows[:length]),
             masks={
                 "encoder": self._start.masks["encoder"],
-                "decoder": read_only(self._self_mask[:length, :length]),
-                "cross": read_only(self._cross_mask[:length]),
+                "decoder": read_only(self._self_mask[..., :length, :length]),
+                "cross": read_only(self._cross_mask[..., :length, :]),
             },
         )
 
 
 def _kept(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """Copy the first rows of [..., rows, columns]; the others are zero."""
     fresh = np.zeros_like(array)
-    fresh[:length] = array[:length]
+    fresh[..., :length, :] = array[..., :length, :]
     return fresh

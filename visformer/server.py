@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import (
     Batch,
     BatchDone,
@@ -22,19 +24,25 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Parameters,
+    ParametersDone,
+    Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
 from visformer.recorder import Row
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, Origin, Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
 
 log = logging.getLogger(__name__)
+MAX_PASSES = 128  # steps that are kept as a pass each: their rows grow as the square
 
 
 def serve(connection: Connection) -> None:
@@ -58,17 +66,34 @@ class Server:
         self._connection = connection
         self._checkpoint: Checkpoint | None = None
         self._decoding: Decoding | None = None
-        self._source: tuple[str, int | None] = ("", None)
+        self._waiting: Request | None = None  # received while a decode ran
+        self._wanted: tuple[str, int | None, Intervention] = ("", None, UNTOUCHED)
 
     def newest(self) -> Request:
         """Wait for a request; of several take the last, so that no stale one runs.
 
-        An ``Open`` is never skipped: what comes after it is meant for its model.
+        An ``Open`` is never skipped: what comes after it is meant for its model. Nor
+        are ``Parameters``: they are answered before what they stand among.
         """
-        request: Request = self._connection.recv()
-        while not isinstance(request, Open) and self._connection.poll():
-            request = self._connection.recv()
+        request: Request = self._waiting or self._connection.recv()
+        self._waiting = None
+        while not isinstance(request, Open | Parameters) and self._connection.poll():
+            newer: Request = self._connection.recv()
+            if isinstance(newer, Parameters):
+                self._parameters(newer)
+            else:
+                request = newer
         return request
+
+    def _interrupted(self) -> bool:
+        """Tell whether a newer request waits; weights asked for are sent meanwhile."""
+        while self._waiting is None and self._connection.poll():
+            request: Request = self._connection.recv()
+            if isinstance(request, Parameters):
+                self._parameters(request)
+            else:
+                self._waiting = request
+        return self._waiting is not None
 
     def answer(self, request: Request) -> None:
         """Carry a request out; what goes wrong is answered, not raised."""
@@ -77,8 +102,12 @@ class Server:
                 self._open(request)
             elif isinstance(request, Decode):
                 self._decode(request)
-            else:
+            elif isinstance(request, Batch):
                 self._batch(request)
+            elif isinstance(request, Parameters):
+                self._parameters(request)
+            else:
+                self._shuffle(request)
         except VisformerError as error:
             self._refuse(request, str(error))
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -115,6 +144,9 @@ class Server:
 
     def _decode(self, request: Decode) -> None:
         decoding, fresh = self._prepared(request)
+        if request.intervention.looks_ahead:
+            self._say_finished(request, self._passes(request, decoding))
+            return
         kept = 0 if fresh else decoding.common(request.prefix)
         if request.reference:
             decoding.feed(request.reference)
@@ -129,12 +161,33 @@ class Server:
         for row in decoding.rows(kept):
             self._send_row(request, row)
         times = [] if request.reference else self._finish(request, decoding)
-        self._connection.send(
-            Finished(
-                number=request.number,
-                step_ms=statistics.median(times) if times else None,
-            )
-        )
+        self._say_finished(request, times)
+
+    def _say_finished(self, request: Decode, times: list[float]) -> None:
+        step_ms = statistics.median(times) if times else None
+        self._connection.send(Finished(number=request.number, step_ms=step_ms))
+
+    def _passes(self, request: Decode, decoding: Decoding) -> list[float]:
+        """Send each step as the pass that it was; old rows change with every token."""
+        times: list[float] = []
+        choices: Sequence[tuple[int, Origin]] = request.prefix
+        if request.reference:
+            choices = decoding.reference(request.reference)
+        for length in range(len(choices) + 1):
+            if length and self._interrupted():
+                return times
+            decoding.follow(choices[:length])
+            self._send_pass(request, decoding)
+        while not (request.reference or decoding.ended or self._interrupted()):
+            began = time.perf_counter()
+            decoding.step()
+            times.append(1e3 * (time.perf_counter() - began))
+            self._send_pass(request, decoding)
+        return times
+
+    def _send_pass(self, request: Decode, decoding: Decoding) -> None:
+        trace, limit = lean(decoding.trace), decoding.limit
+        self._connection.send(Passed(number=request.number, trace=trace, limit=limit))
 
     def _prepared(self, request: Decode) -> tuple[Decoding, bool]:
         """Return the decoding to go on with, and whether it is a new one."""
@@ -142,8 +195,11 @@ class Server:
 
         if self._checkpoint is None:
             raise VisformerError("No model is open: open a checkpoint first.")
-        wanted = (request.source, request.limit)
-        if self._decoding is not None and self._source == wanted:
+        limit = request.limit
+        if request.intervention.looks_ahead:
+            limit = min(limit or MAX_PASSES, MAX_PASSES)
+        wanted = (request.source, limit, request.intervention)
+        if self._decoding is not None and self._wanted == wanted:
             self._decoding.strategy = request.strategy
             return self._decoding, False
         self._decoding = None
@@ -151,15 +207,16 @@ class Server:
             self._checkpoint,
             request.source,
             strategy=request.strategy,
-            limit=request.limit,
+            limit=limit,
+            intervention=request.intervention,
         )
-        self._decoding, self._source = decoding, wanted
+        self._decoding, self._wanted = decoding, wanted
         return decoding, True
 
     def _finish(self, request: Decode, decoding: Decoding) -> list[float]:
         """Decode on, telling each row, until the end or a newer request."""
         times = []
-        while not decoding.ended and not self._connection.poll():
+        while not decoding.ended and not self._interrupted():
             began = time.perf_counter()
             decoding.step()
             times.append(1e3 * (time.perf_counter() - began))
@@ -189,6 +246,38 @@ class Server:
         self._connection.send(
             BatchDone(number=request.number, traces=tuple(map(lean, traces)))
         )
+
+    def _shuffle(self, request: Shuffle) -> None:
+        from visformer.core.passes import run_shuffled
+
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        order, plain, shuffled = run_shuffled(
+            self._checkpoint,
+            request.source,
+            request.target,
+            intervention=request.intervention,
+            seed=request.seed,
+        )
+        self._connection.send(
+            Shuffled(
+                number=request.number,
+                order=order,
+                plain=lean(plain),
+                shuffled=lean(shuffled),
+            )
+        )
+
+    def _parameters(self, request: Parameters) -> None:
+        from visformer.core.parameters import layer_parameters
+
+        made = None
+        try:
+            if self._checkpoint is not None:
+                made = layer_parameters(self._checkpoint, request.stack, request.layer)
+        except VisformerError:  # asked for another model than is open by now
+            log.info("no layer %s in the %s", request.layer, request.stack)
+        self._connection.send(ParametersDone(number=request.number, parameters=made))
 
 
 def _positions(checkpoint: Checkpoint) -> Floats:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
+from visformer.intervention import UNTOUCHED, Intervention
 
 if TYPE_CHECKING:
     from typing import Any
@@ -176,7 +177,9 @@ class Trace:
     encoder_rows: Floats  # [S, Layout.width("encoder")]
     memory_rows: Floats  # [S, Layout.width("memory")]
     decoder_rows: Floats  # [T, Layout.width("decoder")]
-    masks: Mapping[Kind, Bools]  # [S, S], [T, T], [T, S]; True = may attend
+    # [S, S], [T, T], [T, S], after a layer axis where layers differ; True = may attend
+    masks: Mapping[Kind, Bools]
+    intervention: Intervention = UNTOUCHED  # what altered the run
     truncated_from: int = (
         0  # source tokens typed, where more than the model's positions
     )
@@ -209,8 +212,8 @@ class Trace:
             decoder_rows=self.decoder_rows[:length],
             masks={
                 "encoder": self.masks["encoder"],
-                "decoder": self.masks["decoder"][:length, :length],
-                "cross": self.masks["cross"][:length],
+                "decoder": self.masks["decoder"][..., :length, :length],
+                "cross": self.masks["cross"][..., :length, :],
             },
         )
 
@@ -228,9 +231,10 @@ class Trace:
         return queries, self.target if kind == "decoder" else self.source
 
     def mask(self, kind: Kind, layer: int = 0) -> Bools:
-        """Return the mask, bool [Q, K], True = may attend; the same for all layers."""
+        """Return a layer's mask, bool [Q, K], True = may attend."""
         self._check(kind, layer)
-        return self.masks[kind]
+        mask = self.masks[kind]
+        return mask[layer] if mask.ndim == 3 else mask
 
     def queries(self, kind: Kind, layer: int, head: int) -> Floats:
         """Return one head's queries, float32 [Q, D / H]."""

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
+from visformer.intervention import parse
 from visformer.trace import (
     BlockParameters,
     Candidate,
@@ -90,6 +91,7 @@ def _facts(trace: Trace) -> bytes:
         "target_ids": trace.target_ids.tolist(),
         "steps": [dataclasses.asdict(step) for step in trace.steps],
         "truncated_from": trace.truncated_from,
+        "intervention": str(trace.intervention),
     }
     return json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -153,7 +155,7 @@ def _header(text: bytes, name: str) -> dict[str, Any]:
         shape = [int(n) for n in header["shape"]]
         fits = header["bytes"] == math.prod(shape) * np.dtype(known).itemsize
         known_block = header["name"] in _ARRAYS or header["name"] == "facts"
-        if known_block and (not fits or min(shape) < 0 or len(shape) > 2):
+        if known_block and (not fits or min(shape) < 0 or len(shape) > 3):
             raise ValueError("sizes do not agree")
         if type(header["bytes"]) is not int or header["bytes"] < 0:
             raise ValueError("a block's size is no number")
@@ -196,6 +198,7 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
             "cross": read_only(blocks["cross_mask"]),
         },
         truncated_from=facts["truncated_from"],
+        intervention=parse([facts.get("intervention", "")]),
     )
     _check(trace)
     return trace
@@ -222,7 +225,12 @@ def _check(trace: Trace) -> None:
         "decoder_rows": (target, layout.width("decoder")),
     }
     shapes = {name: getattr(trace, name).shape for name in promised}
-    masks = {kind: mask.shape for kind, mask in trace.masks.items()}
+    changed = trace.intervention
+    masks = {
+        kind: mask.shape[changed.by_layer(kind) :]
+        for kind, mask in trace.masks.items()
+        if not changed.by_layer(kind) or len(mask) == trace.layers(kind)
+    }
     square = {
         "encoder": (source, source),
         "decoder": (target, target),

@@ -10,6 +10,7 @@ import pytest
 from tests.traces import make_trace
 from visformer.state.pictures.architecture import architecture
 from visformer.state.pictures.blocks import changes
+from visformer.state.pictures.computation import STAGE_NAMES
 from visformer.state.pictures.diagram import Box, Drawing
 from visformer.state.pictures.stacks import runs
 from visformer.state.state import Session, State
@@ -187,7 +188,16 @@ def test_where_the_blocks_lead() -> None:
     assert changes("encoder.0.self_attention.mask")["tab"] == "masks"
     assert changes("target_positions") == {"tab": "positions"}
     assert changes("decoder.1") == {"kind": "decoder", "layer": 1}
-    assert changes("encoder.0.feed_forward") == {}
+    assert changes("output") == {}
+    assert changes("decoder.0.cross_attention_norm")["stage"] == "residual"
+    assert changes("encoder.0.feed_forward") == {
+        "tab": "computation",
+        "stage": "expand",
+        "kind": "encoder",
+        "layer": 0,
+    }
+    for id in ("decoder.0.feed_forward.add", "encoder.0.self_attention_norm"):
+        assert changes(id)["stage"] in STAGE_NAMES
 
 
 def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:

@@ -275,3 +275,30 @@ def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
     for reason, options in cases.items():
         with pytest.raises(VisformerError, match=reason):
             run(options)
+
+
+def test_a_word_is_the_same_piece_after_an_apostrophe() -> None:
+    pairs = [Pair("the animal sleeps", "un animal dort"), Pair("a cat", "l'été")] * 50
+    side = Side(train_sentencepiece(pairs, 60), "test")
+    word = [piece.token for piece in side.encode("animal")]
+    for text in ("un animal", "l'animal"):
+        pieces = side.encode(text)
+        assert [piece.token for piece in pieces][-len(word) :] == word
+    apostrophe, *_ = pieces[-len(word) - 1 :]
+    assert (apostrophe.token[-1], apostrophe.start, apostrophe.end) == ("'", 1, 2)
+    assert (pieces[-len(word)].start, pieces[-1].end) == (2, 8)
+    for text in ("l'animal", "'un' animal", "un' animal"):
+        ids = [piece.id for piece in side.encode(text)]
+        assert side.decode(ids).replace("’", "'") == text
+    assert side.decode([p.id for p in side.encode("L’été".lower())]) == "l'été"
+
+
+def test_custom_rules_still_normalise_as_nfkc() -> None:
+    pairs = [Pair("the animal sleeps", "l'été fini")] * 50
+    side = Side(train_sentencepiece(pairs, 60), "test")
+    for typed, plain in (
+        ("ﬁni", "fini"),
+        ("e\u0301te\u0301", "été"),
+        ("a\u00a0e", "a e"),
+    ):
+        assert [p.id for p in side.encode(typed)] == [p.id for p in side.encode(plain)]

@@ -72,10 +72,10 @@ def test_a_click_goes_to_the_blocks_numbers(
         {"tab": "masks", "kind": "decoder", "layer": 0},
         {"tab": "positions"},
     ]
-    click(qtbot, view, "encoder.0.feed_forward")  # its inside is shown here
+    click(qtbot, view, "output")  # its inside is shown here
     assert len(picked) == 4
     assert view.diagram.drawing is not None
-    assert view.diagram.drawing.chosen == "encoder.0.feed_forward"
+    assert view.diagram.drawing.chosen == "output"
 
 
 def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) -> None:
@@ -92,6 +92,19 @@ def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) 
     state = window.session.state
     assert (state.tab, state.kind, state.layer) == ("attention", "encoder", 2)
     assert window.tabs.currentWidget() is window.views["attention"]
+
+
+def test_the_feed_forward_leads_to_its_computation(
+    qtbot: QtBot, tmp_path: Path, trace: Trace
+) -> None:
+    window, _ = make_window(qtbot, tmp_path)
+    window.session.set(trace=trace, step=2, layer=1, tab="architecture")
+    view = window.views["architecture"]
+    assert isinstance(view, ArchitectureView)
+    click(qtbot, view, "encoder.1.feed_forward")
+    state = window.session.state
+    assert (state.tab, state.stage, state.layer) == ("computation", "expand", 1)
+    assert state.kind == "encoder"
 
 
 def test_an_opened_layer_closes_and_opens_again(

@@ -110,7 +110,9 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert "NaN" in window.candidates._summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
     assert "so all its weights are NaN" in window._status[2].text()
-    assert "NaN" in window.views["attention"].maps["cross"].accessibleDescription()  # type: ignore[union-attr]
+    view = window.views["attention"]
+    assert isinstance(view, AttentionView)
+    assert "NaN" in view.maps["cross"].accessibleDescription()
 
 
 @pytest.mark.parametrize("tab", ["masks", "architecture"])

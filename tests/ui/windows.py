@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from visformer.engine import Decoded, Told
-from visformer.messages import Decode, Finished
+from visformer.messages import Decode, Finished, Shuffle
+from visformer.parameters import Stack
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
 
@@ -21,7 +22,9 @@ class FakeEngine:
     def __init__(self) -> None:
         self.opened: list[tuple[str, str]] = []
         self.decodes: list[Decode] = []
+        self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
+        self.asked: list[tuple[Stack, int]] = []
 
     def open(self, path: str, device: str = "", told: Told = ()) -> None:
         self.opened.append((path, device))
@@ -30,9 +33,16 @@ class FakeEngine:
         self.decodes.append(request)
         return len(self.decodes)
 
+    def shuffle(self, request: Shuffle) -> int:
+        self.shuffles.append(request)
+        return 0
+
     def batch(self, sources: tuple[str, ...]) -> int:
         self.batches.append(sources)
         return 0
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        self.asked.append((stack, layer))
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from visformer.core.altered import altered, altered_masks, host_mask, layer_masks
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderState
 from visformer.core.masks import RULES, encoder_mask, make_masks, real_tokens
@@ -22,11 +24,24 @@ from visformer.core.recording import (
 )
 from visformer.core.strategy import check_strategy, choose
 from visformer.errors import InputError
+from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import Strategy
 from visformer.recorder import Recording, Row
 from visformer.trace import Bools, Origin, Trace
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
+
+
+class _Pass(NamedTuple):
+    """All decoder rows, computed anew."""
+
+    rows: Tensor  # [T, W] as in ``Layout``
+    decoder: Bools  # [T, T], the masks they were computed with
+    cross: Bools  # [T, S]; both after a layer axis where layers differ
+
+    def allowed(self, row: int) -> tuple[Bools, Bools]:
+        """Return what a row may attend to in the target and in the source."""
+        return self.decoder[..., row, :], self.cross[..., row, :]
 
 
 class Decoding:
@@ -44,14 +59,19 @@ class Decoding:
         *,
         strategy: Strategy | None = None,
         limit: int | None = None,
+        intervention: Intervention | None = None,
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
-        ``limit`` is the greatest number of target tokens (default: 2 S + 50, and never
-        more than the model's positions). Raises InputError for an empty source, ids
-        outside the vocabulary, or a limit below 1.
+        ``limit`` is the greatest number of target tokens (default: 2 S + 50 or what the
+        checkpoint's own rules say; never more than the model's positions). The rules
+        of generation restrict what the model's steps choose: their probabilities stay
+        the model's own. An ``intervention`` that changes masks makes every step a full
+        pass. Raises InputError for an empty source, ids outside the vocabulary, a limit
+        below 1, or an intervention that does not fit.
         """
-        self.checkpoint = checkpoint
+        self.intervention = intervention or UNTOUCHED
+        self.checkpoint = altered(checkpoint, self.intervention)
         self.strategy = strategy or Strategy()
         check_strategy(self.strategy)
         self.restart(source, limit=limit)
@@ -63,12 +83,15 @@ class Decoding:
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
             raise InputError(f"the limit is {limit}: at least 1 token must be allowed.")
-        wanted = 2 * len(pieces) + 50 if limit is None else limit
-        self.limit = min(wanted, config.max_positions)
+        most = self.checkpoint.most_tokens(len(pieces))
+        self.limit = most if limit is None else min(limit, config.max_positions)
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
         rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
         self._real = real_tokens(rule, ids, pad)  # [1, S]
-        mask = encoder_mask(rule, self._real)
+        self.intervention.check(self.checkpoint.facts, len(pieces))
+        own = encoder_mask(rule, self._real).expand(-1, len(pieces), -1)
+        layers = config.encoder_layers
+        mask = layer_masks(self.intervention, "encoder", layers, own, own)
         record = model.encode(ids, mask)
         packed = self.checkpoint.packed
         self._memory = record.output
@@ -80,7 +103,8 @@ class Decoding:
             cut,
             encoder=stack_rows(record, final_norm=config.final_norm)[0],
             memory=self._state.memory_rows[0],
-            mask=mask[0],
+            mask=host_mask(mask, 0),
+            intervention=self.intervention,
         )
         real = self._real[0].cpu().numpy()
         self._readable: Bools = real | (not RULES[rule].source_keys)
@@ -110,7 +134,7 @@ class Decoding:
 
     def _ends_at(self, position: int) -> bool:
         choices = self._recording.choices
-        return position > 0 and choices[position - 1] == self.checkpoint.tokenizer.eos
+        return position > 0 and choices[position - 1] in self.checkpoint.ends
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
@@ -148,14 +172,18 @@ class Decoding:
         model would have chosen. Raises InputError where it is longer than the limit.
         Positions advance here even in models where they restart at each step.
         """
+        self._place(whole_pass=True)
+        return self._follow(self.reference(reference))
+
+    def reference(self, reference: str | Sequence[int]) -> list[Choice]:
+        """Return the choices that follow a reference; a text ends its sentence."""
         tokenizer = self.checkpoint.tokenizer
         ids = (
             [*tokenizer.encode_target(reference), tokenizer.eos]
             if isinstance(reference, str)
-            else list(reference)
+            else reference
         )
-        self._place(whole_pass=True)
-        return self._follow([(id, "reference") for id in ids])
+        return [(id, "reference") for id in ids]
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
         """Make exactly these choices, reusing the rows that agree with the last ones.
@@ -234,16 +262,19 @@ class Decoding:
     ) -> None:
         """Append the rows that consumed these ids, from the first that is missing."""
         start, tokenizer = len(recording), self.checkpoint.tokenizer
-        whole = self._unsettled(consumed)
-        rows = self._whole(consumed) if whole else self._cached(consumed)
+        whole = self.intervention.masked or self._unsettled(consumed)
+        made = self._whole(consumed) if whole else None
+        rows = made.rows if made else self._cached(consumed)
         rows = rows[start - len(consumed) :]
         output = rows[:, self.start.layout.output("decoder")]
         logits = self.checkpoint.packed.logits(output)
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):
             at = start + index
-            id, origin = choice or (self._chosen(logits[index], at), "model")
-            self_mask, cross_mask = self._allowed(consumed, at)
+            id, origin = choice or (self._chosen(logits[index], consumed), "model")
+            self_mask, cross_mask = (
+                made.allowed(at) if made else self._allowed(consumed, at)
+            )
             row = Row(
                 id=consumed[at],
                 token=tokenizer.target.token(consumed[at]),
@@ -256,11 +287,15 @@ class Decoding:
             )
             recording.append(row)
 
-    def _chosen(self, logits: Tensor, at: int) -> int:
-        never = list(self.checkpoint.tokenizer.never)
-        if never:
-            logits = logits.clone()
-            logits[never] = -math.inf
+    def _chosen(self, logits: Tensor, consumed: list[int]) -> int:
+        """Choose the token after those consumed from logits [V]."""
+        rules, at = self.checkpoint.generation, len(consumed) - 1
+        if rules.restricts:
+            made = torch.tensor([consumed], device=logits.device)
+            last = torch.tensor([at + 1 == self.limit], device=logits.device)
+            logits = rules.restrict(
+                logits[None].clone(), made, last, self.checkpoint.ends
+            )[0]
         return choose(logits, self.strategy, at)
 
     def _cached(self, consumed: list[int]) -> Tensor:
@@ -270,20 +305,28 @@ class Decoding:
         visible = ids != pad if pad in consumed else None
         return self._state.extend(ids, visible)[0]
 
-    def _whole(self, consumed: list[int]) -> Tensor:
-        """Compute all rows anew, in one pass, [T, W]."""
+    def _whole(self, consumed: list[int]) -> _Pass:
+        """Compute all rows anew, in one pass."""
         checkpoint = self.checkpoint
         ids = torch.tensor([consumed], device=checkpoint.device)
         rule, pad = checkpoint.config.mask_rule, checkpoint.tokenizer.pad
-        masks = make_masks(rule, self._real, ids != pad)
-        record = checkpoint.model.decode(ids, self._memory, masks.decoder, masks.cross)
-        return stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
+        own = make_masks(rule, self._real, ids != pad)
+        opened = make_masks(rule, self._real, ids != pad, causal=False).decoder
+        own = own._replace(cross=own.cross.expand(-1, len(consumed), -1))
+        masks = altered_masks(self.intervention, checkpoint.config, own, opened)
+        record = checkpoint.model.decode(
+            ids, self._memory, masks.decoder, masks.cross, self._state.places
+        )
+        rows = stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
+        return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
 
     def _unsettled(self, consumed: list[int]) -> bool:
         """Whether the next token will change rows: one attends to nothing, so to all.
 
         Masked scores that are infinite make such a row NaN, whatever comes next.
         """
+        if self.intervention.looks_ahead:
+            return True
         config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
         if config.mask_fill == -math.inf or pad not in consumed:
             return False
@@ -293,7 +336,11 @@ class Decoding:
     def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
         """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
         hides = RULES[self.checkpoint.config.mask_rule]
-        real = np.array(consumed[: at + 1]) != self.checkpoint.tokenizer.pad
-        seen = real if hides.target_keys else np.ones_like(real)
-        row, across = hides.target_rows, hides.cross_rows
-        return seen & (real[at] | (not row)), self._readable & (real[at] | (not across))
+        pad, seen = self.checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+        if hides.target_keys:
+            seen = np.array(consumed[: at + 1]) != pad
+        across, nothing = self._readable, np.zeros_like
+        if consumed[at] == pad:
+            seen = nothing(seen) if hides.target_rows else seen
+            across = nothing(across) if hides.cross_rows else across
+        return seen, across

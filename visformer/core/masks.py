@@ -65,13 +65,19 @@ def real_tokens(
     return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
 
 
-def make_masks(rule: MaskRule, source: Tensor, target: Tensor) -> Masks:
-    """Return a rule's masks; bool [B, S] and [B, T] are False at padding."""
+def make_masks(
+    rule: MaskRule, source: Tensor, target: Tensor, *, causal: bool = True
+) -> Masks:
+    """Return a rule's masks; bool [B, S] and [B, T] are False at padding.
+
+    Without ``causal`` the decoder's mask hides padding only.
+    """
     hides = RULES[rule]
-    causal = causal_mask(target.shape[1], target.device)[None]
+    past = causal_mask(target.shape[1], target.device)[None]
+    own = past if causal else torch.ones_like(past)
     return Masks(
         encoder_mask(rule, source),
-        _hide(causal, target, keys=hides.target_keys, rows=hides.target_rows),
+        _hide(own, target, keys=hides.target_keys, rows=hides.target_rows),
         _hide(
             _hide(_everything(source), source, keys=hides.source_keys),
             target,

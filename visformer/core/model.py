@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, cast
 
 import torch
@@ -21,6 +22,7 @@ from visformer.core.parts import (
 from visformer.core.positions import PASS, Places, fixed_table
 
 Side = Literal["source", "target"]
+LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one a layer
 
 
 class StackRecord(NamedTuple):
@@ -161,30 +163,41 @@ class Transformer(nn.Module):
         result: Tensor = self.dropout(tables[side](ids) * self.scale + placed)
         return result
 
-    def encode(self, ids: Tensor, mask: Tensor) -> StackRecord:
-        """Run the encoder over ids [B, S]; ``mask`` broadcasts to [B, S, S]."""
+    def encode(self, ids: Tensor, mask: LayerMasks) -> StackRecord:
+        """Run the encoder over ids [B, S]; masks broadcast to [B, S, S]."""
         hidden, made = [self.embed("source", ids)], []
-        for layer in self.encoder:
-            x, projections = layer.attend(hidden[-1], mask)
+        for layer, allowed in zip(self.encoder, self._each(mask), strict=False):
+            x, projections = layer.attend(hidden[-1], allowed)
             hidden.append(layer.feed(x))
             made.append(projections)
         return StackRecord(hidden, made, [], self.encoder.norm(hidden[-1]))
 
     def decode(
-        self, ids: Tensor, memory: Tensor, self_mask: Tensor, cross_mask: Tensor
+        self,
+        ids: Tensor,
+        memory: Tensor,
+        self_mask: LayerMasks,
+        cross_mask: LayerMasks,
+        places: Places | None = None,
     ) -> StackRecord:
         """Run the decoder over ids [B, T] given the encoder output [B, S, D].
 
-        The masks broadcast to [B, T, T] and [B, T, S].
+        The masks broadcast to [B, T, T] and [B, T, S]; ``places`` as in ``embed``.
         """
-        hidden, made, crossed = [self.embed("target", ids)], [], []
-        for layer in self.decoder:
-            x, projections = layer.attend(hidden[-1], self_mask)
+        hidden, made, crossed = [self.embed("target", ids, places=places)], [], []
+        masks = zip(self._each(self_mask), self._each(cross_mask), strict=False)
+        for layer, (own, across) in zip(self.decoder, masks, strict=False):
+            x, projections = layer.attend(hidden[-1], own)
             made.append(projections)
-            x, projections = layer.attend_across(x, memory, cross_mask)
+            x, projections = layer.attend_across(x, memory, across)
             crossed.append(projections)
             hidden.append(layer.feed(x))
         return StackRecord(hidden, made, crossed, self.decoder.norm(hidden[-1]))
+
+    @staticmethod
+    def _each(mask: LayerMasks) -> Iterable[Tensor]:
+        """Return a mask for every layer."""
+        return itertools.repeat(mask) if isinstance(mask, Tensor) else mask
 
     def forward(self, source: Tensor, target: Tensor, pad: int) -> Tensor:
         """Teacher-force source [B, S], target [B, T] -> decoder output [B, T, D].

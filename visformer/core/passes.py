@@ -9,6 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from visformer.core.altered import (
+    LayeredMasks,
+    altered,
+    altered_masks,
+    host_mask,
+)
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.masks import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
@@ -24,6 +30,7 @@ from visformer.core.recording import (
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
+from visformer.intervention import UNTOUCHED, Intervention, permutation
 from visformer.trace import KINDS, Bools, Kind, Step, Trace, read_only
 
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
@@ -41,6 +48,7 @@ def run(
     *,
     source_lengths: Lengths | None = None,
     masks: GivenMasks | None = None,
+    intervention: Intervention | None = None,
 ) -> list[Trace]:
     """Run a batch in one pass: ids [B, S] and [B, T], padded with the pad ids.
 
@@ -48,10 +56,13 @@ def run(
     follows it; a step's choice is the next target token, and the model's own best after
     the last one. Models that mask by lengths take ``source_lengths`` [B], and mask no
     source token without them. ``masks``, bool [B, Q, K] by kind, True = may attend,
-    replace what the model's own rule makes of the ids. Raises InputError for unequal
-    batches, lengths beyond the model's positions, ids outside the vocabulary, and
-    lengths or masks that do not fit.
+    replace what the model's own rule makes of the ids; an ``intervention`` alters the
+    run on top of that. Raises InputError for unequal batches, lengths beyond the
+    model's positions, ids outside the vocabulary, and lengths, masks or interventions
+    that do not fit.
     """
+    changed = intervention or UNTOUCHED
+    checkpoint = altered(checkpoint, changed)
     source = _batch(source_ids, checkpoint, source=True)
     target = _batch(target_ids, checkpoint, source=False)
     _check_pair(checkpoint, source, target)
@@ -60,12 +71,15 @@ def run(
     if source_lengths is not None:
         lengths = _lengths(checkpoint, source_lengths, source)
     real = real_tokens(rule, source, tokenizer.source_pad, lengths)
-    made = make_masks(rule, real, target != tokenizer.pad)
-    made = _given(made, masks or {}, source, target)
+    shown = target != tokenizer.pad
+    own = _given(make_masks(rule, real, shown), masks or {}, source, target)
+    changed.check(checkpoint.facts, source.shape[1])
+    opened = own.decoder | make_masks(rule, real, shown, causal=False).decoder
+    made = altered_masks(changed, checkpoint.config, own, opened)
     encoded = model.encode(source, made.encoder)
     decoded = model.decode(target, encoded.output, made.decoder, made.cross)
     return [
-        _trace(checkpoint, source[b], target[b], made, encoded, decoded, b)
+        _trace(checkpoint, source[b], target[b], made, changed, encoded, decoded, b)
         for b in range(len(source))
     ]
 
@@ -143,6 +157,32 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
     ]
 
 
+def run_shuffled(
+    checkpoint: Checkpoint,
+    source: str,
+    target: Sequence[int],
+    *,
+    intervention: Intervention | None = None,
+    seed: int = 0,
+) -> tuple[tuple[int, ...], Trace, Trace]:
+    """Run a source as it is and in another order, with the same ``target`` ids.
+
+    Returns the order (where each token of the shuffled source stood; its last token
+    stays) and both Traces. Raises InputError for a source of fewer than three tokens.
+    """
+    ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
+    if len(ids) < 3:
+        raise InputError("A sentence of two words or more can be shuffled.")
+    moved = permutation(len(ids) - 1, seed).tolist()
+    order = (*moved, len(ids) - 1)
+    # one by one: models whose positions run along the batch would tell the two apart
+    plain, shuffled = (
+        run(checkpoint, [row], [target], intervention=intervention)[0]
+        for row in (ids, [ids[at] for at in order])
+    )
+    return order, plain, shuffled
+
+
 def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:
     batch = torch.as_tensor(np.asarray(ids), dtype=torch.int64)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
@@ -161,7 +201,8 @@ def _trace(
     checkpoint: Checkpoint,
     source: Tensor,
     target: Tensor,
-    allowed: Masks,
+    allowed: LayeredMasks,
+    intervention: Intervention,
     encoded: StackRecord,
     decoded: StackRecord,
     row: int,
@@ -176,13 +217,14 @@ def _trace(
         0,
         encoder=stack_rows(encoded, final_norm=final)[row],
         memory=memory_rows(decoded)[row],
-        mask=allowed.encoder[row],
+        mask=host_mask(allowed.encoder, row),
+        intervention=intervention,
     )
     ids = target.tolist()
     masks: dict[Kind, Bools] = {
         "encoder": start.masks["encoder"],
-        "decoder": read_only(allowed.decoder[row].cpu().numpy()),
-        "cross": read_only(allowed.cross[row].cpu().numpy()),
+        "decoder": host_mask(allowed.decoder, row),
+        "cross": host_mask(allowed.cross, row),
     }
     return replace(
         start,

@@ -14,8 +14,10 @@ from visformer.core.incremental import most_probable
 from visformer.core.model import StackRecord
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
+from visformer.intervention import Intervention
 from visformer.trace import (
     CANDIDATES,
+    Bools,
     Candidate,
     Floats,
     Origin,
@@ -87,12 +89,13 @@ def empty_trace(
     *,
     encoder: Tensor,
     memory: Tensor,
-    mask: Tensor,
+    mask: Bools,
+    intervention: Intervention,
 ) -> Trace:
     """Return the Trace of a sentence of which nothing is decoded yet (T = 0).
 
     ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Layout``; ``mask`` is the
-    encoder's, bool, and broadcasts to [S, S].
+    encoder's, as a Trace has it.
     """
     bias = checkpoint.model.output.bias
     length = len(pieces)
@@ -111,10 +114,11 @@ def empty_trace(
         memory_rows=host(memory),
         decoder_rows=np.zeros((0, 0), np.float32),
         masks={
-            "encoder": np.broadcast_to(mask.cpu().numpy(), (length, length)),
+            "encoder": mask,
             "decoder": np.zeros((0, 0), bool),
             "cross": np.zeros((0, length), bool),
         },
+        intervention=intervention,
         truncated_from=truncated_from,
         output_weight=host(checkpoint.model.output.weight),
         output_bias=None if bias is None else host(bias),

@@ -78,8 +78,26 @@ class SentencePieceSide:
         """Cut ``text`` into pieces, without special tokens."""
         text = clean(text)
         made = self._processor.encode(text, return_type="offset_mapping")
-        spans = zip(made["ids"], made["offsets"], strict=True)
-        return [self._shown(id, start, end, text) for id, (start, end) in spans]
+        ids, spans = made["ids"], self._spans(made["ids"], made["offsets"], text)
+        return [
+            self._shown(id, start, end, text)
+            for id, (start, end) in zip(ids, spans, strict=True)
+        ]
+
+    def _spans(
+        self, ids: list[int], spans: list[tuple[int, int]], text: str
+    ) -> list[tuple[int, int]]:
+        """Give an apostrophe its own character, not the piece after it.
+
+        Where the normaliser puts a gap behind it, sentencepiece counts it there.
+        """
+        spans = list(spans)
+        for at, (start, end) in enumerate(spans[:-1]):
+            quote = self._tokens[ids[at]].endswith("'") and text[start:][:1] in "'’"
+            if start == end and quote and spans[at + 1][1] > start:
+                spans[at] = start, start + 1
+                spans[at + 1] = start + 1, spans[at + 1][1]
+        return spans
 
     def _shown(self, id: int, start: int, end: int, text: str) -> Piece:
         token = self._tokens[id]
@@ -147,8 +165,7 @@ class Tokenizer:
     """A source side, a target side and the special ids of a checkpoint.
 
     ``source_pad`` is the source's padding where it is not the target's; ``ends_source``
-    tells whether the encoder is given an end-of-sentence token; ``never`` are the ids
-    that the model must not generate.
+    tells whether the encoder is given an end-of-sentence token.
     """
 
     def __init__(
@@ -161,12 +178,11 @@ class Tokenizer:
         eos: int,
         source_pad: int | None = None,
         ends_source: bool = True,
-        never: tuple[int, ...] = (),
     ) -> None:
         self.source, self.target = source, target
         self.pad, self.bos, self.eos = pad, bos, eos
         self.source_pad = pad if source_pad is None else source_pad
-        self.ends_source, self.never = ends_source, never
+        self.ends_source = ends_source
 
     def encode_source(self, text: str) -> list[Piece]:
         """Return the source tokens, the end-of-sentence token last where it belongs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from visformer.formats.native import TokenizerFiles
 from visformer.formats.tokenizers import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
+from visformer.training.normalisation import CLOSING, write_rules
 from visformer.training.tasks import SPECIAL, Task
 
 SENTENCEPIECE, VOCABULARY = "tokenizer.model", "vocab.json"
@@ -120,20 +122,25 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
     """Return a joint unigram model (Kudo 2018) of at most ``size`` pieces."""
     writer = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(text for pair in pairs for text in pair),
-            model_writer=writer,
-            vocab_size=size,
-            hard_vocab_limit=False,  # little text has fewer pieces
-            model_type="unigram",
-            character_coverage=0.9999,
-            num_threads=4,  # sums, hence pieces, differ with their number
-            minloglevel=2,
-            pad_id=SPECIAL["pad"],
-            unk_id=SPECIAL["unk"],
-            bos_id=SPECIAL["bos"],
-            eos_id=SPECIAL["eos"],
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            rules, back = write_rules(Path(folder))
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=(text for pair in pairs for text in pair),
+                model_writer=writer,
+                vocab_size=size,
+                hard_vocab_limit=False,  # little text has fewer pieces
+                model_type="unigram",
+                character_coverage=0.9999,
+                required_chars=CLOSING,
+                num_threads=4,  # sums, hence pieces, differ with their number
+                minloglevel=2,
+                pad_id=SPECIAL["pad"],
+                unk_id=SPECIAL["unk"],
+                bos_id=SPECIAL["bos"],
+                eos_id=SPECIAL["eos"],
+                normalization_rule_tsv=str(rules),
+                denormalization_rule_tsv=str(back),
+            )
     except RuntimeError as error:
         raise InputError(
             f"sentencepiece cannot make {size:,} pieces of {len(pairs):,} pairs: "

@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
+from visformer.intervention import UNTOUCHED
 from visformer.trace import KINDS
 from visformer.ui import theme
 
@@ -26,9 +27,11 @@ Home, End: before the first step, to the last
 1, 2, 3: encoder self, decoder self, cross attention
 Ctrl+arrows: walk the heads and layers
 Alt+arrows: move the locked cell
+[ and ]: walk the stages of the Computation tab
 Esc: free the locked cell
 Up, Down in the source line: earlier sentences
 Ctrl+O: open a checkpoint, Ctrl+S: save the trace
+Ctrl+Z, Ctrl+Shift+Z: take a change of the run back, make it again
 Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text
 F11: full screen, F1: these keys
 
@@ -58,6 +61,11 @@ def build_menus(window: MainWindow) -> None:
     _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")
     file.addSeparator()
     _add(file, "&Quit", window.close, "Ctrl+Q").setMenuRole(QAction.MenuRole.QuitRole)
+    edit = bar.addMenu("&Edit")
+    _add(edit, "&Undo change of the run", window.requests.undo, keys.Undo)
+    _add(edit, "&Redo change of the run", window.requests.redo, keys.Redo)
+    restore = partial(window.requests.intervene, UNTOUCHED)
+    _add(edit, "Restore the &model's own run", restore)
     view = bar.addMenu("&View")
     for name, title in theme.NAMES.items():
         _add(view, title, partial(window.set_theme, name))

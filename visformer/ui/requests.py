@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from visformer.engine import Decoded, Event, Replaced, Told
 from visformer.errors import VisformerError
-from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.intervention import UNTOUCHED, Intervention
+from visformer.messages import (
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    ParametersDone,
+    Refused,
+    Shuffle,
+    Shuffled,
+    Strategy,
+)
+from visformer.parameters import Stack, same_model
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
 
 
@@ -26,6 +38,19 @@ class EngineLike(Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; returns the request's number."""
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer of the open model."""
+
+
+_NOTHING_CHANGED: dict[str, Any] = {
+    "intervention": UNTOUCHED,
+    "plain": None,
+    "passes": (),
+}
 
 
 @dataclass(slots=True)
@@ -44,17 +69,28 @@ class Requests:
         self._session, self._engine = session, engine
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
+        self._model: ModelFacts | None = None  # that one
+        self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
         self._told: dict[str, Told] = {}
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
+        self._reference = ""
+        self._then = ""
+        self._shuffles = 0  # each in another order
+        self._done: list[Intervention] = []  # to undo, the latest last
+        self._undone: list[Intervention] = []  # to redo
 
-    def open(self, path: str, device: str = "", told: Told | None = None) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+    ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``).
 
         ``told`` are keywords of ``load``; those of the same path are remembered.
+        ``then`` is translated once the checkpoint is open.
         """
+        self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
             return
@@ -83,6 +119,7 @@ class Requests:
             step=len(trace),
             recorded=True,
             error="",
+            **_NOTHING_CHANGED,
         )
 
     def translate(self, text: str, *, reference: str = "") -> None:
@@ -101,14 +138,16 @@ class Requests:
                 f"{MAX_CHARACTERS:,} are read."
             )
         else:
-            self.sentence = text
-            self._decode(1 if not reference else 1 << 30, reference=reference)
+            self.sentence, self._reference = text, reference
+            self._session.set(plain=None)
+            self._decode(1 if not reference else 1 << 30)
 
     def force(self, id: int) -> None:
         """Replace the current step's choice; what followed it is decoded anew."""
         state = self._session.state
         if state.shown is None or not state.step:
             return
+        self._reference = ""
         kept = state.shown.steps[:-1]
         prefix = (*((step.id, step.origin) for step in kept), (id, "forced"))
         self._decode(state.step, prefix=prefix)
@@ -116,6 +155,7 @@ class Requests:
     def change_strategy(self, strategy: Strategy, limit: int | None) -> None:
         """Choose tokens another way from now on; decode the sentence anew."""
         self.strategy, self.limit = strategy, limit
+        self._session.set(plain=None)
         if self.sentence:
             self._decode(self._session.state.step)
 
@@ -124,23 +164,96 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    @property
+    def asking(self) -> bool:
+        """Tell whether weights were asked for and have not come yet."""
+        return self._asked is not None
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Have the weights of a layer brought into the State, once the engine is up.
+
+        Only the model of the Trace on screen is asked: another's would not fit.
+        """
+        trace, model = self._session.state.shown, self._model
+        if trace is None or model is None or not same_model(model, trace.model):
+            return
+        if self._asked != (stack, layer):
+            self._asked = stack, layer
+            self._engine.parameters(stack, layer)
+
+    def intervene(self, intervention: Intervention) -> None:
+        """Run the sentence again as altered; nothing changed brings the plain run."""
+        now = self._session.state.intervention
+        if intervention != now:
+            self._done.append(now)
+            self._undone.clear()
+            self._alter(intervention)
+
+    def undo(self) -> None:
+        """Take the last change of the intervention back."""
+        self._exchange(self._done, self._undone)
+
+    def redo(self) -> None:
+        """Make the change again that was taken back last."""
+        self._exchange(self._undone, self._done)
+
+    def _exchange(self, source: list[Intervention], target: list[Intervention]) -> None:
+        if source:
+            target.append(self._session.state.intervention)
+            self._alter(source.pop())
+
+    def _alter(self, intervention: Intervention) -> None:
+        state = self._session.state
+        self._session.set(intervention=intervention, error="")
+        if state.plain is None:
+            if self._busy or state.trace is None:
+                return  # the altered run follows the plain one
+            if not state.recorded:
+                self._session.set(plain=state.trace)
+        if intervention:
+            self._decode(state.step)
+        elif state.plain is not None:
+            self._pending = None
+            self._session.set(trace=state.plain, plain=None, passes=(), busy="")
+
+    @property
+    def _busy(self) -> bool:
+        return self._pending is not None and not self._pending.done
+
+    def shuffle(self) -> None:
+        """Run the source in another order too, the target as far as it is shown."""
+        shown = self._session.state.shown
+        if shown is None:
+            return
+        self._shuffles += 1
+        request = Shuffle(
+            number=0,
+            source=shown.source_text,
+            target=tuple(shown.target_ids.tolist()),
+            intervention=shown.intervention,
+            seed=self._shuffles,
+        )
+        self._engine.shuffle(request)
+        self._session.set(busy="running the shuffled source", error="")
+
     def _decode(
-        self,
-        step: int,
-        *,
-        prefix: tuple[tuple[int, object], ...] = (),
-        reference: str = "",
+        self, step: int, *, prefix: tuple[tuple[int, object], ...] = ()
     ) -> None:
+        """Decode the sentence: the untouched run first, where it is not known."""
+        state = self._session.state
         request = Decode(
             number=0,
             source=self.sentence,
             prefix=prefix,  # type: ignore[arg-type]
-            reference=reference,
+            reference=self._reference,
             strategy=self.strategy,
             limit=self.limit,
+            intervention=UNTOUCHED if state.plain is None else state.intervention,
         )
         self._pending = _Pending(self._engine.decode(request), step)
-        self._session.set(busy="decoding", error="", notice="")
+        slower = request.intervention.masked
+        busy = "decoding, slower: a full pass a step" if slower else "decoding"
+        self._session.set(busy=busy, error="", notice="")
 
     def receive(self, event: Event) -> None:
         """Bring an event of the engine into the State."""
@@ -152,9 +265,17 @@ class Requests:
             self._opened(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, Shuffled):
+            self._session.set(shuffle=event, busy="")
+        elif isinstance(event, ParametersDone):
+            self._asked = None
+            self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
+            if self._pending is not None and event.number == self._pending.number:
+                self._pending.done = True
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
+            self._asked = None  # the question has died with the engine
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -165,17 +286,18 @@ class Requests:
         if pending.step is None:
             # a replaced engine replays what is shown: keep that until it has caught up
             if len(trace) >= state.step:
-                self._session.set(trace=trace)
+                self._session.set(trace=trace, passes=event.passes)
             return
         if state.recorded and len(trace) < min(pending.step, len(state.trace or ())):
             return
         if len(trace) >= pending.step:
-            self._show(trace, pending.step)
+            self._show(event, pending.step)
             pending.step = None
         else:
-            self._show(trace, len(trace))
+            self._show(event, len(trace))
 
-    def _show(self, trace: Trace, step: int) -> None:
+    def _show(self, event: Decoded, step: int) -> None:
+        trace = event.trace
         notice = self._session.state.notice
         if trace.truncated_from:
             positions = trace.model.max_positions
@@ -185,6 +307,7 @@ class Requests:
             )
         self._session.set(
             trace=trace,
+            passes=event.passes,
             step=step,
             recorded=False,
             notice=notice,
@@ -198,10 +321,15 @@ class Requests:
         self._pending.step, self._pending.done = None, True
         step_ms = event.step_ms or self._session.state.step_ms
         self._session.set(busy="", step_ms=step_ms)
+        state = self._session.state
+        if state.intervention and state.plain is None:
+            self._session.set(plain=state.trace)
+            self._decode(state.step)
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions = event.positions
+        self._positions, self._model = event.positions, event.model
+        self._asked = None
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -213,7 +341,16 @@ class Requests:
             busy=state.busy if waiting else "",
             notice=" ".join(event.findings),
             batch=(),
+            parameters=None,
+            intervention=UNTOUCHED,
+            plain=None,
         )
+        self._done.clear()
+        self._undone.clear()
+        if self._then:
+            self.translate(self._then)
+            self._then = ""
+            return
         if waiting or foreign:
             return  # what was asked before the model was there is answered next
         if recorded is not None:

@@ -143,7 +143,8 @@ class _Row(QWidget):
         if index is not None:
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
-            text = f"id {chip.id}{forced}, weight {number(chip.tint)}"
+            done = f" ({chip.done})" if chip.done else ""
+            text = f"id {chip.id}{forced}, weight {number(chip.tint)}{done}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

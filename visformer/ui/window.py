@@ -24,21 +24,27 @@ from PySide6.QtWidgets import (
 
 from visformer.engine import Event
 from visformer.errors import VisformerError
+from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
+from visformer.state.pictures.reading import move
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
-from visformer.state.state import SCALES, Cell, Session, State
+from visformer.state.state import SCALES, Session, State
 from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
+from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.memory import Memory
 from visformer.ui.requests import EngineLike, Requests
+from visformer.ui.samples import sample_button
 from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
 
 SIZE = (1280, 800)  # of a first start
 
@@ -86,6 +92,10 @@ class MainWindow(QMainWindow):
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
+        self.altered = AlteredBar()
+        self.altered.undone.connect(self.requests.undo)
+        self.altered.redone.connect(self.requests.redo)
+        self.altered.restored.connect(lambda: self.requests.intervene(UNTOUCHED))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
@@ -93,6 +103,7 @@ class MainWindow(QMainWindow):
         column.addLayout(self._header())
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
+        column.addWidget(self.altered)
         column.addLayout(_labelled("source", self.source_strip))
         column.addLayout(_labelled("target", self.target_strip))
         column.addLayout(self._transport_row())
@@ -117,7 +128,8 @@ class MainWindow(QMainWindow):
     def _source_row(self) -> QHBoxLayout:
         self._go = QPushButton("Translate")
         self._go.clicked.connect(self.source.submit)
-        return _row(self.source, self._go, stretch=self.source)
+        samples = sample_button(self)
+        return _row(self.source, self._go, samples, stretch=self.source)
 
     def _transport_row(self) -> QHBoxLayout:
         label = plain_label("reference")
@@ -133,6 +145,11 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
+            if isinstance(view, PositionsView):
+                view.lab.altered.connect(self.requests.intervene)
+                view.lab.shuffled.connect(self.requests.shuffle)
+            if isinstance(view, ComputationView):
+                view.weights_wanted.connect(self.requests.parameters)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view
@@ -165,6 +182,7 @@ class MainWindow(QMainWindow):
         self.target_strip.draw(target_strip(state))
         self.transport.draw(state)
         self.candidates.draw(state)
+        self.altered.draw(state)
         self.views[state.tab].draw(state)
         if self.tabs.currentWidget() is not self.views[state.tab]:
             self.tabs.setCurrentWidget(self.views[state.tab])
@@ -241,13 +259,10 @@ class MainWindow(QMainWindow):
 
     def move_cell(self, rows: int, columns: int) -> None:
         """Move the locked cell by so many queries and keys."""
-        cell, trace = self.session.state.locked, self.session.state.shown
-        if cell is None or trace is None:
-            return
-        queries, keys = trace.tokens(cell.kind)
-        query = max(0, min(len(queries) - 1, cell.query + rows))
-        key = max(0, min(len(keys) - 1, cell.key + columns))
-        self.session.set(locked=Cell(cell.kind, query, key), hovered=None)
+        state = self.session.state
+        if state.locked is not None:
+            cell = move(state, state.locked, rows, columns)
+            self.session.set(locked=cell, hovered=None)
 
     def choose_folder(self) -> None:
         """Ask for a checkpoint folder."""

@@ -24,16 +24,17 @@ AXES = {
     "restart": ", restarting at each step",
 }
 BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
-# Where the numbers of a block are: its name without the layer -> tab, kind.
-PLACES: dict[str, tuple[str, Kind | None]] = {
-    "encoder.self_attention": ("attention", "encoder"),
-    "decoder.self_attention": ("attention", "decoder"),
-    "decoder.cross_attention": ("attention", "cross"),
-    "encoder.self_attention.mask": ("masks", "encoder"),
-    "decoder.self_attention.mask": ("masks", "decoder"),
-    "decoder.cross_attention.mask": ("masks", "cross"),
-    "source_positions": ("positions", None),
-    "target_positions": ("positions", None),
+# What leads to a block's numbers: its name without the layer -> tab and stage.
+_PLACES: dict[str, dict[str, object]] = {
+    "attention": {"tab": "attention"},
+    "attention.mask": {"tab": "masks"},
+    "attention.add": {"tab": "computation", "stage": "residual"},
+    "attention_norm": {"tab": "computation", "stage": "residual"},
+    "feed_forward": {"tab": "computation", "stage": "expand"},
+    "feed_forward.add": {"tab": "computation", "stage": "feed_residual"},
+    "feed_forward_norm": {"tab": "computation", "stage": "feed_residual"},
+    "source_positions": {"tab": "positions"},
+    "target_positions": {"tab": "positions"},
 }
 
 
@@ -68,18 +69,13 @@ def changes(id: str) -> dict[str, object]:
     A whole layer is chosen where it stands.
     """
     place = place_of(id)
-    found: dict[str, object] = {}
-    if place.layer is not None:
-        found["layer"] = place.layer
-        if not place.part:
-            return {"kind": place.kind, **found}
-    name = ".".join(filter(None, (place.stack, place.part)))
-    if name not in PLACES:
-        return {}
-    tab, kind = PLACES[name]
-    if kind is not None:
-        found["kind"] = kind
-    return {"tab": tab, **found}
+    if place.layer is None:
+        return dict(_PLACES.get(id, {}))
+    chosen: dict[str, object] = {"kind": place.kind, "layer": place.layer}
+    if not place.part:
+        return chosen
+    name = place.part.removeprefix("self_").removeprefix("cross_")
+    return {**_PLACES[name], **chosen}
 
 
 def model_of(state: State) -> ModelFacts | None:

@@ -118,7 +118,9 @@ def _one(weights: Floats, head: int) -> Floats:
 def _traces(state: State) -> tuple[Trace, Trace]:
     if state.shown is None:
         raise ValueError("there is no Trace to derive weights of.")
-    return state.shown if state.trace is None else state.trace, state.shown
+    if state.trace is None or state.passes:  # a pass is no part of a longer one
+        return state.shown, state.shown
+    return state.trace, state.shown
 
 
 def _derived(trace: Trace, key: Key, start: int, stop: int | None = None) -> Floats:

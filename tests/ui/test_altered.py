@@ -1,0 +1,160 @@
+"""The window on altered runs: undo, redo, the untouched run beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.engine import Decoded
+from visformer.intervention import UNTOUCHED, Causal, HideSource, Intervention
+from visformer.messages import Finished, Opened, Refused
+from visformer.state.pictures.weights import head_weights
+from visformer.trace import Trace
+from visformer.ui.window import MainWindow
+
+OPEN = Intervention(masks=(Causal(None),))
+HIDDEN = Intervention(masks=(HideSource(2),))
+
+
+def altered(trace: Trace, intervention: Intervention, seed: int = 7) -> Trace:
+    made = make_trace(source=6, target=len(trace), layers=3, seed=seed)
+    return replace(made, source_text=trace.source_text, intervention=intervention)
+
+
+def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Trace]:
+    window, engine = make_window(qtbot, folder)
+    window.translate("one two")
+    return window, engine, answer(window, engine)
+
+
+def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.session.set(step=3)
+    window.requests.intervene(HIDDEN)
+    assert engine.decodes[-1].intervention == HIDDEN
+    assert engine.decodes[-1].source == "one two"
+    assert "slower" in window.session.state.busy
+    made = answer(window, engine, altered(plain, HIDDEN))
+    state = window.session.state
+    assert state.trace is not None
+    assert state.trace.target == made.target
+    assert state.plain is plain
+    assert state.step == 3
+    assert window.altered.isVisible()
+    assert window.altered.words.text().startswith("Altered run: hide 3")
+
+
+def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.requests.intervene(HIDDEN)
+    answer(window, engine, altered(plain, HIDDEN))
+    asked = len(engine.decodes)
+    window.requests.intervene(UNTOUCHED)
+    state = window.session.state
+    assert state.trace is plain
+    assert state.plain is None
+    assert not state.passes
+    assert len(engine.decodes) == asked
+    assert not window.altered.isVisible()
+
+
+def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    requests, both = window.requests, replace(OPEN, masks=OPEN.masks + HIDDEN.masks)
+    requests.undo()
+    requests.redo()
+    assert len(engine.decodes) == 1  # there was nothing to take back
+    for made in (HIDDEN, both):
+        requests.intervene(made)
+        answer(window, engine, altered(plain, made))
+    seen = []
+    for act in (requests.undo, requests.undo, requests.undo, requests.redo):
+        act()
+        seen.append(window.session.state.intervention)
+    assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN]
+    assert engine.decodes[-1].intervention == HIDDEN
+    requests.redo()
+    assert window.session.state.intervention == both
+    requests.undo()
+    requests.intervene(OPEN)  # another change: nothing is left to redo
+    requests.redo()
+    assert window.session.state.intervention == OPEN
+
+
+def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.requests.intervene(HIDDEN)
+    answer(window, engine, altered(plain, HIDDEN))
+    window.translate("three")
+    assert engine.decodes[-1].intervention == UNTOUCHED
+    asked = len(engine.decodes)
+    untouched = answer(window, engine)
+    assert len(engine.decodes) == asked + 1
+    assert engine.decodes[-1].intervention == HIDDEN
+    assert engine.decodes[-1].source == "three"
+    assert window.session.state.plain is not None
+    assert window.session.state.plain.target == untouched.target
+
+
+def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.translate("one two")
+    window.requests.intervene(OPEN)
+    assert [decode.intervention for decode in engine.decodes] == [UNTOUCHED]
+    answer(window, engine)
+    assert [d.intervention for d in engine.decodes] == [UNTOUCHED, OPEN]
+
+
+def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.requests.intervene(OPEN)
+    passes = tuple(
+        replace(altered(plain, OPEN, seed=n).until(n), source_text="one two")
+        for n in range(6)
+    )
+    number = len(engine.decodes)
+    window.receive(Decoded(number=number, trace=passes[-1], limit=9, passes=passes))
+    window.receive(Finished(number=number, step_ms=1.0))
+    for step in (2, 5, 1):
+        window.session.set(step=step, tab="attention")
+        assert window.session.state.shown is passes[step]
+        found = head_weights(window.session.state, "decoder", 0, 0)
+        expected = passes[step].attention("decoder", 0, 0)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.requests.intervene(HIDDEN)
+    number = len(engine.decodes)
+    window.receive(Refused(number=number, reason="“hide 3”: the source has 2 tokens."))
+    state = window.session.state
+    assert state.error
+    assert state.trace is plain
+    assert "To be changed: hide 3" in window.altered.words.text()
+    window.requests.undo()
+    assert window.session.state.trace is plain
+    assert not window.altered.isVisible()
+
+
+def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.requests.intervene(HIDDEN)
+    answer(window, engine, altered(plain, HIDDEN))
+    window.receive(
+        Opened(
+            number=9,
+            path="/other",
+            model=replace(plain.model, digest="other"),
+            positions=np.zeros((8, plain.model.d_model), np.float32),
+            devices=("cpu",),
+            findings=(),
+        )
+    )
+    assert window.session.state.intervention == UNTOUCHED
+    assert engine.decodes[-1].intervention == UNTOUCHED
