@@ -58,6 +58,14 @@ class Step:
     text: str  # the translation so far, this choice included
 
 
+class BlockParameters(NamedTuple):
+    """How many parameters one block of a model has of its own."""
+
+    block: str  # as core/counting.py names it: "encoder.0.self_attention", "output"
+    parameters: int  # without what it shares
+    shared: str = ""  # the block that counts the parameters it shares; "" for none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What is known of the model that made a Trace."""
@@ -95,6 +103,10 @@ class ModelFacts:
     output_bias: bool = False
     softmax_output: bool = False  # logits are then log-probabilities
     mask_rule: str = "keys"
+    expand_bias: bool = True  # of the feed-forward's W1
+    gate_bias: bool = True
+    contract_bias: bool = True  # of W2
+    blocks: tuple[BlockParameters, ...] = ()  # sum to ``parameters``; () in old files
 
     @property
     def head_size(self) -> int:

@@ -317,5 +317,6 @@ def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
     log_p = F.log_softmax(logits, -1)
     p = log_p.exp()
-    entropy = -(p * log_p).nan_to_num().sum(-1) / math.log(2)
+    # 0 log 0 counts as 0; where the logits are NaN, so is the entropy
+    entropy = -torch.where(p == 0, 0.0, p * log_p).sum(-1) / math.log(2)
     return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy
