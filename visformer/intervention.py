@@ -141,9 +141,13 @@ class Intervention:
 
     def with_mask(self, change: MaskChange) -> Intervention:
         """Return this with one more change, which replaces one of the same place."""
+        return replace(self, masks=(*self.without(change).masks, change))
+
+    def without(self, change: MaskChange) -> Intervention:
+        """Return this without the change of the same place."""
         place = _place(change)
         kept = tuple(old for old in self.masks if _place(old) != place)
-        return replace(self, masks=(*kept, change))
+        return replace(self, masks=kept)
 
     def check(self, model: ModelFacts, source: int) -> None:
         """Raise InputError unless it fits a model and a sentence of ``source`` tokens.

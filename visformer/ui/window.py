@@ -146,6 +146,7 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
+                view.lab.altered.connect(self.requests.intervene)
             if isinstance(view, PositionsView):
                 view.lab.altered.connect(self.requests.intervene)
                 view.lab.shuffled.connect(self.requests.shuffle)

@@ -36,13 +36,14 @@ def chosen(state: State, row: int) -> Trace | None:
     return state.batch[max(0, min(row, len(state.batch) - 1))]
 
 
-def part_mask(trace: Trace, kind: Kind, part: Part) -> Bools:
+def part_mask(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Bools:
     """Return one part of a kind's mask, bool [Q, K], True = may attend.
 
-    Padding and causal are derived from the ids; combined is the model's own.
+    Padding and causal are derived from the ids; combined is the model's own, which
+    differs between layers only where the run was altered so.
     """
     if part == "combined":
-        return trace.mask(kind)
+        return trace.mask(kind, layer)
     queries, keys = trace.tokens(kind)
     shape = len(queries), len(keys)
     if part == "padding":
@@ -51,9 +52,9 @@ def part_mask(trace: Trace, kind: Kind, part: Part) -> Bools:
     return np.tril(full) if kind == "decoder" else full
 
 
-def mask_picture(trace: Trace, kind: Kind, part: Part) -> Matrix:
+def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Matrix:
     """Return one part of a kind's mask as a picture: 1 is True, 0 is False."""
-    mask = part_mask(trace, kind, part)
+    mask = part_mask(trace, kind, part, layer)
     numbers = mask.astype(np.float32)
     rows, columns = trace.tokens(kind)
     return Matrix(

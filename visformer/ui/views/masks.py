@@ -29,6 +29,8 @@ from visformer.state.state import Cell, State
 from visformer.trace import KINDS, Kind, Trace
 from visformer.ui.batch_panel import BatchPanel
 from visformer.ui.heatmap import HeatMap
+from visformer.ui.pages import Pages
+from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.words import words
 
 LEAST_LINES = 15  # of text that a map is high; below that the maps scroll
@@ -46,6 +48,7 @@ class MasksView(QWidget):
         super().__init__(parent)
         self._state = State()
         self._drawn: tuple[object, ...] | None = None
+        self._fresh = False  # another batch than the one on the page
         self._batch = BatchPanel()
         self._batch.requested.connect(self.batch_requested)
         self._batch.left.connect(lambda: self.picked.emit({"batch": ()}))
@@ -61,17 +64,34 @@ class MasksView(QWidget):
         splitter.setStretchFactor(0, 2)
         splitter.setStretchFactor(1, 5)
         splitter.setChildrenCollapsible(False)
+        self.lab = MaskLab()
+        self.lab.picked.connect(self.picked)
+        self.lab.failed.connect(self.failed)
+        self.pages = Pages({"Masks": splitter, "Lab": self.lab})
+        self.pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
-        layout.addWidget(splitter)
+        layout.addWidget(self.pages)
         self._draw_row(0)
 
     def draw(self, state: State) -> None:
         """Show the batch where there is one, else the sentence on screen."""
-        drawn = (state.batch, state.shown, state.model, state.busy, state.cell)
+        lab = (state.intervention, state.plain, state.scale)
+        where = (state.kind, state.layer, state.head, state.step)
+        shown = (state.batch, state.shown, state.model, state.busy, state.cell)
+        drawn = (*shown, lab, where)
         if drawn == self._drawn:  # Traces compare by identity
             return
-        fresh = state.batch is not self._state.batch
-        self._drawn, self._state = drawn, state
+        before, self._state, self._drawn = self._state, state, drawn
+        self._fresh = self._fresh or state.batch is not before.batch
+        self._draw_page()
+
+    def _draw_page(self) -> None:
+        """Draw the page in sight: the other waits until it is turned to."""
+        state = self._state
+        if self.pages.current is self.lab:
+            self.lab.draw(state)
+            return
+        fresh, self._fresh = self._fresh, False
         if state.trace is not None:
             self._batch.offer((state.trace.source_text, *SAMPLES))
         self._batch.draw(state, fresh=fresh)

@@ -10,8 +10,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSpinBox,
     QSplitter,
-    QStackedWidget,
-    QTabBar,
     QVBoxLayout,
     QWidget,
 )
@@ -33,6 +31,7 @@ from visformer.state.state import State
 from visformer.trace import Floats
 from visformer.ui.curves import Curves
 from visformer.ui.heatmap import HeatMap
+from visformer.ui.pages import Pages
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.words import words
@@ -93,31 +92,14 @@ class PositionsView(QWidget):
         self._add_pages(table)
 
     def _add_pages(self, table: QWidget) -> None:
-        self._bar, self._stack = QTabBar(), QStackedWidget()
-        self._bar.setAccessibleName("pages of the positions")
-        self._bar.setDrawBase(False)
-        self._bar.setExpanding(False)
-        pages = {"Table": table, "Input": self.input, "Lab": self.lab}
-        for title, page in pages.items():
-            self._bar.addTab(title)
-            self._stack.addWidget(page)
-        self._bar.currentChanged.connect(self._turn)
+        self.pages = Pages({"Table": table, "Input": self.input, "Lab": self.lab})
+        self.pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
-        layout.addWidget(self._bar)
-        layout.addWidget(self._stack, 1)
-
-    def turn(self, title: str) -> None:
-        """Turn to a page by its title."""
-        titles = [self._bar.tabText(at) for at in range(self._bar.count())]
-        self._bar.setCurrentIndex(titles.index(title))
-
-    def _turn(self, page: int) -> None:
-        self._stack.setCurrentIndex(page)
-        self._draw_page()
+        layout.addWidget(self.pages)
 
     def _draw_page(self) -> None:
         """Draw the page in sight: the others wait until they are turned to."""
-        page = self._stack.currentWidget()
+        page = self.pages.current
         if page is self.input:
             self.input.draw(self._state)
         elif page is self.lab:

@@ -1,0 +1,65 @@
+"""Leaks, on hand-made attention."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.models import tiny_checkpoint
+from tests.traces import make_trace
+from visformer.analysis.leaks import forbidden, leaks
+from visformer.core.passes import run
+from visformer.intervention import parse
+
+
+def test_a_causal_run_has_none() -> None:
+    assert leaks(make_trace()) == []
+
+
+def test_a_query_that_sees_the_future_is_named_with_its_largest_weight() -> None:
+    trace = make_trace(source=3, target=3, layers=1, heads=2)
+    mask = np.tri(3, dtype=bool)
+    mask[0, 2] = True
+    trace = replace(trace, masks={**trace.masks, "decoder": mask})
+    (leak,) = leaks(trace)
+    weights = trace.attention("decoder", 0)[:, 0, 2]
+    assert leak[:5] == ("decoder", 0, int(weights.argmax()), 0, 2)
+    assert leak.weight == weights.max()
+    assert leak.what == "future"
+
+
+def test_pads_are_told_by_their_ids() -> None:
+    trace = make_trace(source=4, target=3, layers=1)
+    ids = trace.source_ids.copy()
+    ids[3] = trace.model.pad
+    padded = replace(trace, source_ids=ids)
+    found = leaks(padded)
+    # three real queries of the encoder, three rows of the decoder
+    assert [leak.kind for leak in found].count("encoder") == 3
+    assert [leak.kind for leak in found].count("cross") == 3
+    assert {leak.what for leak in found} == {"pad"}
+    assert {leak.key for leak in found} == {3}
+    weights = [leak.weight for leak in found]
+    assert weights == sorted(weights, reverse=True)
+    future, pads, real = forbidden(padded, "encoder")
+    assert not future.any()
+    assert pads.tolist() == [[False, False, False, True]] * 4
+    assert real.tolist() == [True, True, True, False]
+
+
+def test_a_pad_that_begins_the_target_is_a_word() -> None:
+    trace = make_trace()
+    ids = trace.target_ids.copy()
+    ids[0] = trace.model.pad
+    assert leaks(replace(trace, target_ids=ids)) == []
+
+
+def test_multiplying_by_the_mask_leaks_in_every_row_but_the_last() -> None:
+    checkpoint = tiny_checkpoint()
+    made = parse(["multiply"])
+    trace = run(checkpoint, [[4, 5, 3]], [[2, 6, 7]], intervention=made)[0]
+    found = leaks(trace)
+    assert {(leak.layer, leak.query) for leak in found} == {
+        (layer, query) for layer in (0, 1) for query in (0, 1)
+    }

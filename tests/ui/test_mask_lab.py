@@ -1,0 +1,99 @@
+"""The Lab page of the Masks tab."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.intervention import UNTOUCHED, Causal, Cell, HideSource
+from visformer.ui.views.mask_lab import MaskLab
+from visformer.ui.views.masks import MasksView
+from visformer.ui.window import MainWindow
+
+Opened = tuple[MainWindow, FakeEngine, MaskLab]
+
+
+def opened(qtbot: QtBot, folder: Path) -> Opened:
+    window, engine = make_window(qtbot, folder)
+    window.translate("one two")
+    answer(window, engine, make_trace(source=6, target=5, layers=3))
+    view = window.views["masks"]
+    assert isinstance(view, MasksView)
+    window.session.set(tab="masks", step=4, kind="decoder")
+    view.pages.turn("Lab")
+    return window, engine, view.lab
+
+
+def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, lab = opened(qtbot, tmp_path)
+
+    def masks() -> tuple[object, ...]:
+        return window.session.state.intervention.masks
+
+    lab.causal.setCurrentIndex(lab.causal.findData("off"))
+    lab.causal.activated.emit(lab.causal.currentIndex())
+    assert masks() == (Causal(None),)
+    lab.causal.setCurrentIndex(lab.causal.findData("moved"))
+    lab.causal.activated.emit(lab.causal.currentIndex())
+    assert masks() == (Causal(1),)
+    assert lab.offset.isVisible()
+    lab.offset.setValue(-1)
+    assert masks() == (Causal(-1),)
+    lab.causal.setCurrentIndex(lab.causal.findData("own"))
+    lab.causal.activated.emit(lab.causal.currentIndex())
+    assert masks() == ()
+    assert len(engine.decodes) == 4  # the first, and three altered ones
+    lab.layers.setCurrentIndex(2)
+    lab.hide_button.menu().actions()[3].trigger()
+    assert masks() == (HideSource(3, 1),)
+    assert lab.hide_button.menu().actions()[3].isChecked()
+    lab.hide_button.menu().actions()[3].trigger()
+    assert masks() == ()
+    lab.layers.setCurrentIndex(0)
+    lab.mask_map.clicked.emit((1, 3))
+    assert masks() == (Cell("decoder", 1, 3, True),)
+    lab.fill.setCurrentIndex(1)
+    lab.fill.activated.emit(1)
+    assert window.session.state.intervention.fill == 0
+    assert engine.decodes[-1].intervention == window.session.state.intervention
+
+
+def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> None:
+    window, _engine, lab = opened(qtbot, tmp_path)
+    lab.causal.setCurrentIndex(lab.causal.findData("off"))
+    lab.causal.activated.emit(1)
+    lab.fill.setCurrentIndex(1)
+    lab.fill.activated.emit(1)
+    window.requests.undo()
+    assert lab.fill.currentIndex() == 0
+    assert lab.causal.currentData() == "off"
+    window.requests.intervene(UNTOUCHED)
+    assert lab.causal.currentData() == "own"
+
+
+def test_the_altered_run_stands_beside_the_untouched(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine, lab = opened(qtbot, tmp_path)
+    assert not lab.difference.isVisible()
+    lab.mask_map.clicked.emit((3, 0))
+    made = make_trace(source=6, target=5, layers=3, seed=8)
+    change = window.session.state.intervention
+    answer(window, engine, replace(made, intervention=change))
+    assert lab.difference.isVisible()
+    assert lab.attention[1].isVisible()
+    titles = [m.matrix.title for m in lab.attention if m.matrix is not None]
+    assert [title.split(":")[0] for title in titles] == ["untouched", "altered"]
+    assert lab.leaks.text().startswith("No leak")
+    assert lab.row.numbers_text()
+
+
+def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) -> None:
+    window, _engine, lab = opened(qtbot, tmp_path)
+    lab.attention[0].clicked.emit((2, 1))
+    assert window.session.state.locked == ("decoder", 2, 1)
+    assert "position 2:" in lab.row_words.text()

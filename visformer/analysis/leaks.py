@@ -1,0 +1,67 @@
+"""Leaks: queries that read what a decoder must not know yet, or what is no word."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from visformer.trace import KINDS, Bools, Kind, Trace
+
+LEAST = 1e-6  # a smaller weight is rounding, not reading
+
+
+class Leak(NamedTuple):
+    """The largest weight that one query of a layer gives to a key it must not read."""
+
+    kind: Kind
+    layer: int
+    head: int
+    query: int
+    key: int
+    weight: float  # in (0, 1]
+    what: Literal["future", "pad"]
+
+
+def leaks(trace: Trace) -> list[Leak]:
+    """Find every layer and query that reads a later target token or a pad.
+
+    Of a query's heads and forbidden keys the one with the largest weight is named, the
+    worst query first. Weights up to 1e-6 count as none. Pads are told by their ids;
+    what pads themselves read is not counted.
+    """
+    found = []
+    for kind in KINDS:
+        future, pads, real = forbidden(trace, kind)
+        if not (future | pads).any():
+            continue
+        for layer in range(trace.layers(kind)):
+            weights = np.where(future | pads, trace.attention(kind, layer), 0)
+            weights = np.where(real[:, None], np.nan_to_num(weights), 0)
+            flat = weights.transpose(1, 0, 2).reshape(len(real), -1)
+            for query in np.flatnonzero(flat.max(-1, initial=0) > LEAST).tolist():
+                head, key = divmod(int(flat[query].argmax()), weights.shape[2])
+                weight = float(weights[head, query, key])
+                what: Literal["future", "pad"] = "pad" if pads[query, key] else "future"
+                found.append(Leak(kind, layer, head, query, key, weight, what))
+    return sorted(found, key=lambda leak: -leak.weight)
+
+
+def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
+    """Return what no query may read: future keys and pads, bool [Q, K].
+
+    The third is bool [Q]: the queries that are no pads themselves.
+    """
+    model = trace.model
+    source_pad = model.pad if model.source_pad is None else model.source_pad
+    source = trace.source_ids == source_pad
+    target = trace.target_ids == model.pad
+    # a model whose sentences begin with its pad reads a word there
+    target &= np.arange(len(target)) > 0
+    queries = source if kind == "encoder" else target
+    keys = target if kind == "decoder" else source
+    shape = len(queries), len(keys)
+    future = np.zeros(shape, bool)
+    if kind == "decoder":
+        future = ~np.tri(*shape, dtype=bool)
+    return future, np.broadcast_to(keys, shape), ~queries

@@ -1,0 +1,260 @@
+"""The Lab page of the Masks tab: change a mask, run again, see what it did."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.intervention import Causal, HideSource
+from visformer.state.pictures.mask_lab import (
+    NO_DIFFERENCE,
+    candidate_numbers,
+    causal_of,
+    difference_picture,
+    difference_words,
+    hidden_of,
+    leak_words,
+    paint_picture,
+    row_numbers,
+    row_words,
+    toggled,
+)
+from visformer.state.pictures.masks import KIND_NAMES, fill_text
+from visformer.state.pictures.position_lab import attention_pictures, text_words
+from visformer.state.state import Cell, State
+from visformer.text import visible
+from visformer.trace import KINDS
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.number_table import NumberTable
+from visformer.ui.words import words
+
+CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
+
+
+class MaskLab(QWidget):
+    """Fields that change the masks of a run, and both runs side by side."""
+
+    altered = Signal(object)  # the Intervention wanted
+    picked = Signal(object)  # a dict of State changes
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = State()
+        self.layers = self._chooser("layers that a change is made in")
+        self.layers.activated.connect(lambda _: self._fill_fields())
+        self.causal = self._chooser("causal mask")
+        for name, title in CAUSAL.items():
+            self.causal.addItem(title, name)
+        self.causal.activated.connect(lambda _: self._change_causal())
+        self.offset = QSpinBox()
+        self.offset.setAccessibleName("tokens that the diagonal is moved by")
+        self.offset.setRange(-64, 64)
+        self.offset.setValue(1)
+        self.offset.valueChanged.connect(lambda _: self._change_causal())
+        self.fill = self._chooser("what stands for a masked score")
+        self.fill.activated.connect(lambda _: self._change_fill())
+        self.hide_button = QPushButton("Hide source tokens")
+        self._menu = QMenu(self.hide_button)
+        self.hide_button.setMenu(self._menu)
+        self.kind = self._chooser("kind of attention")
+        for kind in KINDS:
+            self.kind.addItem(KIND_NAMES[kind], kind)
+        self.kind.activated.connect(
+            lambda _: self.picked.emit({"kind": self.kind.currentData()})
+        )
+        self.mask_map, self.difference = HeatMap(), HeatMap()
+        self.attention = [HeatMap(), HeatMap()]
+        self.mask_map.clicked.connect(self._paint)
+        self.text, self.leaks = words("both translations"), words("leaks")
+        self.row_words = words("the row in words")
+        self.row, self.candidates = NumberTable(), NumberTable()
+        self._lay_out()
+
+    def _chooser(self, name: str) -> QComboBox:
+        box = QComboBox()
+        box.setAccessibleName(name)
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        return box
+
+    def _lay_out(self) -> None:
+        fields = {
+            "&In": (self.kind, self.layers),
+            "&Causal mask": (self.causal, self.offset),
+            "&Masked score": (self.fill,),
+        }
+        line = QHBoxLayout()
+        for title, widgets in fields.items():
+            label = QLabel(title)
+            label.setBuddy(widgets[0])
+            line.addWidget(label)
+            for widget in widgets:
+                line.addWidget(widget)
+        line.addWidget(self.hide_button)
+        line.addStretch(1)
+        maps = QGridLayout()
+        places = (self.mask_map, *self.attention, self.difference)
+        for index, heat_map in enumerate(places):
+            heat_map.failed.connect(self.failed)
+            maps.addWidget(heat_map, index // 2, index % 2)
+            if heat_map is not self.mask_map:
+                heat_map.hovered.connect(self._hover)
+                heat_map.clicked.connect(self._lock)
+        body = QWidget()
+        column = QVBoxLayout(body)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.text)
+        column.addWidget(self.leaks)
+        column.addLayout(maps, 1)
+        column.addWidget(self.row_words)
+        column.addWidget(self.row)
+        column.addWidget(self.candidates)
+        scroll = QScrollArea()
+        scroll.setWidget(body)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(line)
+        layout.addWidget(scroll, 1)
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def draw(self, state: State) -> None:
+        """Show both runs; the fields say what is changed."""
+        self._state = state
+        self._fill_fields()
+        self.mask_map.draw(paint_picture(state))
+        pictures = attention_pictures(state)
+        for index, heat_map in enumerate(self.attention):
+            there = index < len(pictures)
+            heat_map.setVisible(there or index == 0)
+            heat_map.draw(pictures[index] if there else None)
+        difference = difference_picture(state)
+        self.difference.draw(difference)
+        self.difference.setVisible(difference is not None)
+        texts = f"{text_words(state)} {difference_words(state)}"
+        self.text.setText(texts if difference is not None else NO_DIFFERENCE)
+        self.leaks.setText(leak_words(state.shown))
+        self.row_words.setText(row_words(state))
+        candidates = candidate_numbers(state)
+        self.candidates.draw(candidates)
+        self.candidates.setVisible(candidates is not None)
+        self.row.draw(row_numbers(state))
+        least = 12 * self.fontMetrics().lineSpacing()
+        for heat_map in (self.mask_map, *self.attention, self.difference):
+            heat_map.setMinimumHeight(least)
+
+    def _fill_fields(self) -> None:
+        state = self._state
+        with QSignalBlocker(self.kind):
+            self.kind.setCurrentIndex(self.kind.findData(state.kind))
+        self._fill_layers()
+        change = causal_of(state.intervention, self._layer)
+        name = "own" if change is None else "off" if change.offset is None else "moved"
+        with QSignalBlocker(self.causal), QSignalBlocker(self.offset):
+            self.causal.setCurrentIndex(self.causal.findData(name))
+            if change is not None and change.offset is not None:
+                self.offset.setValue(change.offset)
+        self.offset.setVisible(name == "moved")
+        self._fill_masked()
+        self._fill_tokens()
+
+    def _fill_layers(self) -> None:
+        count = self._state.model.layers(self._state.kind) if self._state.model else 0
+        if self.layers.count() == count + 1:
+            return
+        chosen = self.layers.currentIndex()
+        self.layers.clear()
+        self.layers.addItem("all layers", None)
+        for layer in range(count):
+            self.layers.addItem(f"layer {layer + 1}", layer)
+        self.layers.setCurrentIndex(max(0, min(chosen, count)))
+
+    def _fill_masked(self) -> None:
+        state = self._state
+        own = state.plain or state.shown
+        text = fill_text(own.model.mask_fill) if own is not None else ""
+        named: dict[float | None, str] = {
+            None: f"the model's own, {text}",
+            0.0: "score × mask (the wrong way: it leaks)",
+            -math.inf: "−∞",
+        }
+        fill = state.intervention.fill
+        if fill is not None and fill not in named:
+            named[fill] = fill_text(fill)
+        with QSignalBlocker(self.fill):
+            self.fill.clear()
+            for value, title in named.items():
+                self.fill.addItem(title, value)
+            self.fill.setCurrentIndex(list(named).index(fill))
+
+    def _fill_tokens(self) -> None:
+        trace = self._state.shown
+        tokens = trace.source if trace is not None else ()
+        hidden = hidden_of(self._state.intervention, self._layer)
+        if len(self._menu.actions()) != len(tokens):
+            self._menu.clear()
+            for index in range(len(tokens)):
+                action = self._menu.addAction("")
+                action.setCheckable(True)
+                action.triggered.connect(
+                    lambda _checked, token=index: self._hide(token)
+                )
+        for index, action in enumerate(self._menu.actions()):
+            text = visible(tokens[index]).replace("&", "&&")
+            action.setText(f"{index + 1}  {text}")
+            action.setChecked(index in hidden)
+        self.hide_button.setEnabled(bool(tokens))
+
+    # ---- what the user does ----------------------------------------------------
+
+    @property
+    def _layer(self) -> int | None:
+        layer: int | None = self.layers.currentData()
+        return layer
+
+    def _change_causal(self) -> None:
+        name, offset = self.causal.currentData(), self.offset.value()
+        change = Causal(None if name == "off" else offset, self._layer)
+        before = self._state.intervention
+        wanted = before.without(change) if name == "own" else before.with_mask(change)
+        self.altered.emit(wanted)
+
+    def _change_fill(self) -> None:
+        fill = self.fill.currentData()
+        self.altered.emit(replace(self._state.intervention, fill=fill))
+
+    def _hide(self, token: int) -> None:
+        before, change = self._state.intervention, HideSource(token, self._layer)
+        hidden = token in hidden_of(before, self._layer)
+        self.altered.emit(
+            before.without(change) if hidden else before.with_mask(change)
+        )
+
+    def _paint(self, cell: tuple[int, int] | None) -> None:
+        if cell is not None:
+            self.altered.emit(toggled(self._state, *cell, self._layer))
+
+    def _hover(self, cell: tuple[int, int] | None) -> None:
+        hovered = None if cell is None else Cell(self._state.kind, *cell)
+        self.picked.emit({"hovered": hovered})
+
+    def _lock(self, cell: tuple[int, int] | None) -> None:
+        if cell is not None:
+            self.picked.emit({"locked": Cell(self._state.kind, *cell)})
