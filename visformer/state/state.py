@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from visformer.intervention import UNTOUCHED, Intervention
+from visformer.messages import Asked, Opened
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -37,6 +38,8 @@ class State:
 
     model: ModelFacts | None = None
     positions: Floats | None = None  # the model's own encodings, [max_positions, D]
+    about: Opened | None = None  # what was said when the model was opened
+    asked: Asked | None = None  # questions about a file that wait for their answers
     trace: Trace | None = None
     shown: Trace | None = None  # derived
     step: int = 0

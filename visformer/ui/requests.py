@@ -6,21 +6,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from visformer.engine import Decoded, Event, Replaced, Told
+from visformer.engine import Decoded, Event, Replaced
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import BatchDone, Decode, Finished, Opened, Refused, Strategy
+from visformer.messages import (
+    Asked,
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    Refused,
+    Strategy,
+)
+from visformer.questions import Told
+from visformer.state.pictures.about import opened_words, readable
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
 from visformer.trace import Floats, Trace
 from visformer.trace_file import read_trace
+from visformer.ui.answers import Answers
+from visformer.ui.openings import Opener, Openings
 
 
-class EngineLike(Protocol):
+class EngineLike(Opener, Protocol):
     """What the window needs of the engine; a test's fake is five lines."""
-
-    def open(self, path: str, device: str = "", told: Told = ()) -> None:
-        """Open a checkpoint."""
 
     def decode(self, request: Decode) -> int:
         """Decode; returns the request's number."""
@@ -48,12 +57,15 @@ class _Pending:
 class Requests:
     """Turns what the user does into requests, and events into State."""
 
-    def __init__(self, session: Session, engine: EngineLike) -> None:
+    def __init__(
+        self, session: Session, engine: EngineLike, answers: Answers | None = None
+    ) -> None:
         self._session, self._engine = session, engine
+        self.openings = Openings(session, engine, answers or Answers())
+        self._about: Opened | None = None  # the model that the engine has open
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
         self.path = ""  # of the checkpoint that is open, or being opened
-        self._told: dict[str, Told] = {}
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
@@ -63,22 +75,23 @@ class Requests:
         self._undone: list[Intervention] = []  # to redo
 
     def open(
-        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+        self,
+        path: str,
+        device: str = "",
+        told: Told | None = None,
+        *,
+        beside: Told = (),
+        then: str = "",
     ) -> None:
-        """Open a checkpoint, or a Trace (``*.vis``).
+        """Open a checkpoint, or a Trace (``*.vis``); see ``Openings.open``.
 
-        ``told`` are keywords of ``load``; those of the same path are remembered.
         ``then`` is translated once the checkpoint is open.
         """
         self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
-            return
-        name = Path(path).name or path
-        told = self._told.get(path, ()) if told is None else told
-        self._told[path] = told
-        self._engine.open(path, device, told)
-        self._session.set(busy=f"opening {name}", error="", notice="")
+        else:
+            self.openings.open(path, device, told, beside)
 
     def _open_trace(self, path: Path) -> None:
         try:
@@ -96,6 +109,7 @@ class Requests:
             trace=trace,
             model=trace.model,
             positions=None,
+            about=None,
             step=len(trace),
             recorded=True,
             error="",
@@ -210,9 +224,13 @@ class Requests:
             self._finished(event)
         elif isinstance(event, Opened):
             self._opened(event)
+        elif isinstance(event, Asked):
+            self.openings.asked(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
         elif isinstance(event, Refused):
+            if self.openings.refused(event):
+                return
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
             self._session.set(error=event.reason, busy="")
@@ -254,6 +272,7 @@ class Requests:
             notice=notice,
             model=trace.model,
             positions=self._positions,
+            about=self._about,
         )
 
     def _finished(self, event: Finished) -> None:
@@ -269,7 +288,8 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions = event.positions
+        self._positions, self._about = event.positions, event
+        changed = self.openings.opened(event)
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -278,8 +298,11 @@ class Requests:
             # what is on screen keeps its own model until something new is decoded
             model=state.model if foreign else event.model,
             positions=None if foreign else event.positions,
+            about=None if foreign else event,
+            asked=None,
             busy=state.busy if waiting else "",
-            notice=" ".join(event.findings),
+            error="",
+            notice=opened_words(event, changed=changed),
             batch=(),
             intervention=UNTOUCHED,
             plain=None,
@@ -294,8 +317,11 @@ class Requests:
             return  # what was asked before the model was there is answered next
         if recorded is not None:
             self._take_over(recorded)
-        elif self.sentence:
+        elif self.sentence and readable(self.sentence, event):
             self._decode(1)
+        elif self.sentence:  # what is on screen is another model's
+            self.sentence = ""
+            self._session.set(trace=None, passes=())
 
     def _take_over(self, recorded: Trace) -> None:
         """Have the engine go on from a Trace that its own model made."""
