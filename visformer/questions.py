@@ -12,6 +12,7 @@ OTHER = "other"  # the second file of a model saved in two: d2l's other half
 TARGET_TOKENIZER = "target_tokenizer"  # where it is not the source's
 TARGET_PAD = "target_pad"  # where it is not the source's
 
+Kind = Literal["integer", "number", "choice", "file"]
 Asking = Literal["never", "open", "always"]  # "open": where the file leaves something
 
 
@@ -21,7 +22,7 @@ class Question:
 
     name: str  # a name of ``Told``
     label: str
-    kind: Literal["integer", "number", "choice", "flag", "file"]
+    kind: Kind
     why: str  # what it is, in plain words
     default: Value | None = None  # what ``load`` takes for granted
     choices: tuple[tuple[Value, str], ...] = ()  # value and words, of a choice
@@ -36,6 +37,7 @@ class Form:
 
     layout: str  # in words
     sizes: str  # in words
+    introduction: str  # how to answer, and whose the defaults are
     questions: tuple[Question, ...]
 
 

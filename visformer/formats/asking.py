@@ -29,6 +29,7 @@ from visformer.questions import (
     TARGET_PAD,
     TARGET_TOKENIZER,
     Form,
+    Kind,
     Question,
     Told,
     Value,
@@ -40,8 +41,13 @@ _LAYOUTS = {
     "labml": "labml (tutorial 002): norms before the sublayers, sequence first",
     "modular": "modular (tutorial 003): a class for each part, a LayerNorm of its own",
     "scratch": "scratch (tutorial 004): layers right on the model",
-    "torch": "a model around torch.nn.Transformer",
+    "torch": "torch.nn.Transformer inside a model of its own",
 }
+_USUAL = (
+    "The file does not tell the following. What stands there is {whose}: Enter opens "
+    "the file with it."
+)
+_AGAIN = "What stands there is what the file was opened with."
 _HEADS = (
     "How many heads each attention is cut into: num_heads, n_head, nhead or h where "
     "the model is made. No tensor tells it; it divides the width, {width:,}."
@@ -95,6 +101,7 @@ _CHOICES: dict[str, tuple[tuple[Value, str], ...]] = {
         ("none", "none"),
     ),
 }
+_SWITCH: tuple[tuple[Value, str], ...] = ((False, "no"), (True, "yes"))
 _TOKENIZER = (
     "A sentencepiece model, or a vocab.json that gives each token its id. Where it "
     "names its pad, start and end tokens, they count instead of numbers left as they "
@@ -128,8 +135,13 @@ def form_for(layout: str, reading: Reading, *, every: bool = False) -> Form | No
     if not asked and not every:
         return None
     tokenizers = tuple(made.tokenizers())
+    whose = "PyTorch's own" if layout == "torch" else "the tutorial's own"
+    whose += ", or the usual where it has none"
     return Form(
-        layout=_LAYOUTS[layout], sizes=made.sizes(), questions=(*asked, *tokenizers)
+        layout=_LAYOUTS[layout],
+        sizes=made.sizes(),
+        introduction=_AGAIN if every else _USUAL.format(whose=whose),
+        questions=(*asked, *tokenizers),
     )
 
 
@@ -249,20 +261,18 @@ class _Asking:
         """Ask for the choices of the model that its tensors do not show."""
         told = self.told
         if self.every:
-            own = set(told.fields) - {"heads"}
-            kept = {k: v for k, v in told.fields.items() if k not in own}
-            told = dataclasses.replace(told, fields=kept)
+            told = dataclasses.replace(told, fields={})
         for name in untold_fields(self.layout, self.reading.parts.tensors, told):
             label, why = _FIELDS[name]
             value = getattr(self.config, name)
-            kinds = {bool: "flag", int: "integer", float: "number", str: "choice"}
+            kinds: dict[type, Kind] = {int: "integer", float: "number"}
             yield Question(
                 name=name,
                 label=label,
-                kind=kinds[type(value)],  # type: ignore[arg-type]
+                kind=kinds.get(type(value), "choice"),
                 why=why,
                 default=value,
-                choices=_CHOICES.get(name, ()),
+                choices=_CHOICES.get(name, _SWITCH if type(value) is bool else ()),
                 most=LIMITS.get(name, 0),
             )
 

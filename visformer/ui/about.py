@@ -17,7 +17,7 @@ from visformer.messages import Opened
 from visformer.state.pictures.about import about_text, count_words
 from visformer.state.state import State
 
-COLUMNS, LINES = 84, 28
+COLUMNS, LINES = 100, 32
 
 
 class AboutButton(QPushButton):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtWidgets import QFileDialog, QMenu, QToolButton
+from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
 
 from visformer.errors import InputError
 from visformer.questions import OTHER, TARGET_TOKENIZER, Told
@@ -100,12 +100,10 @@ def _ask(
     dialog.open()
 
 
-def open_button(window: MainWindow) -> QToolButton:
+def open_button(window: MainWindow) -> QPushButton:
     """Return the button that offers folders and files."""
-    button = QToolButton()
-    button.setText("Open…")
+    button = QPushButton("Open…")
     button.setToolTip("Open a checkpoint folder (Ctrl+O) or file (Ctrl+Shift+O)")
-    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
     menu = QMenu(button)
     menu.addAction("Checkpoint folder…", lambda: choose_folder(window))
     menu.addAction("Checkpoint file…", lambda: choose_files(window))

@@ -9,7 +9,6 @@ from PySide6.QtCore import QEvent, QLocale, QObject, Qt, Signal
 from PySide6.QtGui import QDoubleValidator, QPalette
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
-    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
@@ -32,11 +31,7 @@ from visformer.ui.words import words
 
 TOKENIZERS = "Tokenizers (*.model *.spm *.json);;All files (*)"
 WEIGHTS = "Weights (*.pt *.pth *.bin *.ckpt *.safetensors);;All files (*)"
-COLUMNS = 78  # characters that the form is wide
-_INTRODUCTION = (
-    "The file does not tell the following. What stands there is what the tutorial "
-    "uses: Enter opens with it."
-)
+COLUMNS = 96  # characters that the form is wide
 
 
 class OpenForm(QDialog):
@@ -55,6 +50,7 @@ class OpenForm(QDialog):
         font.setBold(True)
         self._layout_words.setFont(font)
         self._sizes = words("sizes that the tensors tell")
+        self._introduction = words("how to answer")
         self._error = words("what is wrong")
         self._error.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._error.setAutoFillBackground(True)
@@ -73,7 +69,7 @@ class OpenForm(QDialog):
         column = self._column = QVBoxLayout(self)
         column.addWidget(self._layout_words)
         column.addWidget(self._sizes)
-        column.addWidget(words("how to answer", _INTRODUCTION))
+        column.addWidget(self._introduction)
         column.addWidget(self._area, 1)
         column.addWidget(self._error)
         column.addWidget(self._buttons)
@@ -121,11 +117,14 @@ class OpenForm(QDialog):
     def _fill(self, asked: Asked) -> None:
         self._asked = asked
         self.setWindowTitle(f"Open {Path(asked.path).name}")
-        self._layout_words.setText(f"Layout {asked.form.layout}")
+        self._layout_words.setText(f"Recognised: {asked.form.layout}")
+        self._introduction.setText(asked.form.introduction)
         self._sizes.setText(f"Its tensors tell: {asked.form.sizes}.")
         inside = QWidget()
         grid = self._grid = QGridLayout(inside)
-        grid.setContentsMargins(0, 0, self.fontMetrics().height() // 2, 0)
+        unit = self.fontMetrics().height()
+        grid.setContentsMargins(0, unit // 2, unit // 2, 0)
+        grid.setVerticalSpacing(unit // 8)
         grid.setColumnStretch(1, 1)
         self.rows = {}
         for index, question in enumerate(asked.form.questions):
@@ -137,11 +136,11 @@ class OpenForm(QDialog):
             label.setBuddy(row.editor)
             why = words(f"about {question.label}", question.why)
             why.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-            grid.addWidget(label, 2 * index, 0)
-            grid.addWidget(row, 2 * index, 1)
-            grid.addWidget(why, 2 * index + 1, 1)
-            grid.setRowMinimumHeight(2 * index + 1, self.fontMetrics().height())
-        grid.setRowStretch(2 * len(self.rows), 1)
+            grid.addWidget(label, 3 * index, 0)
+            grid.addWidget(row, 3 * index, 1)
+            grid.addWidget(why, 3 * index + 1, 1)
+            grid.setRowMinimumHeight(3 * index + 2, unit // 2)
+        grid.setRowStretch(3 * len(self.rows), 1)
         self._area.setWidget(inside)
         first = next(iter(self.rows.values()), None)
         if first is not None:
@@ -183,7 +182,6 @@ class Row(QWidget):
             "integer": self._integer,
             "number": self._number,
             "choice": self._choice,
-            "flag": self._flag,
             "file": self._file,
         }
         self._line = QHBoxLayout(self)
@@ -214,8 +212,6 @@ class Row(QWidget):
         if isinstance(editor, QComboBox):
             at = editor.currentIndex()
             return question.choices[at][0] if at >= 0 else None
-        if isinstance(editor, QCheckBox):
-            return editor.isChecked()
         text = editor.text().strip() if isinstance(editor, QLineEdit) else ""
         if question.kind == "number":
             acceptable = isinstance(editor, QLineEdit) and editor.hasAcceptableInput()
@@ -249,12 +245,6 @@ class Row(QWidget):
         known = self.question.default in values
         box.setCurrentIndex(values.index(self.question.default) if known else -1)  # type: ignore[arg-type]
         box.currentIndexChanged.connect(lambda _: self.changed.emit())
-        return box
-
-    def _flag(self) -> QWidget:
-        box = QCheckBox("yes")
-        box.setChecked(bool(self.question.default))
-        box.toggled.connect(lambda _: self.changed.emit())
         return box
 
     def _file(self) -> QWidget:
