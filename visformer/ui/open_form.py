@@ -189,9 +189,8 @@ class Row(QWidget):
         self.editor = make[question.kind]()
         self.editor.setAccessibleName(question.label)
         self.editor.setAccessibleDescription(question.why)
-        stretch = int(question.kind == "file")
-        self._line.insertWidget(0, self.editor, stretch)
-        if not stretch:
+        if question.kind != "file":
+            self._line.addWidget(self.editor)
             self._line.addStretch(1)
         if isinstance(self.editor, QAbstractSpinBox | QComboBox):
             self.editor.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -255,6 +254,7 @@ class Row(QWidget):
         browse.setAutoDefault(False)
         browse.setAccessibleName(f"Browse for {self.question.label}")
         browse.clicked.connect(self._browse)
+        self._line.addWidget(line, 1)
         self._line.addWidget(browse)
         return line
 

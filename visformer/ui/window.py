@@ -352,6 +352,7 @@ class MainWindow(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep size and history."""
         self.transport.pause()
+        self.form.hide()
         self._memory.keep("geometry", self.saveGeometry())
         self._memory.keep("parts", self._splitter.saveState())
         self._memory.keep("history", self.source.history)
