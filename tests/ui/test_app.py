@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -42,6 +43,7 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
     app.window.show()
     yield app
     app.close()
+    gc.disable()  # again: see ``nothing_left``
     QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
@@ -152,7 +154,7 @@ def test_a_students_file_is_dropped_asked_about_and_run(
         paths.append(tmp_path / f"{half}pt")
         inside = {k.removeprefix(half): t for k, t in tensors if k.startswith(half)}
         torch.save(inside, paths[-1])
-    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 99}')
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -164,7 +166,8 @@ def test_a_students_file_is_dropped_asked_about_and_run(
     line.setText(str(tmp_path / "vocab.json"))
     qtbot.keyClick(line, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
-    assert "they belong to different models" in window.form._error.text()
+    assert "they belong to different models" in window.session.state.error
+    assert window.form._error.text() == window.session.state.error
     assert window.session.state.model.name == "letters a>z"  # type: ignore[union-attr]
     line.clear()
     qtbot.keyClick(line, Qt.Key.Key_Return)

@@ -20,7 +20,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.errors import InputError
-from visformer.messages import Opened
+from visformer.messages import Opened, Refused
 from visformer.ui import choosing
 from visformer.ui.choosing import together
 from visformer.ui.window import MainWindow
@@ -147,6 +147,18 @@ def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> 
     assert len(engine.decodes) == 3
     window.receive(opened())
     assert "sentence" in window.source.placeholderText()
+
+
+def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("I have a cat.")
+    answer(window, engine)
+    window.requests.open("/x/m.pt", told=())
+    window.receive(opened())
+    assert window.session.state.trace is not None  # until the new one is there
+    window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
+    assert window.session.state.trace is None
+    assert "“cat” is not" in window._notice.text()
 
 
 def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:

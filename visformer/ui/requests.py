@@ -233,6 +233,7 @@ class Requests:
                 return
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
+                self._leave_other_model()
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
             self._session.set(notice=event.reason)
@@ -319,9 +320,16 @@ class Requests:
             self._take_over(recorded)
         elif self.sentence and readable(self.sentence, event):
             self._decode(1)
-        elif self.sentence:  # what is on screen is another model's
+        elif self.sentence:
             self.sentence = ""
-            self._session.set(trace=None, passes=())
+            self._leave_other_model()
+
+    def _leave_other_model(self) -> None:
+        """Clear what another model made, which cannot stand under this one's name."""
+        model, trace = self._session.state.model, self._session.state.trace
+        if trace is None or model is None or trace.model.digest == model.digest:
+            return
+        self._session.set(trace=None, passes=())
 
     def _take_over(self, recorded: Trace) -> None:
         """Have the engine go on from a Trace that its own model made."""
