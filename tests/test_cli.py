@@ -58,6 +58,9 @@ def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> Non
         (["render", "--text", "a", "-o", "x.png", "--size", "big"], "--size is big"),
         (["render", "--text", "a", "-o", "x.png", "--kind", "odd"], "--kind is odd"),
         (["render", "--text", "a", "-o", "x.png", "--zoom", "5"], "--zoom is 5"),
+        (["render", "--text", "a", "-o", "x.png", "--stage", "no"], "--stage is no"),
+        (["render", "--text", "a", "-o", "x.png", "--form", "pie"], "--form is pie"),
+        (["render", "--text", "a", "-o", "x.png", "--hide", "x"], "--hide names x"),
         (["render", "--text", "a", "-o", "x.png", "--size", "200x200"], "too small"),
         (["train", "--out", "x"], ""),
         (["train", "/no/such.tsv", "--out", "x"], "/no/such.tsv"),
@@ -128,6 +131,7 @@ def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.png"
     done = run(
         *("render", "--text", "abc", "--steps", "2", "--size", "1000x700"),
+        *("--view", "computation", "--stage", "query"),
         *("--checkpoint", str(folder), "-o", str(output)),
     )
     assert done.returncode == 0, done.stderr

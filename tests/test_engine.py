@@ -16,10 +16,21 @@ from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
+from visformer.core.parameters import layer_parameters
 from visformer.engine import Decoded, Engine, Event, Replaced
 from visformer.formats.loading import load
 from visformer.intervention import parse
-from visformer.messages import Asked, BatchDone, Decode, Finished, Opened, Refused
+from visformer.messages import (
+    Asked,
+    BatchDone,
+    Decode,
+    Finished,
+    Opened,
+    Parameters,
+    ParametersDone,
+    Refused,
+)
+from visformer.server import Server
 
 SECONDS = 60
 
@@ -165,6 +176,84 @@ def test_the_newest_request_wins(engine: tuple[Engine, Listener], folder: Path) 
     last = decoded(listener, numbers[-1])
     assert last.trace.source_text == "ab" * (59 % 9 + 1)
     assert not [e for e in listener.events if isinstance(e, Finished)]
+
+
+def test_weights_disturb_no_decode_and_no_decode_them(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked for before, amid and after decodes, all are answered, with their layer."""
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    number = handle.decode(request("abcdef", limit=60))
+    for layer in (0, 1, 0, 1):
+        handle.parameters("decoder", layer)
+    rows: list[Decoded] = []
+    done: list[ParametersDone] = []
+
+    def finished(event: Event) -> bool:
+        if isinstance(event, ParametersDone):
+            done.append(event)
+        elif isinstance(event, Decoded):
+            rows.append(event)
+        return isinstance(event, Finished) and event.number == number
+
+    listener.wait(finished)
+    while not done or done[-1].number != 4:
+        event = listener.wait_for(ParametersDone)
+        assert isinstance(event, ParametersDone)
+        done.append(event)
+    whole = Decoding(load(folder), "abcdef", limit=60).finish()
+    assert rows[-1].trace.target == whole.target
+    made = done[-1].parameters
+    assert made is not None
+    assert (made.stack, made.layer) == ("decoder", 1)
+    expected = layer_parameters(load(folder), "decoder", 1)
+    weight = made.feed_forward.contract.weight
+    assert (weight == expected.feed_forward.contract.weight).all()
+    assert made.belong_to(rows[-1].trace.model)
+
+    handle.parameters("encoder", 9)
+    none = listener.wait_for(ParametersDone)
+    assert isinstance(none, ParametersDone)
+    assert none.parameters is None
+
+
+class Pipe:
+    """The engine's end of a pipe: requests that wait, answers that were sent."""
+
+    def __init__(self, *requests: object) -> None:
+        self.requests, self.sent = list(requests), []  # type: ignore[var-annotated]
+
+    def poll(self) -> bool:
+        return bool(self.requests)
+
+    def recv(self) -> object:
+        return self.requests.pop(0)
+
+    def send(self, answer: object) -> None:
+        self.sent.append(answer)
+
+
+def test_weights_are_answered_between_requests_that_supersede_each_other() -> None:
+    asked = Parameters(number=1, stack="encoder", layer=0)
+    first, newest = request("ab"), request("abc")
+    pipe = Pipe(first, asked, newest)
+    server = Server(pipe)  # type: ignore[arg-type]
+    assert server.newest() is newest
+    assert [answer.number for answer in pipe.sent] == [1]
+
+    pipe.requests = [asked, newest]
+    assert server.newest() is asked
+    assert server.newest() is newest
+
+    pipe.requests = [asked]
+    assert not server._interrupted()  # a decode goes on
+    pipe.requests = [asked, first]
+    assert server._interrupted()
+    pipe.requests = [newest]
+    assert server.newest() is newest  # what interrupted is superseded like any other
+    assert len(pipe.sent) == 3
 
 
 def test_each_pass_of_an_altered_run_is_kept(

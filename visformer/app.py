@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QApplication
 from visformer import paths
 from visformer.engine import Engine
 from visformer.errors import VisformerError
+from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.text import clean
 from visformer.trace import Trace
@@ -119,6 +120,9 @@ def show(trace: Trace) -> int:
     return qt.exec()
 
 
+NO_ENGINE = "This window shows one Trace: start visformer to translate."
+
+
 class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
@@ -135,15 +139,19 @@ class NoEngine:
 
     def decode(self, request: object) -> int:
         """Refuse."""
-        raise VisformerError(
-            "This window shows one Trace: start visformer to translate."
-        )
+        raise VisformerError(NO_ENGINE)
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Refuse."""
-        raise VisformerError(
-            "This window shows one Trace: start visformer to translate."
-        )
+        raise VisformerError(NO_ENGINE)
+
+    def shuffle(self, request: object) -> int:
+        """Refuse."""
+        raise VisformerError(NO_ENGINE)
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Refuse; never asked, since no model is open."""
+        raise VisformerError("This window shows one Trace, without its weights.")
 
 
 def _log_to_file() -> None:

@@ -24,12 +24,17 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Parameters,
+    ParametersDone,
     Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
+from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.recorder import Recording
 from visformer.server import serve
@@ -56,7 +61,17 @@ class Replaced:
     reason: str
 
 
-Event = Asked | Opened | Decoded | Finished | BatchDone | Refused | Replaced
+Event = (
+    Asked
+    | Opened
+    | Decoded
+    | Finished
+    | BatchDone
+    | Shuffled
+    | ParametersDone
+    | Refused
+    | Replaced
+)
 
 
 class Worker:
@@ -114,6 +129,7 @@ class Engine:
         self._timers: list[threading.Timer] = []  # of openings, until they have ended
         self._opened: Open | None = None  # what the working process has open
         self._last: Decode | None = None
+        self._asked: Parameters | None = None  # the newest of these, numbered apart
         self._recording: Recording | None = None  # mirrors the engine's last decode
         self._steps: tuple[Step, ...] = ()  # of the last decode, as far as it came
         self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
@@ -166,6 +182,20 @@ class Engine:
             request = Batch(number=self._next(), sources=sources)
             self._current.send(request)
             return request.number
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; return the request's number."""
+        with self._lock:
+            request = replace(request, number=self._next())
+            self._current.send(request)
+            return request.number
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer; what runs goes on, and so does this."""
+        with self._lock:
+            number = 1 if self._asked is None else self._asked.number + 1
+            self._asked = Parameters(number=number, stack=stack, layer=layer)
+            self._current.send(self._asked)
 
     def close(self) -> None:
         """End every process and thread; no event comes after this."""
@@ -269,6 +299,10 @@ class Engine:
 
     def _answered(self, answer: Answer) -> None:
         """Take an answer of the working process; pass on what is still wanted."""
+        if isinstance(answer, ParametersDone):
+            if self._asked is not None and answer.number == self._asked.number:
+                self._listener(answer)
+            return
         self._fragile = False
         if isinstance(answer, Started | Stepped | Passed):
             trace, limit = self._record(answer)

@@ -244,11 +244,11 @@ def change_table(table: Floats, change: PositionChange | None) -> Floats:
     elif change.form == "constant":
         order[:] = amount
     else:
-        order[: min(amount, rows)] = _permutation(min(amount, rows), change.seed)
+        order[: min(amount, rows)] = permutation(min(amount, rows), change.seed)
     return table[order]
 
 
-def _permutation(count: int, seed: int) -> NDArray[np.int64]:
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
     """Return a random order of 0..count - 1 that is another than theirs."""
     draw, plain = np.random.default_rng(seed), np.arange(count)
     order = draw.permutation(count)

@@ -1,7 +1,8 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends ``Open``, ``Decode`` and ``Batch``; the engine answers with the rest.
-Every request carries a number, the newest wins, and answers carry it back.
+The window sends ``Open``, ``Decode``, ``Batch`` and ``Parameters``; the engine answers
+with the rest. Every request carries a number, the newest wins, and answers carry it
+back. ``Parameters`` are numbered apart: they disturb no decode, and none them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.intervention import UNTOUCHED, Intervention
+from visformer.parameters import LayerParameters, Stack
 from visformer.questions import Asking, Form, Told
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
@@ -61,6 +63,26 @@ class Batch:
 
     number: int
     sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffle:
+    """Run ``source`` as it is and in another order, both with the same target."""
+
+    number: int
+    source: str
+    target: tuple[int, ...]  # ids that the decoder consumes
+    intervention: Intervention = UNTOUCHED
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Tell the weights of one layer of the open model."""
+
+    number: int  # counted apart from the other requests
+    stack: Stack
+    layer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,6 +151,24 @@ class BatchDone:
     traces: tuple[Trace, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shuffled:
+    """Both orders, the end-of-sentence token last in both."""
+
+    number: int
+    order: tuple[int, ...]  # where each token of the shuffled source stood
+    plain: Trace
+    shuffled: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParametersDone:
+    """The weights of one layer."""
+
+    number: int
+    parameters: LayerParameters | None  # None: the open model has no such layer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -137,5 +177,16 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch
-Answer = Asked | Opened | Started | Stepped | Passed | Finished | BatchDone | Refused
+Request = Open | Decode | Batch | Shuffle | Parameters
+Answer = (
+    Asked
+    | Opened
+    | Started
+    | Stepped
+    | Passed
+    | Finished
+    | BatchDone
+    | Shuffled
+    | ParametersDone
+    | Refused
+)

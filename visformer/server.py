@@ -24,9 +24,13 @@ from visformer.messages import (
     Finished,
     Open,
     Opened,
+    Parameters,
+    ParametersDone,
     Passed,
     Refused,
     Request,
+    Shuffle,
+    Shuffled,
     Started,
     Stepped,
 )
@@ -62,17 +66,34 @@ class Server:
         self._connection = connection
         self._checkpoint: Checkpoint | None = None
         self._decoding: Decoding | None = None
+        self._waiting: Request | None = None  # received while a decode ran
         self._wanted: tuple[str, int | None, Intervention] = ("", None, UNTOUCHED)
 
     def newest(self) -> Request:
         """Wait for a request; of several take the last, so that no stale one runs.
 
-        An ``Open`` is never skipped: what comes after it is meant for its model.
+        An ``Open`` is never skipped: what comes after it is meant for its model. Nor
+        are ``Parameters``: they are answered before what they stand among.
         """
-        request: Request = self._connection.recv()
-        while not isinstance(request, Open) and self._connection.poll():
-            request = self._connection.recv()
+        request: Request = self._waiting or self._connection.recv()
+        self._waiting = None
+        while not isinstance(request, Open | Parameters) and self._connection.poll():
+            newer: Request = self._connection.recv()
+            if isinstance(newer, Parameters):
+                self._parameters(newer)
+            else:
+                request = newer
         return request
+
+    def _interrupted(self) -> bool:
+        """Tell whether a newer request waits; weights asked for are sent meanwhile."""
+        while self._waiting is None and self._connection.poll():
+            request: Request = self._connection.recv()
+            if isinstance(request, Parameters):
+                self._parameters(request)
+            else:
+                self._waiting = request
+        return self._waiting is not None
 
     def answer(self, request: Request) -> None:
         """Carry a request out; what goes wrong is answered, not raised."""
@@ -81,8 +102,12 @@ class Server:
                 self._open(request)
             elif isinstance(request, Decode):
                 self._decode(request)
-            else:
+            elif isinstance(request, Batch):
                 self._batch(request)
+            elif isinstance(request, Parameters):
+                self._parameters(request)
+            else:
+                self._shuffle(request)
         except VisformerError as error:
             self._refuse(request, str(error))
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -156,11 +181,11 @@ class Server:
         if request.reference:
             choices = decoding.reference(request.reference)
         for length in range(len(choices) + 1):
-            if length and self._connection.poll():
+            if length and self._interrupted():
                 return times
             decoding.follow(choices[:length])
             self._send_pass(request, decoding)
-        while not (request.reference or decoding.ended or self._connection.poll()):
+        while not (request.reference or decoding.ended or self._interrupted()):
             began = time.perf_counter()
             decoding.step()
             times.append(1e3 * (time.perf_counter() - began))
@@ -198,7 +223,7 @@ class Server:
     def _finish(self, request: Decode, decoding: Decoding) -> list[float]:
         """Decode on, telling each row, until the end or a newer request."""
         times = []
-        while not decoding.ended and not self._connection.poll():
+        while not decoding.ended and not self._interrupted():
             began = time.perf_counter()
             decoding.step()
             times.append(1e3 * (time.perf_counter() - began))
@@ -228,6 +253,38 @@ class Server:
         self._connection.send(
             BatchDone(number=request.number, traces=tuple(map(lean, traces)))
         )
+
+    def _shuffle(self, request: Shuffle) -> None:
+        from visformer.core.passes import run_shuffled
+
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        order, plain, shuffled = run_shuffled(
+            self._checkpoint,
+            request.source,
+            request.target,
+            intervention=request.intervention,
+            seed=request.seed,
+        )
+        self._connection.send(
+            Shuffled(
+                number=request.number,
+                order=order,
+                plain=lean(plain),
+                shuffled=lean(shuffled),
+            )
+        )
+
+    def _parameters(self, request: Parameters) -> None:
+        from visformer.core.parameters import layer_parameters
+
+        made = None
+        try:
+            if self._checkpoint is not None:
+                made = layer_parameters(self._checkpoint, request.stack, request.layer)
+        except VisformerError:  # asked for another model than is open by now
+            log.info("no layer %s in the %s", request.layer, request.stack)
+        self._connection.send(ParametersDone(number=request.number, parameters=made))
 
 
 def _positions(checkpoint: Checkpoint) -> Floats:

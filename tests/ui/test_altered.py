@@ -15,6 +15,8 @@ from visformer.intervention import UNTOUCHED, Causal, HideSource, Intervention
 from visformer.messages import Finished, Opened, Refused
 from visformer.state.pictures.weights import head_weights
 from visformer.trace import Trace
+from visformer.ui.export import SHARPNESS
+from visformer.ui.views.attention import AttentionView
 from visformer.ui.window import MainWindow
 
 OPEN = Intervention(masks=(Causal(None),))
@@ -158,3 +160,21 @@ def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
     )
     assert window.session.state.intervention == UNTOUCHED
     assert engine.decodes[-1].intervention == UNTOUCHED
+
+
+def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    view = window.views["attention"]
+    assert isinstance(view, AttentionView)
+    heat_map = view.maps["cross"]
+    export, before = heat_map.export, heat_map.export.numbers()
+    assert export.picture().height() == SHARPNESS * heat_map.height()
+    window.requests.intervene(HIDDEN)
+    same = replace(plain, intervention=HIDDEN)
+    answer(window, engine, same)
+    header, rows = export.numbers().split("\n", 1)
+    assert header.startswith("altered run: hide 3,")
+    assert rows == before.split("\n", 1)[1]
+    assert export.picture().height() > SHARPNESS * heat_map.height()
+    window.requests.intervene(UNTOUCHED)
+    assert export.numbers() == before

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QTimer, QUrl
@@ -24,6 +25,7 @@ from tests.traces import make_trace
 from visformer.app import App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.window import MainWindow
 
 WAIT = 60_000
@@ -69,6 +71,42 @@ def test_type_step_and_see_what_the_model_makes(
     chips = window.target_strip._row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
     assert chips[-1].token == expected.steps[-1].token
+
+
+def test_the_weights_of_the_layer_looked_at_come(
+    app: App, qtbot: QtBot, folder: Path
+) -> None:
+    """Asked for while the sentence decodes, of one layer after another; after a crash.
+
+    What they make of the Trace is what the model made.
+    """
+    window = app.window
+    window.session.set(tab="computation", stage="feed_residual")
+    app.start(str(folder), "hello")
+    for layer in (0, 1):
+        window.session.set(layer=layer)
+        qtbot.waitUntil(
+            lambda: finished(app) and not window.requests.asking, timeout=WAIT
+        )
+        parameters = window.session.state.parameters
+        assert parameters is not None
+        assert (parameters.stack, parameters.layer) == ("decoder", layer)
+        view = window.views["computation"]
+        assert isinstance(view, ComputationView)
+        trace, made = window.session.state.shown, view.maps.matrices[3]
+        assert trace is not None
+        assert made is not None  # post-norm: the fourth matrix leaves the layer
+        own = trace.hidden("decoder", layer + 1)
+        assert np.abs(made.values - own).max() <= 2e-5 * np.abs(own).max()
+    engine = app.engine.process_id
+    os.kill(engine, signal.SIGKILL)
+    qtbot.waitUntil(lambda: app.engine.process_id != engine, timeout=WAIT)
+    window.session.set(layer=0)
+    qtbot.waitUntil(lambda: window.session.state.notice != "", timeout=WAIT)
+    qtbot.waitUntil(lambda: not window.requests.asking, timeout=WAIT)
+    parameters = window.session.state.parameters
+    assert parameters is not None
+    assert parameters.layer == 0
 
 
 def test_the_engine_is_killed_while_it_decodes(

@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from visformer.engine import Decoded
-from visformer.messages import Decode, Finished
+from visformer.messages import Decode, Finished, Shuffle
+from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
@@ -24,7 +25,9 @@ class FakeEngine:
         self.told: list[tuple[Told, Asking]] = []  # of each opening
         self.abandoned = 0
         self.decodes: list[Decode] = []
+        self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
+        self.asked: list[tuple[Stack, int]] = []
 
     def open(
         self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
@@ -40,9 +43,16 @@ class FakeEngine:
         self.decodes.append(request)
         return len(self.decodes)
 
+    def shuffle(self, request: Shuffle) -> int:
+        self.shuffles.append(request)
+        return 0
+
     def batch(self, sources: tuple[str, ...]) -> int:
         self.batches.append(sources)
         return 0
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        self.asked.append((stack, layer))
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

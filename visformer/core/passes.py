@@ -30,7 +30,7 @@ from visformer.core.recording import (
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
-from visformer.intervention import UNTOUCHED, Intervention
+from visformer.intervention import UNTOUCHED, Intervention, permutation
 from visformer.trace import KINDS, Bools, Kind, Step, Trace, read_only
 
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
@@ -155,6 +155,32 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
         replace(trace, source_text=text)
         for trace, text in zip(traces, sources, strict=True)
     ]
+
+
+def run_shuffled(
+    checkpoint: Checkpoint,
+    source: str,
+    target: Sequence[int],
+    *,
+    intervention: Intervention | None = None,
+    seed: int = 0,
+) -> tuple[tuple[int, ...], Trace, Trace]:
+    """Run a source as it is and in another order, with the same ``target`` ids.
+
+    Returns the order (where each token of the shuffled source stood; its last token
+    stays) and both Traces. Raises InputError for a source of fewer than three tokens.
+    """
+    ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
+    if len(ids) < 3:
+        raise InputError("A sentence of two words or more can be shuffled.")
+    moved = permutation(len(ids) - 1, seed).tolist()
+    order = (*moved, len(ids) - 1)
+    # one by one: models whose positions run along the batch would tell the two apart
+    plain, shuffled = (
+        run(checkpoint, [row], [target], intervention=intervention)[0]
+        for row in (ids, [ids[at] for at in order])
+    )
+    return order, plain, shuffled
 
 
 def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:

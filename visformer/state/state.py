@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import Asked, Opened
+from visformer.messages import Asked, Opened, Shuffled
+from visformer.parameters import LayerParameters
+from visformer.state.look import PLAIN, Look
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -44,15 +46,19 @@ class State:
     shown: Trace | None = None  # derived
     step: int = 0
     recorded: bool = False  # the Trace was read from a file; no engine has made it
+    parameters: LayerParameters | None = None  # of the layer looked at, once they came
     intervention: Intervention = UNTOUCHED  # what the user has changed in the run
     plain: Trace | None = None  # the run without it, once that is known
     passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before
+    shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     tab: str = "attention"
+    stage: str = "softmax"  # of the Computation tab
     kind: Kind = "cross"  # the focused one: its heads are in the overview
     layer: int = 0
     head: int = 0
     scale: Scale = "fixed"
+    look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
     hovered: Cell | None = None
     locked: Cell | None = None  # a click locks, Escape frees
     busy: str = ""  # what the engine is doing, in words; empty when idle
@@ -74,6 +80,8 @@ def clamp(state: State, before: State) -> State:
     if state.trace is None:
         return replace(state, shown=None, step=0, hovered=None, locked=None)
     trace = state.trace
+    if before.trace is not None and not _same_sentence(trace, before.trace):
+        state = replace(state, shuffle=None)
     step = max(0, min(state.step, len(trace)))
     same = before.trace is trace and before.step == step
     shown = before.shown if same and before.shown else _shown(state, trace, step)
@@ -86,6 +94,10 @@ def clamp(state: State, before: State) -> State:
         hovered=_inside(state.hovered, shown),
         locked=_inside(state.locked, shown),
     )
+
+
+def _same_sentence(one: Trace, other: Trace) -> bool:
+    return one.source == other.source and one.model == other.model
 
 
 def _shown(state: State, trace: Trace, step: int) -> Trace:

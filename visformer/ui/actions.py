@@ -29,6 +29,7 @@ Home, End: before the first step, to the last
 1, 2, 3: encoder self, decoder self, cross attention
 Ctrl+arrows: walk the heads and layers
 Alt+arrows: move the locked cell
+[ and ]: walk the stages of the Computation tab
 Esc: free the locked cell
 Up, Down in the source line: earlier sentences
 Ctrl+O: open a checkpoint, Ctrl+S: save the trace

@@ -47,7 +47,7 @@ class Curves(QWidget):
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
         self.export = Export(self, self.numbers)
-        self._plot = _plot()
+        self._plot = make_plot("curves of the chosen dimensions along the positions")
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()
@@ -142,14 +142,14 @@ class Curves(QWidget):
         self._error.setVisible(bool(sentence))
 
     def _redraw(self) -> None:
-        _style(self._plot, self)
+        style_plot(self._plot, self)
         self._line.setPen(self.palette().color(QPalette.ColorRole.Text))
         self._plot.removeItem(self._line)
         self._plot.clear()
         self._plot.addItem(self._line, ignoreBounds=True)
         self._drawn = self._chosen()
-        pens = _pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
-        for curve, pen in zip(self._drawn, pens, strict=False):
+        made = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
+        for curve, pen in zip(self._drawn, made, strict=False):
             self._plot.plot(
                 curve.positions,
                 curve.values,
@@ -159,7 +159,7 @@ class Curves(QWidget):
             )
         self._plot.setMinimumHeight(8 * self.fontMetrics().lineSpacing())
         self._plot.setXRange(*self._range, padding=0.01)
-        self._fill_legend(self._drawn, pens)
+        self._fill_legend(self._drawn, made)
 
     def _chosen(self) -> tuple[Curve, ...]:
         if self._table is None:
@@ -168,13 +168,13 @@ class Curves(QWidget):
             self._table, self._dimensions, *self._range, sinusoidal=self._sinusoidal
         )
 
-    def _fill_legend(self, drawn: tuple[Curve, ...], pens: list[QPen]) -> None:
+    def _fill_legend(self, drawn: tuple[Curve, ...], made: list[QPen]) -> None:
         for row, (swatch, label) in enumerate(self._legend):
             used = row < len(drawn)
             swatch.setVisible(used)
             label.setVisible(used)
             label.setText(drawn[row].words if used else "")
-            swatch.set_pen(pens[row])
+            swatch.set_pen(made[row])
 
 
 class _Swatch(QWidget):
@@ -204,9 +204,10 @@ class _Swatch(QWidget):
         painter.drawLine(0, middle, self.width(), middle)
 
 
-def _plot() -> pg.PlotWidget:
+def make_plot(name: str) -> pg.PlotWidget:
+    """Return a still plot without menus; ``name`` is read to the blind."""
     plot = pg.PlotWidget()
-    plot.setAccessibleName("curves of the chosen dimensions along the positions")
+    plot.setAccessibleName(name)
     plot.setMenuEnabled(False)
     plot.setMouseEnabled(False, False)
     plot.hideButtons()
@@ -217,12 +218,14 @@ def _plot() -> pg.PlotWidget:
     return plot
 
 
-def _style(plot: pg.PlotWidget, widget: QWidget) -> None:
-    """Give a plot the widget's colours and font."""
+def style_plot(
+    plot: pg.PlotWidget, widget: QWidget, bottom: str = "position", left: str = "value"
+) -> None:
+    """Give a plot the widget's colours and font, and its axes their names."""
     palette = widget.palette()
     plot.setBackground(palette.color(QPalette.ColorRole.Base))
     size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
-    for name, title in {"bottom": "position", "left": "value"}.items():
+    for name, title in {"bottom": bottom, "left": left}.items():
         axis = plot.getAxis(name)
         axis.setLabel(title, **size)
         axis.setPen(palette.color(QPalette.ColorRole.Text))
@@ -230,7 +233,7 @@ def _style(plot: pg.PlotWidget, widget: QWidget) -> None:
         axis.setTickFont(widget.font())
 
 
-def _pens(palette: QPalette, *, thin: bool) -> list[QPen]:
+def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
     """Build a pen a curve: four colours that suit the ground, plain and then dashed."""
     dark = palette.color(QPalette.ColorRole.Base).lightness() < 128
     styles = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QPoint, Signal
-from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPalette
+from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 SHARPNESS = 2  # pixels of a picture for one on screen
+ALTERED = "altered"  # a window's property: what is changed in the run it shows
 
 
 class Export(QObject):
@@ -20,7 +23,24 @@ class Export(QObject):
     def __init__(self, widget: QWidget, numbers: Callable[[], str]) -> None:
         """``numbers`` gives the numbers as CSV; empty while there are none."""
         super().__init__(widget)
-        self._widget, self.numbers = widget, numbers
+        self._widget, self._numbers = widget, numbers
+
+    @property
+    def altered(self) -> str:
+        """What is changed in the run that is shown; "" for the model's own."""
+        return str(self._widget.window().property(ALTERED) or "")
+
+    def numbers(self) -> str:
+        """Return the numbers as CSV; the first field says what altered the run."""
+        text = self._numbers()
+        if not text or not self.altered:
+            return text
+        first, _, rest = text.partition("\n")
+        fields = next(csv.reader([first]))
+        fields[0] = "; ".join(filter(None, (fields[0], self.altered)))
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(fields)
+        return line.getvalue() + rest
 
     def popup(self, place: QPoint) -> None:
         """Show the menu at a place of the screen."""
@@ -44,13 +64,28 @@ class Export(QObject):
         return menu
 
     def picture(self) -> QImage:
-        """Return the widget as an image, sharper than the screen."""
-        widget = self._widget
-        size = widget.size() * SHARPNESS
-        image = QImage(size, QImage.Format.Format_ARGB32_Premultiplied)
+        """Return the widget as an image, sharper than the screen.
+
+        Below it stands what altered the run, where something did.
+        """
+        widget, words = self._widget, self.altered
+        room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
+        wrap = Qt.TextFlag.TextWordWrap
+        note = (
+            widget.fontMetrics().boundingRect(room, wrap, words) if words else QRect()
+        )
+        size = QSize(widget.width(), widget.height() + note.height())
+        kind = QImage.Format.Format_ARGB32_Premultiplied
+        image = QImage(size * SHARPNESS, kind)
         image.setDevicePixelRatio(SHARPNESS)
         image.fill(widget.palette().color(QPalette.ColorRole.Window))
         widget.render(image, QPoint())
+        if words:
+            painter = QPainter(image)
+            painter.setFont(widget.font())
+            painter.setPen(widget.palette().color(QPalette.ColorRole.WindowText))
+            painter.drawText(room.translated(0, widget.height()), wrap, words)
+            painter.end()
         return image
 
     def copy_picture(self) -> None:

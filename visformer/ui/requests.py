@@ -15,14 +15,18 @@ from visformer.messages import (
     Decode,
     Finished,
     Opened,
+    ParametersDone,
     Refused,
+    Shuffle,
+    Shuffled,
     Strategy,
 )
+from visformer.parameters import Stack, same_model
 from visformer.questions import Told
 from visformer.state.pictures.about import opened_words, readable
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, Trace
+from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
 from visformer.ui.answers import Answers
 from visformer.ui.openings import Opener, Openings
@@ -36,6 +40,12 @@ class EngineLike(Opener, Protocol):
 
     def batch(self, sources: tuple[str, ...]) -> int:
         """Run several sentences together; returns the request's number."""
+
+    def shuffle(self, request: Shuffle) -> int:
+        """Run a sentence in two orders; returns the request's number."""
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Ask for the weights of a layer of the open model."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -65,12 +75,15 @@ class Requests:
         self._about: Opened | None = None  # the model that the engine has open
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
+        self._model: ModelFacts | None = None  # that one
+        self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
         self._reference = ""
         self._then = ""
+        self._shuffles = 0  # each in another order
         self._done: list[Intervention] = []  # to undo, the latest last
         self._undone: list[Intervention] = []  # to redo
 
@@ -158,6 +171,23 @@ class Requests:
         self._engine.batch(tuple(clean(source) for source in sources))
         self._session.set(busy="running the batch", error="")
 
+    @property
+    def asking(self) -> bool:
+        """Tell whether weights were asked for and have not come yet."""
+        return self._asked is not None
+
+    def parameters(self, stack: Stack, layer: int) -> None:
+        """Have the weights of a layer brought into the State, once the engine is up.
+
+        Only the model of the Trace on screen is asked: another's would not fit.
+        """
+        trace, model = self._session.state.shown, self._model
+        if trace is None or model is None or not same_model(model, trace.model):
+            return
+        if self._asked != (stack, layer):
+            self._asked = stack, layer
+            self._engine.parameters(stack, layer)
+
     def intervene(self, intervention: Intervention) -> None:
         """Run the sentence again as altered; nothing changed brings the plain run."""
         now = self._session.state.intervention
@@ -197,6 +227,22 @@ class Requests:
     def _busy(self) -> bool:
         return self._pending is not None and not self._pending.done
 
+    def shuffle(self) -> None:
+        """Run the source in another order too, the target as far as it is shown."""
+        shown = self._session.state.shown
+        if shown is None:
+            return
+        self._shuffles += 1
+        request = Shuffle(
+            number=0,
+            source=shown.source_text,
+            target=tuple(shown.target_ids.tolist()),
+            intervention=shown.intervention,
+            seed=self._shuffles,
+        )
+        self._engine.shuffle(request)
+        self._session.set(busy="running the shuffled source", error="")
+
     def _decode(
         self, step: int, *, prefix: tuple[tuple[int, object], ...] = ()
     ) -> None:
@@ -228,6 +274,11 @@ class Requests:
             self.openings.asked(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
+        elif isinstance(event, Shuffled):
+            self._session.set(shuffle=event, busy="")
+        elif isinstance(event, ParametersDone):
+            self._asked = None
+            self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
             if self.openings.refused(event):
                 return
@@ -236,6 +287,7 @@ class Requests:
                 self._leave_other_model()
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
+            self._asked = None  # the question has died with the engine
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -289,7 +341,8 @@ class Requests:
 
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
-        self._positions, self._about = event.positions, event
+        self._positions, self._model = event.positions, event.model
+        self._asked, self._about = None, event
         changed = self.openings.opened(event)
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
@@ -305,6 +358,7 @@ class Requests:
             error="",
             notice=opened_words(event, changed=changed),
             batch=(),
+            parameters=None,
             intervention=UNTOUCHED,
             plain=None,
         )

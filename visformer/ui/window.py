@@ -26,9 +26,10 @@ from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
 from visformer.state.pictures.about import readable, source_hint
+from visformer.state.pictures.reading import move
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
-from visformer.state.state import SCALES, Cell, Session, State
+from visformer.state.state import SCALES, Session, State
 from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.about import AboutButton
@@ -37,6 +38,7 @@ from visformer.ui.altered_bar import AlteredBar
 from visformer.ui.answers import Answers
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.choosing import local, open_button, open_together
+from visformer.ui.export import ALTERED
 from visformer.ui.memory import Memory
 from visformer.ui.open_form import OpenForm
 from visformer.ui.requests import EngineLike, Requests
@@ -45,7 +47,9 @@ from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
 from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
 
 SIZE = (1280, 800)  # of a first start
 
@@ -149,6 +153,11 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
+            if isinstance(view, PositionsView):
+                view.lab.altered.connect(self.requests.intervene)
+                view.lab.shuffled.connect(self.requests.shuffle)
+            if isinstance(view, ComputationView):
+                view.weights_wanted.connect(self.requests.parameters)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view
@@ -183,6 +192,8 @@ class MainWindow(QMainWindow):
         self.candidates.draw(state)
         self.altered.draw(state)
         self.form.draw(state)
+        shown = state.shown.intervention if state.shown is not None else UNTOUCHED
+        self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
         self.views[state.tab].draw(state)
         if self.tabs.currentWidget() is not self.views[state.tab]:
             self.tabs.setCurrentWidget(self.views[state.tab])
@@ -261,13 +272,10 @@ class MainWindow(QMainWindow):
 
     def move_cell(self, rows: int, columns: int) -> None:
         """Move the locked cell by so many queries and keys."""
-        cell, trace = self.session.state.locked, self.session.state.shown
-        if cell is None or trace is None:
-            return
-        queries, keys = trace.tokens(cell.kind)
-        query = max(0, min(len(queries) - 1, cell.query + rows))
-        key = max(0, min(len(keys) - 1, cell.key + columns))
-        self.session.set(locked=Cell(cell.kind, query, key), hovered=None)
+        state = self.session.state
+        if state.locked is not None:
+            cell = move(state, state.locked, rows, columns)
+            self.session.set(locked=cell, hovered=None)
 
     def guarded(self, action: Callable[[], object]) -> None:
         """Do something that may fail with a sentence; show the sentence."""

@@ -40,12 +40,12 @@ def heat_picture(table: Floats, first: int, last: int) -> Matrix:
     return Matrix(
         title=f"positional encodings, positions {first} to {last}",
         values=values,
-        shade=_diverging(values, reach),
+        shade=diverging(values, reach),
         rows=_numbers(first, len(values)),
         columns=_numbers(0, table.shape[1]),
         row_axis="position",
         column_axis="dimension",
-        ends=_ends(reach),
+        ends=ends(reach),
         note="the model's own numbers, linear",
     )
 
@@ -64,12 +64,12 @@ def similarity_picture(
     return Matrix(
         title=f"similarity of positions: {likeness}",
         values=values,
-        shade=_diverging(values, reach),
+        shade=diverging(values, reach),
         rows=labels,
         columns=labels,
         row_axis="position",
         column_axis="position",
-        ends=_ends(reach),
+        ends=ends(reach),
         note=note,
     )
 
@@ -247,13 +247,13 @@ def _reach(values: Floats) -> float:
     return float(finite.max(initial=0)) or 1.0
 
 
-def _diverging(values: Floats, reach: float) -> Floats:
+def diverging(values: Floats, reach: float) -> Floats:
     """Map -reach..reach to 0..1: zero lies in the middle of the colours."""
     shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
     return np.ascontiguousarray(shades, np.float32)
 
 
-def _ends(reach: float) -> tuple[str, str]:
+def ends(reach: float) -> tuple[str, str]:
     return f"-{reach:.4g}", f"{reach:.4g}"
 
 

@@ -7,14 +7,16 @@ of State changes) and ``failed`` (one sentence).
 from __future__ import annotations
 
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.positions import PositionsView
 
-View = AttentionView | MasksView | PositionsView
+View = AttentionView | ComputationView | MasksView | PositionsView
 VIEWS: tuple[
     tuple[str, str, type[View]], ...
 ] = (  # name in the State, title of the tab, class
     ("attention", "Attention", AttentionView),
+    ("computation", "Computation", ComputationView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),
 )

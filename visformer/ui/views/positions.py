@@ -10,6 +10,8 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSpinBox,
     QSplitter,
+    QStackedWidget,
+    QTabBar,
     QVBoxLayout,
     QWidget,
 )
@@ -29,6 +31,8 @@ from visformer.state.state import State
 from visformer.trace import Floats
 from visformer.ui.curves import Curves
 from visformer.ui.heatmap import HeatMap
+from visformer.ui.views.position_input import PositionInput
+from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.words import words
 
 HINT = "Point at the map: position, dimension and value are said here."
@@ -56,6 +60,9 @@ class PositionsView(QWidget):
         self._curves.export.failed.connect(self.failed)
         self._similarity = _Similarity()
         self._similarity.failed.connect(self.failed)
+        self.input, self.lab = PositionInput(), PositionLab()
+        self.input.failed.connect(self.failed)
+        self.lab.failed.connect(self.failed)
         self._lay_out()
         self._draw_table()
 
@@ -74,17 +81,54 @@ class PositionsView(QWidget):
         line = QHBoxLayout()
         line.addWidget(self._range)
         line.addWidget(self._hover, 1)
-        layout = QVBoxLayout(self)
+        table = QWidget()
+        layout = QVBoxLayout(table)
+        layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._about)
         layout.addLayout(line)
         layout.addWidget(self._pictures, 1)
+        self._add_pages(table)
+
+    def _add_pages(self, table: QWidget) -> None:
+        self._bar, self._stack = QTabBar(), QStackedWidget()
+        self._bar.setAccessibleName("pages of the positions")
+        self._bar.setDrawBase(False)
+        self._bar.setExpanding(False)
+        pages = {"Table": table, "Input": self.input, "Lab": self.lab}
+        for title, page in pages.items():
+            self._bar.addTab(title)
+            self._stack.addWidget(page)
+        self._bar.currentChanged.connect(self._turn)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self._bar)
+        layout.addWidget(self._stack, 1)
+
+    def turn(self, title: str) -> None:
+        """Turn to a page by its title."""
+        titles = [self._bar.tabText(at) for at in range(self._bar.count())]
+        self._bar.setCurrentIndex(titles.index(title))
+
+    def _turn(self, page: int) -> None:
+        self._stack.setCurrentIndex(page)
+        self._draw_page()
+
+    def _draw_page(self) -> None:
+        """Draw the page in sight: the others wait until they are turned to."""
+        page = self._stack.currentWidget()
+        if page is self.input:
+            self.input.draw(self._state)
+        elif page is self.lab:
+            self.lab.draw(self._state)
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
-        drawn = (id(state.positions), state.shown, state.trace)
+        lab = (state.intervention, state.plain, state.shuffle, state.busy)
+        where = (state.kind, state.layer, state.head, state.scale)
+        drawn = (id(state.positions), state.shown, state.trace, lab, where)
         if drawn == self._drawn:
             return
         before, self._state, self._drawn = self._state, state, drawn
+        self._draw_page()
         if state.positions is not before.positions:
             self._range.touched = False
             self._draw_table()

@@ -1,0 +1,133 @@
+"""A layer from numpy alone must leave what the model's own layer leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from tests.models import tiny_checkpoint
+from visformer.analysis.sublayers import LayerRows, dead_units, head_weights
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.decoding import Decoding
+from visformer.core.parameters import layer_parameters
+from visformer.core.passes import run
+from visformer.errors import InputError
+from visformer.parameters import Stack
+from visformer.trace import Floats, Trace
+
+MODELS: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "pre-norm": {"norm_first": True, "final_norm": True},
+    "gated": {"gated": True, "activation": "silu", "norm_first": True},
+    "gated without biases": {
+        "gated": True,
+        "expand_bias": False,
+        "gate_bias": False,
+        "contract_bias": False,
+    },
+    "variance over D - 1": {"norm": "unbiased", "norm_eps": 1e-12},
+    "gelu": {"activation": "gelu"},
+    "no attention biases": {"encoder_bias": "none", "decoder_bias": "none"},
+    "some attention biases": {
+        "encoder_bias": "value_output",
+        "decoder_bias": "value_output",
+    },
+    "masked by -inf": {"mask_fill": float("-inf"), "mask_rule": "source_keys"},
+    "rows of pads": {"mask_rule": "rows_and_keys", "activation": "tanh"},
+}
+
+
+def passed(checkpoint: Checkpoint) -> Trace:
+    """Run two rows, the second padded; return the padded one."""
+    source = [[4, 5, 6, 7, 8, 3], [9, 4, 5, 3, 0, 0]]
+    target = [[2, 10, 11, 12], [2, 9, 8, 0]]
+    return run(checkpoint, source, target)[1]
+
+
+def close(made: Floats, expected: Floats) -> bool:
+    """Compare as the design says: 2e-5 of the largest magnitude, at least of 1."""
+    if not np.isfinite(expected).all():
+        return False
+    bound = 2e-5 * max(1.0, float(np.abs(expected).max()))
+    return made.shape == expected.shape and bool(
+        (np.abs(made - expected) <= bound).all()
+    )
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_leaves_what_the_model_leaves(name: str, stack: Stack) -> None:
+    checkpoint = tiny_checkpoint(**MODELS[name])
+    trace = passed(checkpoint)
+    for layer in range(2):
+        rows = LayerRows(trace, layer_parameters(checkpoint, stack, layer), slice(None))
+        expected = trace.hidden(stack, layer + 1)
+        assert close(rows.feed_forward.residual.leaves, expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_queries_keys_and_values_follow_from_what_is_read(name: str) -> None:
+    checkpoint = tiny_checkpoint(**MODELS[name])
+    trace, whole = passed(checkpoint), slice(None)
+    for kind in ("encoder", "decoder", "cross"):
+        stack: Stack = "encoder" if kind == "encoder" else "decoder"
+        rows = LayerRows(trace, layer_parameters(checkpoint, stack, 1), whole)
+        weights = rows.attention_weights(kind)
+        reads, memory = rows.attention(kind).residual.reads, rows.memory(kind, whole)
+        for head in range(2):
+            part = slice(8 * head, 8 * head + 8)
+            assert close(weights.query(reads)[:, part], trace.queries(kind, 1, head))
+            assert close(weights.key(memory)[:, part], trace.keys(kind, 1, head))
+            assert close(weights.value(memory)[:, part], trace.values(kind, 1, head))
+            made = head_weights(trace, kind, 1, head, whole)
+            assert close(made, trace.attention(kind, 1, head))
+
+
+def test_a_block_of_rows_is_those_rows_of_the_whole() -> None:
+    checkpoint = tiny_checkpoint(norm_first=True)
+    trace = Decoding(checkpoint, "abcdef", limit=9).finish()
+    parameters = layer_parameters(checkpoint, "decoder", 0)
+    whole = LayerRows(trace, parameters, slice(None)).feed_forward.residual.leaves
+    block = LayerRows(trace, parameters, slice(3, 7)).feed_forward.residual.leaves
+    assert close(block, whole[3:7])
+    assert close(whole, trace.hidden("decoder", 1))
+
+
+def test_residual_and_norm_by_hand() -> None:
+    """Post-norm: x + added is normed; pre-norm: x is normed, x + added leaves."""
+    checkpoint = tiny_checkpoint()
+    rows = LayerRows(
+        passed(checkpoint), layer_parameters(checkpoint, "encoder", 0), slice(0, 1)
+    )
+    residual = rows.self_attention.residual
+    assert (residual.reads == residual.x).all()
+    assert (residual.summed == residual.x + residual.added).all()
+    total = residual.summed[0].astype(np.float64)
+    by_hand = (total - total.mean()) / np.sqrt(total.var() + 1e-5)
+    norm = next(iter(checkpoint.model.encoder)).self_attention_norm
+    assert isinstance(norm, nn.LayerNorm)
+    by_hand = by_hand * norm.weight.detach().numpy() + norm.bias.detach().numpy()
+    assert residual.leaves[0] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_dead_units_are_exact_zeros() -> None:
+    active = np.array([[0, 0, 1, 0], [0, 2, 0, 0]], np.float32)
+    rows, always = dead_units(active)
+    assert rows.tolist() == [0.75, 0.75]
+    assert always == 0.5
+    assert np.isnan(dead_units(np.zeros((0, 4), np.float32))[1])
+
+
+def test_an_unknown_layer_is_refused() -> None:
+    checkpoint = tiny_checkpoint()
+    with pytest.raises(InputError, match="no layer 2"):
+        layer_parameters(checkpoint, "decoder", 2)
+
+
+def test_weights_cannot_be_written() -> None:
+    made = layer_parameters(tiny_checkpoint(), "encoder", 0)
+    with pytest.raises(ValueError, match="read-only"):
+        made.feed_forward.expand.weight[0, 0] = 1

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from tests.models import tiny_checkpoint
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.core.decoding import Decoding
+from visformer.core.parameters import layer_parameters
+from visformer.messages import Opened, ParametersDone
+from visformer.state.pictures.computation import STAGE_NAMES
+from visformer.state.state import Cell
+from visformer.trace import Trace
+from visformer.ui.number_table import four_digits
+from visformer.ui.views.computation import ComputationView
+from visformer.ui.window import MainWindow
+
+CHECKPOINT = tiny_checkpoint()
+
+
+def opened() -> Opened:
+    return Opened(
+        number=1,
+        path="/m",
+        model=CHECKPOINT.facts,
+        positions=CHECKPOINT.model.position_table("source").numpy(),
+        devices=("cpu",),
+        findings=(),
+    )
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Decoding(CHECKPOINT, "abcde", limit=6).finish()
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> tuple[MainWindow, FakeEngine]:
+    """Return a window on the tab, whole sentence, without weights."""
+    window, engine = make_window(qtbot, tmp_path)
+    window.receive(opened())
+    window.translate("a b")
+    answer(window, engine, trace)
+    window.session.set(tab="computation", step=len(trace))
+    return window, engine
+
+
+def give(window: MainWindow, engine: FakeEngine) -> None:
+    """Answer the last question for weights."""
+    stack, layer = engine.asked[-1]
+    made = layer_parameters(CHECKPOINT, stack, layer)
+    window.receive(ParametersDone(number=len(engine.asked), parameters=made))
+
+
+def view_of(window: MainWindow) -> ComputationView:
+    view = window.views["computation"]
+    assert isinstance(view, ComputationView)
+    return view
+
+
+def said(view: ComputationView) -> str:
+    return next(
+        label.text()
+        for label in view.findChildren(QLabel)
+        if label.accessibleName() == "the numbers of the cell"
+    )
+
+
+Pair = tuple[MainWindow, FakeEngine]
+
+
+def test_weights_are_asked_once_and_shown_when_they_come(pair: Pair) -> None:
+    window, engine = pair
+    assert engine.asked == [("decoder", 0)]
+    window.session.set(stage="query")
+    assert "needs the weights" in said(view_of(window))
+    assert engine.asked == [("decoder", 0)]
+    give(window, engine)
+    assert "q[0] = " in said(view_of(window))
+    weight = view_of(window).maps.matrices[1]
+    assert weight is not None
+    own = layer_parameters(CHECKPOINT, "decoder", 0).cross_attention
+    assert own is not None
+    assert (weight.values == own.query.weight[:, :8]).all()
+    window.session.set(layer=1)
+    assert engine.asked[-1] == ("decoder", 1)
+
+
+def test_nothing_is_asked_of_an_engine_with_another_model(
+    qtbot: QtBot, tmp_path: Path, trace: Trace
+) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.session.set(tab="computation", stage="query")
+    window.requests.show_trace(trace)
+    assert engine.asked == []  # it is starting
+    assert "needs the weights" in said(view_of(window))
+    window.receive(opened())  # its model made this trace
+    assert engine.asked == [("decoder", 0)]
+
+
+def test_another_model_drops_the_weights(pair: Pair) -> None:
+    window, engine = pair
+    give(window, engine)
+    assert window.session.state.parameters is not None
+    window.receive(opened())
+    assert window.session.state.parameters is None
+    assert len(engine.asked) == 2
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: str) -> None:
+    window, engine = pair
+    window.session.set(kind=kind)
+    give(window, engine)
+    for name in STAGE_NAMES:
+        window.session.set(stage=name)
+        window.grab()
+        assert view_of(window).table.numbers_text()
+        assert view_of(window).maps.isVisible()
+
+
+def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(
+    pair: Pair, qtbot: QtBot
+) -> None:
+    window, _ = pair
+    view = view_of(window)
+    view.maps.maps[0].setFocus()
+    qtbot.keyClick(view.maps.maps[0], Qt.Key.Key_Down)
+    assert window.session.state.stage == "weighted"
+    qtbot.keyClick(view.maps.maps[0], Qt.Key.Key_Up)
+    qtbot.keyClick(window, Qt.Key.Key_BracketLeft)
+    assert window.session.state.stage == "mask"
+    qtbot.keyClick(window, Qt.Key.Key_BracketRight)
+    assert window.session.state.stage == "softmax"
+    step = window.session.state.step
+    qtbot.keyClick(view.maps.maps[0], Qt.Key.Key_Left)
+    assert window.session.state.step == step - 1
+    qtbot.keyClick(view.maps.maps[0], Qt.Key.Key_1)
+    assert window.session.state.kind == "encoder"
+
+
+def test_tabs_go_to_stages_and_pages(pair: Pair, qtbot: QtBot) -> None:
+    window, _ = pair
+    view = view_of(window)
+    view.pages.tabBarClicked.emit(1)
+    assert window.session.state.stage == "expand"
+    assert view.stages["feed_forward"].isVisible()
+    assert not view.stages["attention"].isVisible()
+    view.stages["feed_forward"].tabBarClicked.emit(2)
+    assert window.session.state.stage == "contract"
+
+
+def middle(view: ComputationView, index: int, row: int, column: int) -> QPoint:
+    """Return the middle of a cell of a map, in pixels of its canvas."""
+    canvas, matrix = view.maps.maps[index].canvas, view.maps.matrices[index]
+    assert matrix is not None
+    rows, columns = matrix.values.shape
+    x = (column + 0.5) * canvas.width() / columns
+    y = (row + 0.5) * canvas.height() / rows
+    return QPointF(x, y).toPoint()
+
+
+def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -> None:
+    window, engine = pair
+    give(window, engine)
+    view = view_of(window)
+    window.session.set(locked=Cell("cross", 1, 1))
+    canvas = view.maps.maps[1].canvas  # the weights
+    qtbot.mouseClick(
+        canvas.viewport(), Qt.MouseButton.LeftButton, pos=middle(view, 1, 2, 3)
+    )
+    assert window.session.state.locked == Cell("cross", 2, 3)
+    window.session.set(stage="product")
+    canvas = view.maps.maps[0].canvas  # Q: its rows are queries
+    qtbot.mouseClick(
+        canvas.viewport(), Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5)
+    )
+    assert window.session.state.locked == Cell("cross", 4, 3)
+    # the dimension clicked is marked as a column of Q and as a row of K transposed
+    assert view.maps.maps[0].canvas._cell == (4, 5)
+    assert view.maps.maps[1].canvas._cell == (5, 3)
+    assert view.maps.maps[2].canvas._cell == (4, 3)
+
+
+def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:
+    window, _ = pair
+    view = view_of(window)
+    view.maps.maps[1].hovered.emit((1, 2))
+    assert window.session.state.hovered == Cell("cross", 1, 2)
+    view.maps.maps[1].hovered.emit(None)
+    assert window.session.state.hovered is None
+
+
+def test_all_digits_are_copied(pair: Pair, qtbot: QtBot, trace: Trace) -> None:
+    window, _ = pair
+    view = view_of(window)
+    window.session.set(stage="product", locked=Cell("cross", 1, 2))
+    view.table.setFocus()
+    qtbot.keyClick(view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    lines = QGuiApplication.clipboard().text().splitlines()
+    copied = np.array([float(n) for n in lines[1].split(",")[1:]], np.float32)
+    assert (copied == trace.queries("cross", 0, 0)[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0000"),
+        (-1.23456, "−1.2346"),
+        (147.7711, "147.77"),
+        (3.2e-6, "3.2e−06"),
+        (-1e9, "−1.0e+09"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "−∞"),
+    ],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert four_digits(value) == text
+
+
+def test_nothing_to_show_is_said(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.session.set(tab="computation")
+    assert "No sentence" in said(view_of(window))
+    assert engine.asked == []
+
+
+def test_the_choosers_choose(pair: Pair) -> None:
+    window, _ = pair
+    choosers: dict[str, Any] = view_of(window).choosers
+    for name, index in (("kind", 0), ("layer", 1), ("head", 1)):
+        choosers[name].setCurrentIndex(index)
+        choosers[name].activated.emit(index)
+    state = window.session.state
+    assert (state.kind, state.layer, state.head) == ("encoder", 1, 1)

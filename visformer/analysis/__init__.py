@@ -1,0 +1,1 @@
+"""Numpy only: pure functions from a Trace, and a layer's weights, to numbers."""

@@ -1,0 +1,216 @@
+"""One layer again, sublayer by sublayer: from what the Trace and the engine keep.
+
+A Trace keeps the residual stream between layers and every query, key and value; what
+happens between (heads joined, W_O, residual, norm, feed-forward) is computed here from
+the layer's weights, for a block of rows, since every row is computed by itself once the
+keys and values are there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from visformer.analysis.formulas import ACTIVATIONS, Standard, layer_standard
+from visformer.parameters import (
+    AttentionWeights,
+    FeedForwardWeights,
+    LayerParameters,
+    Norm,
+    Stack,
+)
+from visformer.trace import Floats, Kind, ModelFacts, Trace, softmax
+
+
+def stack_of(kind: Kind) -> Stack:
+    """Return the stack whose tokens are a kind's queries."""
+    return "encoder" if kind == "encoder" else "decoder"
+
+
+def standard(model: ModelFacts, x: Floats) -> Standard:
+    """Standardise rows as the model's norms do, before gamma and beta."""
+    return layer_standard(x, model.norm_eps, unbiased=model.norm == "unbiased")
+
+
+def normed(model: ModelFacts, norm: Norm, x: Floats) -> Floats:
+    """Apply one of the model's norms to rows [..., D]."""
+    return standard(model, x).values * norm.gamma + norm.beta
+
+
+def head_weights(
+    trace: Trace, kind: Kind, layer: int, head: int, rows: slice
+) -> Floats:
+    """Return the weights of some query rows of a head, [rows, K], as Trace does."""
+    q = trace.queries(kind, layer, head)[rows]
+    scale = np.float32(1 / math.sqrt(trace.model.head_size))
+    scores = (q @ trace.keys(kind, layer, head).T) * scale
+    mask, fill = trace.mask(kind, layer)[rows], np.float32(trace.model.mask_fill)
+    return softmax(np.where(mask, scores, fill))
+
+
+def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
+    """Return the outputs of all heads side by side, [rows, D], before W_O.
+
+    A head at a time, so that no [H, rows, K] exists.
+    """
+    outputs = [
+        head_weights(trace, kind, layer, head, rows) @ trace.values(kind, layer, head)
+        for head in range(trace.heads(kind))
+    ]
+    return np.concatenate(outputs, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """What a sublayer reads, adds and leaves; all [rows, D]."""
+
+    model: ModelFacts
+    norm: Norm
+    x: Floats  # the residual stream that enters
+    added: Floats
+
+    @property
+    def reads(self) -> Floats:
+        """What it computes from: the stream, after the norm in pre-norm models."""
+        return self.normed if self.model.norm_first else self.x
+
+    @cached_property
+    def summed(self) -> Floats:
+        """The stream plus what was added."""
+        return self.x + self.added
+
+    @property
+    def to_norm(self) -> Floats:
+        """What the norm reads: the stream in pre-norm models, else the sum."""
+        return self.x if self.model.norm_first else self.summed
+
+    @cached_property
+    def normed(self) -> Floats:
+        """What the norm makes of it."""
+        return normed(self.model, self.norm, self.to_norm)
+
+    @property
+    def leaves(self) -> Floats:
+        """The residual stream afterwards."""
+        return self.summed if self.model.norm_first else self.normed
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRows:
+    """Self or cross attention of a block of rows."""
+
+    joined: Floats  # [rows, D]: the heads' outputs side by side, before W_O
+    residual: Residual
+
+
+@dataclass(frozen=True, eq=False)
+class FeedForwardRows:
+    """Expand, activate (and gate), contract, of a block of rows."""
+
+    expanded: Floats  # x W1 + b1, [rows, F]
+    active: Floats  # its activation
+    gate: Floats | None  # what multiplies that; None without a gate
+    inner: Floats  # what is contracted
+    residual: Residual
+
+
+def _attend(
+    trace: Trace,
+    kind: Kind,
+    weights: AttentionWeights,
+    x: Floats,
+    at: tuple[int, slice],
+) -> AttentionRows:
+    """Attend ``at`` a layer, for a block of rows."""
+    joined = joined_heads(trace, kind, *at)
+    added = weights.output(joined)
+    return AttentionRows(joined, Residual(trace.model, weights.norm, x, added))
+
+
+def _feed(model: ModelFacts, weights: FeedForwardWeights, x: Floats) -> FeedForwardRows:
+    reads = normed(model, weights.norm, x) if model.norm_first else x
+    expanded = weights.expand(reads)
+    active = ACTIVATIONS[model.activation](expanded)
+    gate = None if weights.gate is None else weights.gate(reads)
+    inner = active if gate is None else active * gate
+    residual = Residual(model, weights.norm, x, weights.contract(inner))
+    return FeedForwardRows(expanded, active, gate, inner, residual)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRows:
+    """One layer's sublayers over a block of rows of a Trace."""
+
+    trace: Trace
+    parameters: LayerParameters
+    rows: slice
+
+    @property
+    def x(self) -> Floats:
+        """The residual stream that enters the layer, [rows, D]."""
+        layer = self.parameters.layer
+        return self.trace.hidden(self.parameters.stack, layer)[self.rows]
+
+    @cached_property
+    def self_attention(self) -> AttentionRows:
+        """The first sublayer."""
+        kind: Kind = self.parameters.stack
+        at = self.parameters.layer, self.rows
+        return _attend(self.trace, kind, self.parameters.self_attention, self.x, at)
+
+    @cached_property
+    def cross_attention(self) -> AttentionRows | None:
+        """The decoder's second sublayer; None in the encoder."""
+        weights, at = self.parameters.cross_attention, self.parameters.layer
+        if weights is None:
+            return None
+        x = self.self_attention.residual.leaves
+        return _attend(self.trace, "cross", weights, x, (at, self.rows))
+
+    @cached_property
+    def feed_forward(self) -> FeedForwardRows:
+        """The last sublayer; what it leaves is what leaves the layer."""
+        before = self.cross_attention or self.self_attention
+        weights = self.parameters.feed_forward
+        return _feed(self.trace.model, weights, before.residual.leaves)
+
+    def attention(self, kind: Kind) -> AttentionRows:
+        """Return the sublayer of a kind; ValueError where the layer has none."""
+        if kind != "cross":
+            return self.self_attention
+        if self.cross_attention is None:
+            raise ValueError("an encoder layer has no cross attention.")
+        return self.cross_attention
+
+    def attention_weights(self, kind: Kind) -> AttentionWeights:
+        """Return the weights of that sublayer; ValueError where there is none."""
+        made = self.parameters.self_attention
+        if kind == "cross" and self.parameters.cross_attention is None:
+            raise ValueError("an encoder layer has no cross attention.")
+        return self.parameters.cross_attention or made if kind == "cross" else made
+
+    def memory(self, kind: Kind, rows: slice) -> Floats:
+        """Return what some keys and values are made of, [rows, D].
+
+        The encoder's output in the cross attention, else what the queries read.
+        """
+        if kind == "cross":
+            return self.trace.encoder_output[rows]
+        layer, stack = self.parameters.layer, self.parameters.stack
+        x, model = self.trace.hidden(stack, layer)[rows], self.trace.model
+        norm = self.parameters.self_attention.norm
+        return normed(model, norm, x) if model.norm_first else x
+
+
+def dead_units(active: Floats) -> tuple[Floats, float]:
+    """Return the share of units that are exactly 0: a row each, and in all rows.
+
+    ``active`` [rows, F]; shares in [0, 1], NaN where there is nothing to count.
+    """
+    zero = active == 0
+    if not zero.size:
+        return np.full(len(active), np.nan, np.float32), math.nan
+    return zero.mean(1, dtype=np.float32), float(zero.all(0).mean())

@@ -1,0 +1,320 @@
+"""The Computation tab: a layer's arithmetic, stage by stage, down to the number."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QResizeEvent, QShortcut
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QTabBar,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.state.pictures.computation import (
+    PAGES,
+    STAGES,
+    Axis,
+    Page,
+    Subject,
+    neighbour,
+    stage_of,
+    wanted,
+)
+from visformer.state.pictures.computation_parts import StagePicture
+from visformer.state.pictures.computation_stages import heading, picture
+from visformer.state.pictures.masks import KIND_NAMES
+from visformer.state.state import Cell, State
+from visformer.ui.candidates import plain_label
+from visformer.ui.number_table import NumberTable
+from visformer.ui.views.computation_maps import Maps
+from visformer.ui.words import words
+
+TABLE_SHARE = 0.32  # of the height, at most
+HINT = "keys: [ and ]"
+
+
+class ComputationView(QWidget):
+    """Pages, stages, the matrices of one, and the cell's own numbers below."""
+
+    picked = Signal(object)  # a dict of State changes
+    weights_wanted = Signal(str, int)  # stack and layer
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = State()
+        self._drawn: tuple[object, ...] = ()
+        self._subject: Subject | None = None
+        self._picture: StagePicture | None = None
+        self._kept: dict[Axis, int] = {}  # dimensions that were clicked
+        self._under: dict[Axis, int] = {}  # dimensions under the mouse
+        self.pages = _bar("pages of the computation", tuple(PAGES.values()))
+        self.pages.tabBarClicked.connect(self._go_to_page)
+        self.stages: dict[Page, QTabBar] = {}
+        for page, title in PAGES.items():
+            self.stages[page] = _bar(f"stages: {title}", _titles(page))
+            self.stages[page].tabBarClicked.connect(self._go_to_stage)
+        self.choosers = {
+            name: self._chooser(name) for name in ("kind", "layer", "head")
+        }
+        self._heading = _yielding(plain_label(""))
+        self._heading.setAccessibleName("the cell that is shown")
+        self._formula = words("the formula of this stage")
+        self._words = words("the numbers of the cell")
+        for label in (self._formula, self._words):
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._words.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+        )
+        self.maps = Maps()
+        self.maps.hovered.connect(self._hover)
+        self.maps.clicked.connect(self._click)
+        self.maps.failed.connect(self.failed)
+        self.table = NumberTable()
+        self.table.setAccessibleName("the numbers of this stage")
+        self.table.hovered.connect(self._hover_table)
+        self.table.picked.connect(self._click_table)
+        self.table.failed.connect(self.failed)
+        self._lay_out()
+        for key, by in (("[", -1), ("]", 1)):
+            QShortcut(QKeySequence(key), self, activated=partial(self.walk, by))  # type: ignore[call-overload]
+
+    def _chooser(self, name: str) -> QComboBox:
+        box = QComboBox()
+        box.setAccessibleName(f"{name} of the computation")
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        if name == "kind":
+            for kind, title in KIND_NAMES.items():
+                box.addItem(title, kind)
+        box.activated.connect(lambda _: self.picked.emit({name: box.currentData()}))
+        return box
+
+    def _lay_out(self) -> None:
+        first = QHBoxLayout()
+        first.addWidget(self.pages)
+        for box in self.choosers.values():
+            first.addWidget(box)
+        first.addWidget(_yielding(plain_label(HINT, faint=True)), 1)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 4, 4, 4)
+        layout.setSpacing(4)
+        layout.addLayout(first)
+        for bar in self.stages.values():
+            layout.addWidget(bar)
+        layout.addWidget(self._formula)
+        layout.addWidget(self.maps, 1)
+        layout.addWidget(self._heading)
+        layout.addWidget(self._words)
+        layout.addWidget(self.table)
+        self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Reserve two lines for the words, so that hovering moves nothing."""
+        self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave the larger part to the matrices."""
+        super().resizeEvent(event)
+        self.table.set_room(int(TABLE_SHARE * self.height()))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
+            self._keep_room()
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "stages"):
+            self._colour_tabs()
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def draw(self, state: State) -> None:
+        """Show a State; ask for the layer's weights where they are not in it."""
+        missing = wanted(state)
+        if missing is not None:
+            self.weights_wanted.emit(*missing)
+        needs = (
+            *(state.shown, state.parameters, state.stage, state.scale),
+            *(state.kind, state.layer, state.head, state.cell),
+        )
+        if needs != self._drawn:
+            self._drawn, self._state = needs, state
+            self._draw()
+
+    def _draw(self) -> None:
+        state = self._state
+        self._draw_choosers()
+        dimensions = {**self._kept, **self._under}
+        self._subject, made = picture(state, dimensions)
+        self._heading.setText(heading(self._subject))
+        self._heading.setToolTip(self._heading.text())
+        self._picture = made if isinstance(made, StagePicture) else None
+        if self._picture is None:
+            self._formula.setText("")
+            self._words.setText(str(made))
+        else:
+            self._formula.setText(self._picture.formula)
+            self._words.setText(self._picture.words)
+        maps = self._picture.maps if self._picture else ()
+        self.maps.setVisible(bool(maps))
+        marks = self._marks()
+        self.maps.draw(maps, marks)
+        self.table.setVisible(self._picture is not None)
+        if self._picture is not None:
+            self.table.draw(self._picture.table)
+            numbers = self._picture.table
+            row, column = marks.get(numbers.rows_axis), marks.get(numbers.axis)
+            if row is not None and self._subject is not None:
+                row -= self._subject.queries.start
+            self.table.mark(row, column)
+
+    def _marks(self) -> dict[Axis, int]:
+        """Return the chosen index along every axis that has one."""
+        if self._subject is None:
+            return {}
+        cell: dict[Axis, int] = {"query": self._subject.query, "key": self._subject.key}
+        return {**self._kept, **self._under, **cell}
+
+    def _draw_choosers(self) -> None:
+        state, stage = self._state, stage_of(self._state)
+        self.pages.setCurrentIndex(list(PAGES).index(stage.page))
+        stages = [other for other in STAGES if other.page == stage.page]
+        self.stages[stage.page].setCurrentIndex(stages.index(stage))
+        for page, bar in self.stages.items():
+            bar.setVisible(page == stage.page)
+        self._colour_tabs()
+        kind, layer, head = self.choosers.values()
+        kind.setCurrentIndex(kind.findData(state.kind))
+        if state.shown is not None:
+            _number(layer, "layer", state.shown.layers(state.kind), state.layer)
+            _number(head, "head", state.shown.heads(state.kind), state.head)
+
+    def _colour_tabs(self) -> None:
+        """Tell the current tab apart by more than Fusion's faint shade."""
+        accent = self.palette().color(QPalette.ColorRole.Link)
+        plain = self.palette().color(QPalette.ColorRole.WindowText)
+        for bar in (self.pages, *self.stages.values()):
+            for index in range(bar.count()):
+                current = index == bar.currentIndex()
+                bar.setTabTextColor(index, accent if current else plain)
+
+    # ---- what the user does ----------------------------------------------------
+
+    def walk(self, by: int) -> None:
+        """Go so many stages on."""
+        self.picked.emit({"stage": neighbour(self._state, by)})
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk the stages with up and down, where nothing inside takes them."""
+        if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self.walk(1 if event.key() == Qt.Key.Key_Down else -1)
+        else:
+            super().keyPressEvent(event)
+
+    def _go_to_page(self, index: int) -> None:
+        if index >= 0:
+            page = list(PAGES)[index]
+            name = next(stage.name for stage in STAGES if stage.page == page)
+            self.picked.emit({"stage": name})
+
+    def _go_to_stage(self, index: int) -> None:
+        if index >= 0:
+            page = stage_of(self._state).page
+            names = [stage.name for stage in STAGES if stage.page == page]
+            self.picked.emit({"stage": names[index]})
+
+    def _hover(self, at: dict[Axis, int] | None) -> None:
+        """Look at what is under the mouse, in this view and in the others."""
+        under = {} if at is None else _dimensions(at)
+        moved, self._under = under != self._under, under
+        hovered = self._state.hovered if at is not None else None
+        if at is not None and (cell := self._cell(at)) is not None:
+            hovered = cell
+        if hovered != self._state.hovered:
+            self._drawn = ()
+            self.picked.emit({"hovered": hovered})
+        elif moved:
+            self._draw()
+
+    def _click(self, at: dict[Axis, int]) -> None:
+        """Keep what was clicked, or free it where it is kept.
+
+        A cell is kept for all views, a dimension for this one.
+        """
+        for axis, index in _dimensions(at).items():
+            if self._kept.get(axis) == index:
+                del self._kept[axis]
+            else:
+                self._kept[axis] = index
+        cell = self._cell(at)
+        self._drawn = ()
+        if cell is not None:
+            locked = None if cell == self._state.locked else cell
+            self.picked.emit({"locked": locked})
+        else:
+            self._draw()
+
+    def _cell(self, at: dict[Axis, int]) -> Cell | None:
+        """Return the cell that a place belongs to; None where it has no token."""
+        subject = self._subject
+        if subject is None or not {"query", "key"} & set(at):
+            return None
+        query, key = at.get("query", subject.query), at.get("key", subject.key)
+        return Cell(subject.kind, query, key)
+
+    def _place(self, at: tuple[int, int]) -> dict[Axis, int]:
+        """Say what a row and a column of the table are."""
+        if self._picture is None or self._subject is None:
+            return {}
+        numbers = self._picture.table
+        made: dict[Axis, int] = {numbers.axis: at[1]}
+        if numbers.rows_axis:
+            made[numbers.rows_axis] = at[0] + self._subject.queries.start
+        made.pop("", None)
+        return made
+
+    def _hover_table(self, at: tuple[int, int] | None) -> None:
+        self._hover(None if at is None else self._place(at))
+
+    def _click_table(self, at: tuple[int, int]) -> None:
+        self._click(self._place(at))
+
+
+def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
+    return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
+
+
+def _titles(page: Page) -> tuple[str, ...]:
+    return tuple(stage.title for stage in STAGES if stage.page == page)
+
+
+def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
+    bar = QTabBar()
+    bar.setAccessibleName(name)
+    bar.setExpanding(False)
+    bar.setDrawBase(False)
+    bar.setElideMode(Qt.TextElideMode.ElideNone)
+    for title in titles:
+        bar.addTab(title)
+    bar.setToolTip("[ and ], or up and down, walk the stages")
+    return bar
+
+
+def _yielding(label: QLabel) -> QLabel:
+    """Let a line be cut where there is no room: it must not widen the window."""
+    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    return label
+
+
+def _number(box: QComboBox, name: str, count: int, chosen: int) -> None:
+    """Offer ``count`` layers or heads."""
+    if box.count() != count:
+        box.clear()
+        for index in range(count):
+            box.addItem(f"{name} {index + 1}", index)
+    box.setCurrentIndex(chosen)

@@ -1,0 +1,143 @@
+"""The Input page: embedding + position = input, and a position's fingerprint."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.intervention import change_table
+from visformer.state.pictures.position_lab import (
+    Side,
+    distance_products,
+    input_pictures,
+)
+from visformer.state.state import State
+from visformer.trace import Floats
+from visformer.ui.curves import make_plot, pens, style_plot
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.words import words
+
+SIDES: tuple[Side, ...] = ("source", "target")
+REACH = 32  # distances shown on either side
+UNKNOWN = (
+    "The sum is drawn when a sentence is there, and the table of this side is known: a "
+    "learned table of the target is not in the window."
+)
+
+
+class PositionInput(QWidget):
+    """Three maps that add up, and two curves of one position."""
+
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = State()
+        self.side = QComboBox()
+        self.side.addItems(list(SIDES))
+        self.side.setAccessibleName("side of the sentence")
+        self.side.currentIndexChanged.connect(self._redraw)
+        self.position = QSpinBox()
+        self.position.setAccessibleName("position whose fingerprint is drawn")
+        self.position.valueChanged.connect(self._draw_curves)
+        self.about = words("what is added")
+        self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
+        for heat_map in self.maps:
+            heat_map.failed.connect(self.failed)
+            heat_map.clicked.connect(self._choose)
+        self._fingerprint = make_plot("fingerprint of the chosen position")
+        self._distance = make_plot("dot products with the positions around it")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        side, position = QLabel("Si&de"), QLabel("&Position")
+        side.setBuddy(self.side)
+        position.setBuddy(self.position)
+        line = QHBoxLayout()
+        for widget in (side, self.side, position, self.position):
+            line.addWidget(widget)
+        line.addWidget(self.about, 1)
+        maps, plots = QSplitter(Qt.Orientation.Horizontal), QSplitter()
+        for heat_map in self.maps:
+            maps.addWidget(heat_map)
+        plots.addWidget(self._fingerprint)
+        plots.addWidget(self._distance)
+        both = QSplitter(Qt.Orientation.Vertical)
+        both.addWidget(maps)
+        both.addWidget(plots)
+        both.setStretchFactor(0, 3)
+        both.setStretchFactor(1, 2)
+        for splitter in (maps, plots, both):
+            splitter.setChildrenCollapsible(False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(line)
+        layout.addWidget(both, 1)
+
+    def draw(self, state: State) -> None:
+        """Show the sums of what is shown."""
+        self._state = state
+        self._redraw()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the palette and the font: pyqtgraph does neither."""
+        super().changeEvent(event)
+        kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
+        if event.type() in kinds and hasattr(self, "_distance"):
+            self._draw_curves()
+
+    def _redraw(self) -> None:
+        side = SIDES[self.side.currentIndex()]
+        pictures = input_pictures(self._state, side)
+        for index, heat_map in enumerate(self.maps):
+            heat_map.draw(pictures[index] if pictures else None)
+        self.about.setText(
+            "Every number on the left plus the one in the middle is the one on the "
+            "right; click a row for its position."
+            if pictures
+            else UNKNOWN
+        )
+        table = self._table()
+        self.position.setRange(0, 0 if table is None else len(table) - 1)
+        self._draw_curves()
+
+    def _table(self) -> Floats | None:
+        """Return the table of the run that is shown."""
+        table, shown = self._state.positions, self._state.shown
+        if table is None or shown is None:
+            return table
+        return change_table(table, shown.intervention.positions)
+
+    def _choose(self, cell: tuple[int, int] | None) -> None:
+        if cell is not None:
+            self.position.setValue(cell[0])
+
+    def _draw_curves(self) -> None:
+        table, position = self._table(), self.position.value()
+        plots = {
+            self._fingerprint: ("dimension: even ones solid, odd ones dashed", "value"),
+            self._distance: (f"distance from position {position}", "dot product"),
+        }
+        for plot, axes in plots.items():
+            plot.clear()
+            style_plot(plot, self, *axes)
+        if table is None or position >= len(table):
+            return
+        colours = pens(self.palette(), thin=False)
+        pen, dashed = colours[0], colours[len(colours) // 2 + 1]
+        for first, line in enumerate((pen, dashed)):  # one of both would be a blur
+            dimensions = range(first, table.shape[1], 2)
+            values = table[position, first::2]
+            self._fingerprint.plot(dimensions, values, pen=line, connect="finite")
+        distance, products = distance_products(table, position, REACH)
+        self._distance.plot(distance, products, pen=pen, connect="finite")

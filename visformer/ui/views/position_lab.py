@@ -1,0 +1,156 @@
+"""The Lab page: the same sentence under other positional encodings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSpinBox,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.intervention import PositionForm
+from visformer.state.pictures.position_lab import (
+    AMOUNTS,
+    FORMS,
+    attention_pictures,
+    change_of,
+    shuffle_words,
+    table_pictures,
+    text_words,
+)
+from visformer.state.state import State
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.words import words
+
+FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
+
+
+class PositionLab(QWidget):
+    """Fields that make one change, and both runs side by side."""
+
+    altered = Signal(object)  # the Intervention wanted
+    shuffled = Signal()
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = State()
+        self.form = QComboBox()
+        self.form.setAccessibleName("positional encodings of the run")
+        for form, title in FORMS.items():
+            self.form.addItem(title, form)
+        self.form.activated.connect(self._take_form)
+        self.amount = QDoubleSpinBox()
+        self.amount.setAccessibleName("how much")
+        self.amount.setKeyboardTracking(False)
+        self.amount.valueChanged.connect(self._change)
+        self.seed = QSpinBox()
+        self.seed.setAccessibleName("seed of the shuffle")
+        self.seed.setPrefix("seed ")
+        self.seed.setRange(0, 9999)
+        self.seed.valueChanged.connect(self._change)
+        self.shuffle = QPushButton("Sh&uffle the source")
+        self.shuffle.setToolTip(
+            "Run the source in another order, with the same target, and compare"
+        )
+        self.shuffle.clicked.connect(self.shuffled)
+        self._tables = [HeatMap(), HeatMap()]
+        self._attention = [HeatMap(), HeatMap()]
+        self._text = words("both translations")
+        self.bag = words("what the shuffled run gave")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        title = QLabel("Po&sitions")
+        title.setBuddy(self.form)
+        line = QHBoxLayout()
+        for widget in (title, self.form, self.amount, self.seed):
+            line.addWidget(widget)
+        line.addStretch(1)
+        line.addWidget(self.shuffle)
+        both = QSplitter(Qt.Orientation.Vertical)
+        for pair in (self._tables, self._attention):
+            row = QSplitter(Qt.Orientation.Horizontal)
+            row.setChildrenCollapsible(False)
+            for heat_map in pair:
+                heat_map.failed.connect(self.failed)
+                row.addWidget(heat_map)
+            both.addWidget(row)
+        both.setStretchFactor(0, 2)
+        both.setStretchFactor(1, 3)
+        both.setChildrenCollapsible(False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(line)
+        layout.addWidget(self._text)
+        layout.addWidget(self.bag)
+        layout.addWidget(both, 1)
+
+    def draw(self, state: State) -> None:
+        """Show both runs; the fields say what is changed."""
+        self._state = state
+        self._fill_fields(state)
+        for maps, pictures in (
+            (self._tables, table_pictures(state)),
+            (self._attention, attention_pictures(state)),
+        ):
+            for index, heat_map in enumerate(maps):
+                there = index < len(pictures)
+                heat_map.setVisible(there or index == 0)
+                heat_map.draw(pictures[index] if there else None)
+        self._text.setText(text_words(state))
+        self.bag.setText(shuffle_words(state.shuffle) if state.shuffle else "")
+        self.bag.setVisible(state.shuffle is not None)
+        idle = state.trace is not None and not state.recorded and not state.busy
+        self.shuffle.setEnabled(idle and bool(state.step))
+        self.form.setEnabled(state.positions is not None)
+
+    def _fill_fields(self, state: State) -> None:
+        change = state.intervention.positions
+        form = change.form if change else None
+        with QSignalBlocker(self.form):
+            self.form.setCurrentIndex(self.form.findData(form))
+        self._fit_amount(form)
+        if change is not None:
+            with QSignalBlocker(self.amount), QSignalBlocker(self.seed):
+                self.amount.setValue(change.amount)
+                self.seed.setValue(change.seed)
+
+    def _fit_amount(self, form: str | None) -> None:
+        """Give the field of the amount the range of what it counts."""
+        table = self._state.positions
+        last = 0 if table is None else len(table) - 1
+        self.amount.setVisible(form in AMOUNTS)
+        self.seed.setVisible(form == "permuted")
+        with QSignalBlocker(self.amount):
+            scaled = form == "scaled"
+            self.amount.setDecimals(2 if scaled else 0)
+            low = -100.0 if scaled else 2.0 if form == "permuted" else 0.0
+            self.amount.setRange(low, 100.0 if scaled else last)
+
+    def choose(self, form: PositionForm | None) -> None:
+        """Choose a form as if it had been picked; None is the model's own."""
+        self.form.setCurrentIndex(self.form.findData(form))
+        self._take_form()
+
+    def _take_form(self) -> None:
+        form = self.form.currentData()
+        self._fit_amount(form)
+        with QSignalBlocker(self.amount):
+            self.amount.setValue(FIRST_AMOUNTS.get(form, 0.0))
+        self._change()
+
+    def _change(self) -> None:
+        change = change_of(
+            self.form.currentData(), self.amount.value(), self.seed.value()
+        )
+        self.altered.emit(replace(self._state.intervention, positions=change))
