@@ -10,6 +10,7 @@ Value = str | int | float | bool
 Told = tuple[tuple[str, Value], ...]  # keywords of ``load``, and the extras below
 OTHER = "other"  # the second file of a model saved in two: d2l's other half
 TARGET_TOKENIZER = "target_tokenizer"  # where it is not the source's
+NAMES = "names."  # before a part around a Transformer, told by the tensor's name
 TARGET_PAD = "target_pad"  # where it is not the source's
 
 Kind = Literal["integer", "number", "choice", "file"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.formats import layout_models as models
 from tests.formats.folders import write_letters
@@ -37,10 +38,10 @@ def test_what_load_takes_for_granted_is_asked(tmp_path: Path, layout: str) -> No
     questions = asked(path)
     plain = load(path, heads=questions["heads"].default, device="cpu")  # type: ignore[arg-type]
     granted = {line.partition(" = ")[0] for line in plain.assumed}
-    around = {"source_embedding", "target_embedding", "output", "output.bias"}
-    assert set(questions) - FILES - {"target_pad"} == granted - around - {
-        "tokenizer"
-    } | {"heads"}
+    names = {name.removeprefix("names.") for name in questions}
+    assert names - FILES - {"target_pad"} == granted - {"tokenizer", "output.bias"} | {
+        "heads"
+    }
     answers = tuple(
         (name, question.default)
         for name, question in questions.items()
@@ -152,3 +153,37 @@ def test_no_answer_helps_a_file_that_lacks_tensors(tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / "m.pt")
     with pytest.raises(CheckpointError, match=r"mis-shaped: fc_output\.weight"):
         form(str(tmp_path / "m.pt"), ())
+
+
+def test_which_tensor_is_which_can_be_told(tmp_path: Path) -> None:
+    """Two tables of one shape, whose names do not say whose they are."""
+    tensors = state(models.around)
+    first = tensors.pop("src_tok_emb.embedding.weight")
+    second = tensors.pop("tgt_tok_emb.embedding.weight")[:SOURCE].clone()
+    tensors["generator.weight"] = tensors["generator.weight"][:SOURCE].clone()
+    tensors["generator.bias"] = tensors["generator.bias"][:SOURCE].clone()
+    torch.save({**tensors, "a.weight": first, "b.weight": second}, tmp_path / "m.pt")
+    path = str(tmp_path / "m.pt")
+    questions = asked(path)
+    source = questions["names.source_embedding"]
+    assert source.default == "a.weight"
+    assert {value for value, _ in source.choices} == {
+        "a.weight",
+        "b.weight",
+        "generator.weight",
+    }
+    told: Told = (("heads", 2), ("names.source_embedding", "b.weight"))
+    model = load_told(path, told, "cpu").model
+    assert torch.equal(model.source_embedding.weight, second)
+    assert torch.equal(model.target_embedding.weight, first)
+    again = asked(path, told, every=True)
+    assert again["names.source_embedding"].default == "b.weight"
+    assert again["names.target_embedding"].default == "a.weight"
+    assert "names.output" not in asked(str(_shared(tmp_path, tensors, first)))
+
+
+def _shared(folder: Path, tensors: dict[str, Tensor], table: Tensor) -> Path:
+    """Write a model whose only matrix beside the Transformer serves all three."""
+    inside = {k: t for k, t in tensors.items() if not k.startswith("generator")}
+    torch.save({**inside, "emb.weight": table}, folder / "s.pt")
+    return folder / "s.pt"

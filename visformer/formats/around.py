@@ -99,6 +99,9 @@ def named(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, 
                 f"hold around its Transformer: it holds {listed(list(tensors))}."
             )
         made[role] = found
+    bias = made.get("output.weight", "").removesuffix("weight") + "bias"
+    if "output.weight" in made and bias in tensors:
+        made.setdefault("output.bias", bias)
     return made
 
 

@@ -14,6 +14,7 @@ from visformer.core.config import LIMITS, Activation, ModelConfig
 from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError
 from visformer.formats.assembly import check_fit
+from visformer.formats.files import short
 from visformer.formats.layouts import HABITS, usual_ids
 from visformer.formats.options import Given, possible_heads
 from visformer.formats.sides import open_side, special_ids
@@ -25,6 +26,7 @@ from visformer.formats.tutorials import (
     untold_fields,
 )
 from visformer.questions import (
+    NAMES,
     OTHER,
     TARGET_PAD,
     TARGET_TOKENIZER,
@@ -93,6 +95,21 @@ _FIELDS = {  # field of ModelConfig -> label and explanation
         "What the program adds to its embeddings; the file stores no table of it.",
     ),
 }
+_AROUND = {  # part around a torch.nn.Transformer -> label and explanation
+    "source_embedding": (
+        "Source embedding",
+        "The table of the source's tokens, as found by shape and name.",
+    ),
+    "target_embedding": (
+        "Target embedding",
+        "The table of the target's tokens, as found by shape and name.",
+    ),
+    "output": (
+        "Output matrix",
+        "What makes the logits out of the decoder's output, as found by shape and "
+        "name.",
+    ),
+}
 _CHOICES: dict[str, tuple[tuple[Value, str], ...]] = {
     "activation": tuple((name, name) for name in get_args(Activation)),
     "positions": (
@@ -118,6 +135,9 @@ def location_and_keywords(
     target = words.pop(TARGET_TOKENIZER, None)
     if target is not None:
         words["tokenizer"] = (words.get("tokenizer", target), target)
+    names = {key: words.pop(key) for key in dict(told) if key.startswith(NAMES)}
+    if names:
+        words["names"] = {k.removeprefix(NAMES): v for k, v in names.items() if v}
     if TARGET_PAD in words:
         words["tgt_pad_idx"] = words.pop(TARGET_PAD)
     return (path, str(other)) if other else path, words
@@ -134,14 +154,14 @@ def form_for(layout: str, reading: Reading, *, every: bool = False) -> Form | No
     asked = (*made.needed(), *made.ids(), *made.fields())
     if not asked and not every:
         return None
-    tokenizers = tuple(made.tokenizers())
+    optional = (*made.around(), *made.tokenizers())
     whose = "PyTorch's own" if layout == "torch" else "the tutorial's own"
     whose += ", or the usual where it has none"
     return Form(
         layout=_LAYOUTS[layout],
         sizes=made.sizes(),
         introduction=_AGAIN if every else _USUAL.format(whose=whose),
-        questions=(*asked, *tokenizers),
+        questions=(*asked, *optional),
     )
 
 
@@ -274,6 +294,30 @@ class _Asking:
                 default=value,
                 choices=_CHOICES.get(name, _SWITCH if type(value) is bool else ()),
                 most=LIMITS.get(name, 0),
+            )
+
+    def around(self) -> Iterator[Question]:
+        """Ask which tensor is which around a torch.nn.Transformer, if several fit."""
+        parts = self.reading.parts
+        found = [
+            parts.spelling(key)
+            for key, tensor in parts.tensors.items()
+            if key.removesuffix(".weight") in _AROUND or key.startswith("?")
+            if tensor.dim() == 2 and tensor.shape[1] == self.config.d_model
+        ]
+        if self.layout != "torch" or len(found) < 2:
+            return
+        for part, (label, why) in _AROUND.items():
+            known = f"{part}.weight" in parts.tensors
+            name = parts.spelling(f"{part}.weight") if known else ""
+            shared = () if known else (("", "the target embedding"),)
+            yield Question(
+                name=f"{NAMES}{part}",
+                label=label,
+                kind="choice",
+                why=why,
+                default=name,
+                choices=(*shared, *((name, short(name)) for name in found)),
             )
 
     def tokenizers(self) -> Iterator[Question]:

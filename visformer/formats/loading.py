@@ -113,7 +113,7 @@ def form(path: str, told: Told, *, every: bool = False) -> Form | None:
     """
     location, words = location_and_keywords(path, told)
     layout = words.pop("layout", None)
-    own = ("heads", "pad", "bos", "eos", "tokenizer")
+    own = ("heads", "pad", "bos", "eos", "tokenizer", "names")
     known = given(words, **{name: words.pop(name, None) for name in own})
     with _said_if_too_large(location, torch.device("cpu")):
         layout, files = _resolved(location, layout)
