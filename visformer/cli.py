@@ -161,7 +161,9 @@ def _render_parser() -> _Parser:
     parser.add_argument("--text", required=True, help="the source sentence")
     parser.add_argument("--steps", type=int, help="steps shown (all)")
     parser.add_argument(
-        "--view", default="attention", help="attention, computation, masks, positions"
+        "--view",
+        default="attention",
+        help="attention, computation, masks, positions, architecture",
     )
     parser.add_argument(
         "--stage", default="softmax", help="of the computation view (softmax)"

@@ -294,5 +294,5 @@ def _positions(checkpoint: Checkpoint) -> Floats:
 
 
 def lean(trace: Trace) -> Trace:
-    """Return the Trace without the output projection, which stays in the engine."""
-    return replace(trace, output_weight=None, output_bias=None)
+    """Return the Trace without what only the engine has: output, own weights."""
+    return replace(trace, output_weight=None, output_bias=None, own_weights=None)

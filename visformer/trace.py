@@ -11,7 +11,7 @@ count from 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 Kind = Literal["encoder", "decoder", "cross"]
 Origin = Literal["model", "forced", "reference"]
+OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 CANDIDATES = 50  # how many of the best tokens a step keeps
 
@@ -55,6 +56,14 @@ class Step:
     entropy: float  # of the whole distribution, in bits
     origin: Origin  # who chose: the model's strategy, the user, or the reference target
     text: str  # the translation so far, this choice included
+
+
+class BlockParameters(NamedTuple):
+    """How many parameters one block of a model has of its own."""
+
+    block: str  # as core/counting.py names it: "encoder.0.self_attention", "output"
+    parameters: int  # without what it shares
+    shared: str = ""  # the block that counts the parameters it shares; "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +103,10 @@ class ModelFacts:
     output_bias: bool = False
     softmax_output: bool = False  # logits are then log-probabilities
     mask_rule: str = "keys"
+    expand_bias: bool = True  # of the feed-forward's W1
+    gate_bias: bool = True
+    contract_bias: bool = True  # of W2
+    blocks: tuple[BlockParameters, ...] = ()  # sum to ``parameters``; () in old files
 
     @property
     def head_size(self) -> int:
@@ -173,6 +186,7 @@ class Trace:
     )
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
+    own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
 
     def __len__(self) -> int:
         """Return T, the number of decoder rows."""
@@ -197,6 +211,7 @@ class Trace:
             target=self.target[:length],
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
+            own_weights=None,
             decoder_rows=self.decoder_rows[:length],
             masks={
                 "encoder": self.masks["encoder"],
@@ -246,14 +261,19 @@ class Trace:
             heads = range(self.heads(kind))
             return np.stack([self.scores(kind, layer, h) for h in heads])
         q, k = self.queries(kind, layer, head), self.keys(kind, layer, head)
-        return (q @ k.T) * np.float32(1 / math.sqrt(self.model.head_size))
+        return (q @ k.T) / np.float32(math.sqrt(self.model.head_size))
 
     def attention(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
 
         Rows sum to 1. A row that may attend to nothing is what the model makes of it:
         equal weights where masked scores are replaced by a finite number, else NaN.
+        Where a pass was just run, its own operations make them again: scores of some
+        hundreds, as large embeddings make, leave float32 no room for another order.
         """
+        self._check(kind, layer, head or 0)
+        if self.own_weights is not None:
+            return self.own_weights(kind, layer, head)
         scores = self.scores(kind, layer, head)
         return softmax(
             np.where(self.mask(kind, layer), scores, np.float32(self.model.mask_fill))

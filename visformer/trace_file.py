@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.intervention import parse
-from visformer.trace import Candidate, ModelFacts, Step, Trace, read_only
+from visformer.trace import (
+    BlockParameters,
+    Candidate,
+    ModelFacts,
+    Step,
+    Trace,
+    read_only,
+)
 
 MAGIC = b"VISFORMER TRACE\n"
 VERSION = (1, 0)
@@ -174,7 +181,7 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
         for step in facts["steps"]
     ]
     trace = Trace(
-        model=ModelFacts(**facts["model"]),
+        model=_model(facts["model"]),
         source_text=facts["source_text"],
         source=tuple(facts["source"]),
         source_ids=read_only(np.array(facts["source_ids"], np.int64)),
@@ -195,6 +202,15 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
     )
     _check(trace)
     return trace
+
+
+def _model(facts: dict[str, Any]) -> ModelFacts:
+    """Read what is known of the model; files older than a field have its default."""
+    blocks = tuple(
+        BlockParameters(str(block), int(count), str(shared))
+        for block, count, shared in facts.pop("blocks", ())
+    )
+    return ModelFacts(**facts, blocks=blocks)
 
 
 def _check(trace: Trace) -> None:

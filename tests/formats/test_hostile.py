@@ -26,6 +26,8 @@ from torch import Tensor, nn
 
 from tests.formats.folders import edit_config, write_letters
 from visformer.errors import CheckpointError
+from visformer.formats.files import short
+from visformer.formats.foreign import READS
 from visformer.formats.loading import load
 from visformer.formats.weights import read_tensors
 
@@ -444,13 +446,13 @@ def test_folder_without_config(tmp_path: Path) -> None:
 
 def test_lone_files_name_their_tensors(tmp_path: Path) -> None:
     assert refused_folder(saved(tmp_path / "m.pt", STATE)) == (
-        "m.pt holds 2 tensors (a.weight, b) but not what model they make: choose the "
-        "folder that holds them and their config.json."
+        f"m.pt holds 2 tensors (a.weight, b), which are no known model's: {READS}."
     )
-    save_file({"w" * 60: torch.ones(1)}, tmp_path / "model.safetensors")
+    own = {"encoder.layers.0.self_attention.query.weight": torch.ones(1)}
+    save_file(own, tmp_path / "model.safetensors")
     assert refused_folder(tmp_path / "model.safetensors") == (
-        f"model.safetensors holds one tensor ({'w' * 47}…) but not what model they "
-        "make: choose the folder that holds them and their config.json."
+        f"model.safetensors holds one tensor ({short(next(iter(own)))}) but not what "
+        "model they make: choose the folder that holds them and their config.json."
     )
 
 

@@ -24,7 +24,11 @@ from tests.formats.layout_models import (
     WIDTH,
     state,
 )
+from visformer.core.check import check
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.decoding import Decoding
+from visformer.core.parameters import layer_parameters
+from visformer.core.passes import run
 from visformer.core.positions import sinusoidal
 from visformer.core.presets import build
 from visformer.errors import CheckpointError, InputError
@@ -237,11 +241,58 @@ def test_biases_are_read_by_presence(tmp_path: Path) -> None:
     assert (config.encoder_bias, config.decoder_bias) == ("value_output",) * 2
 
 
-def test_a_norm_over_time_is_refused(tmp_path: Path) -> None:
-    tensors = state(models.d2l)
+def over_time(tensors: dict[str, Tensor], encoder: int, decoder: int) -> None:
+    """Give the norms of both stacks the shape [T, D]."""
     for name in [name for name in tensors if ".ln." in name]:
-        tensors[name] = torch.ones(5, WIDTH)
-    assert "normalises over time" in refusal(saved(tmp_path / "m.pt", tensors))
+        length = encoder if name.startswith("encoder") else decoder
+        if length:
+            tensors[name] = torch.randn(length, WIDTH)
+
+
+@pytest.mark.parametrize("lengths", [(5, 4), (5, 0), (0, 4)])
+def test_a_norm_over_time_runs_at_its_length(
+    tmp_path: Path, lengths: tuple[int, int]
+) -> None:
+    tensors = state(models.d2l)
+    over_time(tensors, *lengths)
+    checkpoint = opened(saved(tmp_path / "m.pt", tensors), pad=0)
+    check_weights(checkpoint, tensors)
+    config = checkpoint.config
+    assert (config.encoder_norm_length, config.decoder_norm_length) == lengths
+    told = [line for line in checkpoint.findings if line.startswith("001-12")]
+    assert len(told) == 1
+    assert all(str(n) in told[0] for n in lengths if n)
+    source, target = [[4, 7, 5, 3, 6]], [[2, 7, 8, 4]]
+    assert len(run(checkpoint, source, target)) == 1
+    for side, wrong in ((0, [[4, 7]]), (1, [[2, 3, 4]])):
+        pair = (source, wrong) if side else (wrong, target)
+        if lengths[side]:
+            with pytest.raises(InputError, match=f"exactly {lengths[side]}, and the"):
+                run(checkpoint, *pair)
+    assert check(checkpoint)["passed"]
+    with pytest.raises(InputError, match="cannot be shown token by token"):
+        layer_parameters(checkpoint, "encoder" if lengths[0] else "decoder", 0)
+    if lengths[1]:
+        checkpoint.packed.warm_up()
+        with pytest.raises(InputError, match="neither its own program nor this one"):
+            Decoding(checkpoint, source[0])
+        return
+    with pytest.raises(InputError, match="exactly 5, and the source has 2"):
+        Decoding(checkpoint, [4, 7])
+    trace = Decoding(checkpoint, source[0], limit=6).feed([4, 5, 6, 7])
+    ids = [trace.target_ids.tolist()]
+    full = run(checkpoint, source, ids)[0]
+    assert abs(trace.logits - full.logits).max() < 2e-5 * abs(full.logits).max()
+
+
+def test_sizes_that_cannot_run_are_refused(tmp_path: Path) -> None:
+    """Every attention of d2l is handed what is num_hiddens wide."""
+    tensors = state(models.d2l)
+    name = "decoder.blks.block1.attention2.W_k.weight"
+    tensors[name] = torch.randn(WIDTH, 6)
+    sentence = refusal(saved(tmp_path / "m.pt", tensors))
+    assert sentence.startswith(f"m.pt: {name} reads 6 numbers a token (key_size) and")
+    assert sentence.endswith("Build it with key_size = 8.")
 
 
 # labml
@@ -256,6 +307,24 @@ def test_gate_and_learned_positions_show_in_the_names(tmp_path: Path) -> None:
     assert (config.positions, config.position_axis) == ("learned", "time")
     assert config.max_positions == LENGTH
     assert not any(line.startswith("002-3") for line in checkpoint.findings)
+
+
+def test_a_stored_wave_is_not_taken_for_a_learned_table(tmp_path: Path) -> None:
+    """Both have one name; a buffer made persistent is [1, P, D]."""
+    tensors = state(models.labml)
+    waves = sinusoidal(LENGTH, WIDTH)
+    for side in ("src_embed", "tgt_embed"):
+        tensors[f"{side}.positional_encodings"] = waves[None]
+    checkpoint = opened(saved(tmp_path / "m.pt", tensors))
+    config = checkpoint.config
+    assert (config.positions, config.position_axis) == ("sinusoidal", "batch")
+    assert config.max_positions == LENGTH
+    assert torch.equal(checkpoint.model.positions, waves)
+    assert any(line.startswith("002-3") for line in checkpoint.findings)
+    one = "src_embed.positional_encodings"
+    tensors = state(models.labml, learned=True)
+    del tensors[one]
+    assert f"missing: {one}" in refusal(saved(tmp_path / "m.pt", tensors))
 
 
 # torch.nn.Transformer
@@ -367,10 +436,10 @@ def test_a_vocabulary_of_words_is_read_by_its_ids(tmp_path: Path) -> None:
 
 LAYOUT_FINDINGS = {
     "handout": {"000-2", "000-3", "000-6", "000-4"},
-    "d2l": {"001-4", "001-5", "001-9"},
-    "labml": {"002-3", "002-4", "002-6", "002-7", "002-9", "002-12"},
+    "d2l": {"001-4", "001-5", "001-6", "001-7", "001-9"},
+    "labml": {"002-3", "002-4", "002-6", "002-7", "002-9", "002-10", "002-12"},
     "modular": {"003-4", "003-7", "003-9", "003-11", "003-12"},
-    "scratch": {"004-2", "004-8"},
+    "scratch": {"004-2", "004-6", "004-8"},
     "torch": set(),
 }
 

@@ -15,13 +15,13 @@ from visformer.state.pictures.positions import (
     default_dimensions,
     default_last,
     heat_picture,
-    is_sinusoidal,
     pair_words,
     parse_dimensions,
     similarity,
     similarity_picture,
     sinusoid,
     table_words,
+    waves_of,
 )
 from visformer.state.state import State
 
@@ -42,14 +42,14 @@ def test_only_a_table_that_equals_the_formula_is_called_sinusoidal() -> None:
     step = np.exp(np.arange(0, 256, 2, dtype=np.float32) * -(math.log(1e4) / 256))
     angle = position * step.astype(np.float32)  # as models compute it, in float32
     table = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(512, 256)
-    assert is_sinusoidal(table)
-    assert is_sinusoidal(sinusoid(10, 5))
+    assert waves_of(table) == "interleaved"
+    assert waves_of(sinusoid(10, 5)) == "interleaved"
     halves = np.concatenate([table[:, ::2], table[:, 1::2]], axis=1)
-    assert not is_sinusoidal(halves)
-    assert not is_sinusoidal(LEARNED)
-    assert not is_sinusoidal(np.full((2, 2), np.nan, np.float32))
-    assert "the paper's sinusoids" in table_words(table, sinusoidal=True)
-    assert "measured" in table_words(LEARNED, sinusoidal=False)
+    assert waves_of(halves) == "halves"
+    assert waves_of(LEARNED) == "none"
+    assert waves_of(np.full((2, 2), np.nan, np.float32)) == "none"
+    assert "the paper's sinusoids" in table_words(table, waves="interleaved")
+    assert "measured" in table_words(LEARNED, waves="none")
 
 
 def test_the_heat_map_has_zero_in_the_middle_of_its_colours() -> None:
@@ -93,24 +93,25 @@ def test_similarity_is_painted_on_a_range_that_is_named() -> None:
 
 def test_curves_are_columns_with_their_wavelength_in_words() -> None:
     table = sinusoid(20, 4)
-    fast, slow = curves(table, (1, 2), 5, 9, sinusoidal=True)
+    fast, slow = curves(table, (1, 2), 5, 9, waves="interleaved")
     assert fast.positions.tolist() == [5, 6, 7, 8, 9]
     assert fast.values.tolist() == table[5:10, 1].tolist()
     assert fast.words == "1 (cos): wavelength 2π·10000^(0/4) = 6.3 positions"
     assert slow.words == "2 (sin): wavelength 2π·10000^(2/4) = 628.3 positions"
-    (learned,) = curves(LEARNED, (3,), 0, 39, sinusoidal=False)
+    (learned,) = curves(LEARNED, (3,), 0, 39, waves="none")
     assert "measured from the table" in learned.words
     bad = np.full((3, 1), np.nan, np.float32)
-    assert "no finite" in curves(bad, (0,), 0, 2, sinusoidal=False)[0].words
+    assert "no finite" in curves(bad, (0,), 0, 2, waves="none")[0].words
 
 
 def test_dimensions_are_read_as_typed() -> None:
     assert parse_dimensions("0, 1, 8-11, 64", 256) == (0, 1, 8, 9, 10, 11, 64)
     assert parse_dimensions("3 3;2 – 3", 4) == (3, 2)
     for width in (1, 2, 3, 8, 256):
-        text = ",".join(map(str, default_dimensions(width)))
-        assert parse_dimensions(text, width) == default_dimensions(width)
-    assert default_dimensions(256) == (0, 1, 16, 32, 64, 128)
+        text = ",".join(map(str, default_dimensions(width, "interleaved")))
+        assert parse_dimensions(text, width) == default_dimensions(width, "interleaved")
+    assert default_dimensions(256, "interleaved") == (0, 1, 16, 32, 64, 128)
+    assert default_dimensions(256, "halves") == (0, 8, 16, 32, 64, 128)
 
 
 @pytest.mark.parametrize(
@@ -152,3 +153,13 @@ def test_a_cell_is_said_in_words_with_its_tokens() -> None:
     )
     assert cell_words(state, 5, 0) == "position 5, dimension 0: -0.9589"
     assert cell_words(State(), 0, 0) == ""
+
+
+def test_halves_have_their_own_wavelengths() -> None:
+    paper = sinusoid(40, 8)
+    table = np.concatenate([paper[:, ::2], paper[:, 1::2]], axis=1)
+    assert waves_of(table) == "halves"
+    slow, cosine = curves(table, (1, 5), 0, 39, waves="halves")
+    assert "1 (sin): wavelength 2π·10000^(2/8) = 62.8" in slow.words
+    assert "5 (cos): wavelength 2π·10000^(2/8) = 62.8" in cosine.words
+    assert "cos in 4+i" in table_words(table, waves="halves")

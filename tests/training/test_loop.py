@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from tests.training.toys import trainer
 from visformer.core.model import Transformer
@@ -49,6 +51,31 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     one, other = (torch.cat([t.flatten() for t in a.values()]) for a in averages)
     assert torch.equal(one, other)
     assert resumed.place.history == whole.place.history
+
+
+def test_an_output_bias_is_trained(tmp_path: Path) -> None:
+    """A row's loss is that of the whole output, and its gradient reaches the bias."""
+    plain = trainer(tmp_path / "a", dropout=0.0)
+    config = dataclasses.replace(plain.model.config, output_bias=True)
+    model = Transformer(config)
+    model.load_state_dict(plain.model.state_dict(), strict=False)
+    with torch.no_grad():
+        model.output.bias.normal_()
+    made = Trainer(
+        model, plain.data, plain.options, tmp_path / "b", device=torch.device("cpu")
+    )
+    example = plain.data.valid[:1]
+    loss, count = made._loss(model, list(example), 0.0)
+    loss.backward()
+    source = torch.tensor([example[0].source])
+    target = torch.tensor([example[0].target])
+    logits = model.output(model(source, target[:, :-1], plain.data.pad)[0])
+    expected = F.cross_entropy(logits, target[0, 1:], reduction="sum")
+    assert count == len(target[0]) - 1
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-2)
+    shares = logits.detach().softmax(-1).sum(0)
+    shares -= F.one_hot(target[0, 1:], len(shares)).sum(0)
+    torch.testing.assert_close(model.output.bias.grad, shares, atol=0.02, rtol=0.02)
 
 
 def test_the_seed_decides_everything(tmp_path: Path) -> None:

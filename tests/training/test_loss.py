@@ -12,8 +12,9 @@ from visformer.training.loss import smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [False, True])
 def test_fused_loss_equals_torchs(
-    smoothing: float, monkeypatch: pytest.MonkeyPatch
+    smoothing: float, with_bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss, "ROWS", 4)  # three blocks of ten rows
     torch.manual_seed(0)
@@ -22,15 +23,21 @@ def test_fused_loss_equals_torchs(
         torch.manual_seed(0)
         hidden = torch.randn(10, 6, requires_grad=True)
         weight = torch.randn(9, 6, requires_grad=True)
+        bias = torch.randn(9, requires_grad=True)
         labels = torch.randint(9, (10,))
+        added = bias if with_bias else None
         if fused:
-            value = smoothed_cross_entropy(hidden, weight, labels, smoothing=smoothing)
+            value = smoothed_cross_entropy(
+                hidden, weight, labels, smoothing=smoothing, bias=added
+            )
         else:
+            logits = F.linear(hidden, weight, added)
             value = F.cross_entropy(
-                hidden @ weight.T, labels, label_smoothing=smoothing, reduction="sum"
+                logits, labels, label_smoothing=smoothing, reduction="sum"
             )
         (value * 0.7).backward()
-        made.append((value.detach(), hidden.grad, weight.grad))
+        grads = (hidden.grad, weight.grad, *((bias.grad,) if with_bias else ()))
+        made.append((value.detach(), *grads))
     for ours, theirs in zip(*made, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
 

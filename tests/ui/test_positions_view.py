@@ -16,6 +16,8 @@ from PySide6.QtWidgets import (
 )
 
 from tests.traces import make_trace
+from visformer.core.presets import build
+from visformer.server import _positions
 from visformer.state.pictures.positions import sinusoid
 from visformer.state.state import State
 from visformer.ui.curves import Curves
@@ -167,3 +169,47 @@ def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
     header, zero, _one = view.findChildren(Curves)[0].numbers().splitlines()
     assert header.startswith(',"dimension 0","dimension 1"')
     assert zero.startswith('"0",0.0,1.0')
+
+
+def opened(preset: str, **sizes: Any) -> State:
+    """Return the State right after a fresh model of a preset was opened."""
+    small: dict[str, Any] = {"d_model": 16, "heads": 2, "feed_forward": 32}
+    checkpoint = build(preset, **{**small, "max_positions": 40, **sizes})
+    return State(model=checkpoint.facts, positions=_positions(checkpoint))
+
+
+def test_a_learned_table_is_the_models_and_is_called_learned(
+    view: PositionsView,
+) -> None:
+    state = opened("labml", positions="learned")
+    view.draw(state)
+    assert state.positions is not None
+    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    first = heat_map.numbers().splitlines()[1].split(",")[1]
+    assert float(first) == float(state.positions[0, 0]) != 0
+    said = words(view, "what the table is")
+    assert "learned" in said
+    assert "sin" not in said
+    assert "of the batch" in said  # labml's own axis
+    for row in (1, 2):
+        curve = words(view, f"curve {row} in words")
+        assert "measured from the table" in curve
+        assert "wavelength" not in curve
+
+
+def test_no_positions_is_a_sentence_and_no_plot(view: PositionsView) -> None:
+    view.show()
+    view.draw(opened("labml"))
+    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    assert heat_map.isVisible()
+    view.draw(opened("labml", positions="none"))
+    assert "adds no positional encoding" in words(view, "what the table is")
+    assert not heat_map.isVisible()
+    view.draw(opened("labml"))
+    assert heat_map.isVisible()
+
+
+def test_marians_halves_are_named(view: PositionsView) -> None:
+    view.draw(opened("marian"))
+    assert "halves" in words(view, "what the table is")
+    assert "wavelength" in words(view, "curve 1 in words")

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 
 from visformer.core.config import ModelConfig
+from visformer.core.counting import count_blocks
 from visformer.core.generation import Generation
 from visformer.core.incremental import PackedDecoder
 from visformer.core.model import Transformer
@@ -90,6 +91,10 @@ class Checkpoint:
             output_bias=config.output_bias,
             softmax_output=config.softmax_output,
             mask_rule=config.mask_rule,
+            expand_bias=config.expand_bias,
+            gate_bias=config.gate_bias,
+            contract_bias=config.contract_bias,
+            blocks=count_blocks(self.model),
         )
 
 

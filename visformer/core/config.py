@@ -90,6 +90,8 @@ class ModelConfig:
     output_bias: bool = False
     softmax_output: bool = False  # the model itself ends in a softmax
     mask_rule: MaskRule = "keys"
+    encoder_norm_length: int = 0  # source tokens a norm runs over at once; 0: one alone
+    decoder_norm_length: int = 0  # target tokens
 
     def __post_init__(self) -> None:
         self._check_choices()
@@ -99,6 +101,15 @@ class ModelConfig:
                 raise CheckpointError(
                     f"{name} is {value!r}: it must be a whole number from 1 to {limit}."
                 )
+        for name in ("encoder_norm_length", "decoder_norm_length"):
+            value = getattr(self, name)
+            limit = LIMITS["max_positions"]
+            if type(value) is not int or not 0 <= value <= limit:
+                raise CheckpointError(
+                    f"{name} is {value!r}: it must be a whole number from 0 to {limit}."
+                )
+            if value and self.norm != "layer":
+                raise CheckpointError(f"{name} is for norms of kind “layer” only.")
         if self.d_model % self.heads:
             raise CheckpointError(
                 f"{self.heads} heads do not divide d_model = {self.d_model} evenly."

@@ -124,6 +124,8 @@ class PackedDecoder:
 
     def warm_up(self) -> None:
         """Run two rows, so that the first real step is as fast as any."""
+        if self.model.config.decoder_norm_length:
+            return  # there are no steps
         memory = self.output.weight.new_zeros(1, 2, self.output.weight.shape[0])
         readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
         state = DecoderState(self, memory, readable, 2)
@@ -315,5 +317,6 @@ def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
     log_p = F.log_softmax(logits, -1)
     p = log_p.exp()
-    entropy = -(p * log_p).nan_to_num().sum(-1) / math.log(2)
+    # 0 log 0 counts as 0; where the logits are NaN, so is the entropy
+    entropy = -torch.where(p == 0, 0.0, p * log_p).sum(-1) / math.log(2)
     return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy

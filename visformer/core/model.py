@@ -34,6 +34,11 @@ class StackRecord(NamedTuple):
     output: Tensor  # [B, T, D], after the final norm where there is one
 
 
+def norm_length(config: ModelConfig, *, cross: bool) -> int:
+    """Return how many tokens a norm of the encoder, or the decoder, runs over."""
+    return config.decoder_norm_length if cross else config.encoder_norm_length
+
+
 class Layer(nn.Module):
     """Self-attention, in a decoder cross attention, feed-forward; residuals, norms."""
 
@@ -42,13 +47,14 @@ class Layer(nn.Module):
         self.norm_first = config.norm_first
         biases = config.decoder_bias if cross else config.encoder_bias
         sizes = (config.d_model, config.heads, config.mask_fill, dropout)
+        length = norm_length(config, cross=cross)
         self.self_attention = Attention(*sizes, biases=biases)
-        self.self_attention_norm = make_norm(config)
+        self.self_attention_norm = make_norm(config, length)
         if cross:
             self.cross_attention = Attention(*sizes, biases=biases)
-            self.cross_attention_norm = make_norm(config)
+            self.cross_attention_norm = make_norm(config, length)
         self.feed_forward = FeedForward(config, dropout)
-        self.feed_forward_norm = make_norm(config)
+        self.feed_forward_norm = make_norm(config, length)
         self.dropout = Dropout(dropout)
 
     def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
@@ -90,7 +96,9 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, dropout, cross=cross) for _ in range(count)
         )
-        self.norm = make_norm(config) if config.final_norm else nn.Identity()
+        self.norm: nn.Module = nn.Identity()
+        if config.final_norm:
+            self.norm = make_norm(config, norm_length(config, cross=cross))
 
     def __iter__(self) -> Iterator[Layer]:
         """Go through the layers, from the first to the last."""
@@ -131,7 +139,7 @@ class Transformer(nn.Module):
         for name, parameter in self.named_parameters():
             if "embedding" in name or "positions" in name:
                 nn.init.normal_(parameter, std=self.config.d_model**-0.5)
-            elif parameter.dim() > 1:
+            elif parameter.dim() > 1 and "norm" not in name:
                 nn.init.xavier_uniform_(parameter)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)

@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.model import Layer
+from visformer.core.model import Layer, norm_length
 from visformer.core.parts import Attention, FeedForward
 from visformer.core.recording import host
 from visformer.errors import InputError
@@ -24,11 +24,20 @@ from visformer.parameters import (
 def layer_parameters(
     checkpoint: Checkpoint, stack: Stack, layer: int
 ) -> LayerParameters:
-    """Copy the weights of a layer; InputError where the model has no such layer."""
+    """Copy the weights of a layer.
+
+    Raises InputError where the model has no such layer, and where its norms run over
+    several tokens at once, so that a row cannot be computed again alone.
+    """
     model = checkpoint.model
     layers = list(model.encoder if stack == "encoder" else model.decoder)
     if not 0 <= layer < len(layers):
         raise InputError(f"the {stack} has no layer {layer}: it has {len(layers)}.")
+    if length := norm_length(checkpoint.config, cross=stack == "decoder"):
+        raise InputError(
+            f"the {stack}'s norms run over {length} tokens at once: a layer of it "
+            "cannot be shown token by token."
+        )
     made = layers[layer]
     return LayerParameters(
         model=checkpoint.facts,

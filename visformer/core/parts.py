@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -67,10 +67,23 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, fill: float) ->
     (None allows everything). A masked score is replaced by ``fill``; a finite one makes
     a row that may attend to nothing attend equally to everything.
     """
-    scores = (q @ k.mT).mul_(1 / math.sqrt(q.shape[-1]))
+    scores = (q @ k.mT).div_(math.sqrt(q.shape[-1]))
     if mask is not None:
         scores = scores.masked_fill_(~mask, fill)
     return scores.softmax(-1)
+
+
+def weights_by_blocks(
+    q: Tensor, k: Tensor, mask: Tensor, fill: float
+) -> Iterator[Tensor]:
+    """Yield the weights of some queries at a time, [B, H, n, K].
+
+    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
+    """
+    mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
+    pairs = zip(q.split(QUERY_BLOCK, 2), mask.split(QUERY_BLOCK, 2), strict=True)
+    for rows, allowed in pairs:
+        yield attention_weights(rows, k, allowed, fill)
 
 
 class Attention(nn.Module):
@@ -103,12 +116,9 @@ class Attention(nn.Module):
         """
         made = Projections(self.query(x), self.key(memory), self.value(memory))
         q, k, v = (split_heads(part, self.heads) for part in made)
-        mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
         blocks = [
-            self.dropout(attention_weights(rows, k, allowed, self.fill)) @ v
-            for rows, allowed in zip(
-                q.split(QUERY_BLOCK, 2), mask.split(QUERY_BLOCK, 2), strict=True
-            )
+            self.dropout(weights) @ v
+            for weights in weights_by_blocks(q, k, mask, self.fill)
         ]
         joined = torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0]
         return self.output(joined.transpose(1, 2).flatten(2)), made
@@ -142,10 +152,10 @@ class FeedForward(nn.Module):
 class UnbiasedNorm(nn.Module):
     """LayerNorm whose variance divides by D - 1, with eps inside the root."""
 
-    def __init__(self, width: int, eps: float) -> None:
+    def __init__(self, shape: tuple[int, ...], eps: float) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        self.weight = nn.Parameter(torch.ones(shape))
+        self.bias = nn.Parameter(torch.zeros(shape))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,12 +165,16 @@ class UnbiasedNorm(nn.Module):
         return self.weight * normed + self.bias
 
 
-NORMS: dict[Norm, Callable[[int, float], nn.Module]] = {
+NORMS: dict[Norm, Callable[[tuple[int, ...], float], nn.Module]] = {
     "layer": nn.LayerNorm,
     "unbiased": UnbiasedNorm,
 }
 
 
-def make_norm(config: ModelConfig) -> nn.Module:
-    """Return a fresh norm of the kind that the config names."""
-    return NORMS[config.norm](config.d_model, config.norm_eps)
+def make_norm(config: ModelConfig, length: int) -> nn.Module:
+    """Return a fresh norm of the kind that the config names.
+
+    It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.
+    """
+    shape = (length, config.d_model) if length else (config.d_model,)
+    return NORMS[config.norm](shape, config.norm_eps)

@@ -18,9 +18,11 @@ from visformer.core.altered import (
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.masks import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
+from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.recording import (
     Distribution,
     check_ids,
+    check_source_length,
     empty_trace,
     host,
     memory_rows,
@@ -31,10 +33,19 @@ from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
 from visformer.intervention import UNTOUCHED, Intervention, permutation
-from visformer.trace import KINDS, Bools, Kind, Step, Trace, read_only
+from visformer.trace import (
+    KINDS,
+    Bools,
+    Floats,
+    Kind,
+    OwnWeights,
+    Step,
+    Trace,
+    read_only,
+)
 
+WHOLE_LAYER = 1 << 24  # weights of a layer up to which its heads are made together
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
-
 
 Lengths = Sequence[int] | np.ndarray | Tensor
 GivenMasks = Mapping[Kind, np.ndarray | Tensor]
@@ -90,6 +101,13 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
             f"{len(source)} sources and {len(target)} targets: not a pair."
         )
     config = checkpoint.config
+    check_source_length(checkpoint, source.shape[1])
+    length = config.decoder_norm_length
+    if length and target.shape[1] != length:
+        raise InputError(
+            f"This model normalises over {length} target tokens at once, so that it "
+            f"runs with exactly {length}, and the target has {target.shape[1]}."
+        )
     if config.position_axis == "batch" and len(source) > config.max_positions:
         raise InputError(
             f"{len(source)} sentences are more than the model's {config.max_positions} "
@@ -233,7 +251,40 @@ def _trace(
         steps=_steps(checkpoint, decoded.output[row], ids),
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
         masks=masks,
+        own_weights=_own_weights(checkpoint, allowed, encoded, decoded, row),
     )
+
+
+def _own_weights(
+    checkpoint: Checkpoint,
+    allowed: LayeredMasks,
+    encoded: StackRecord,
+    decoded: StackRecord,
+    row: int,
+) -> OwnWeights:
+    """Return what makes a pass's weights again: the same operations on its batch."""
+    made = {
+        "encoder": encoded.attention,
+        "decoder": decoded.attention,
+        "cross": decoded.cross,
+    }
+    masks = dict(zip(KINDS, allowed, strict=True))
+    config = checkpoint.config
+
+    @torch.inference_mode()
+    def weights(kind: Kind, layer: int, head: int | None) -> Floats:
+        queries, keys, _ = made[kind][layer]
+        q, k = (split_heads(x, config.heads) for x in (queries, keys))
+        first, only = 0, q.numel() // q.shape[-1] * k.shape[2] > WHOLE_LAYER
+        if head is not None and only:
+            first, q, k = head, q[:, head : head + 1], k[:, head : head + 1]
+        mask = masks[kind]
+        mask = mask if isinstance(mask, Tensor) else mask[layer]
+        blocks = list(weights_by_blocks(q, k, mask, config.mask_fill))
+        found = host(torch.cat([block[row] for block in blocks], 1))
+        return found if head is None else read_only(found[head - first])
+
+    return weights
 
 
 def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step, ...]:

@@ -231,7 +231,8 @@ def _narrow(model: Transformer) -> None:
 
 
 def _matrices(model: Transformer) -> Iterator[nn.Parameter]:
-    return (p for p in model.parameters() if p.dim() > 1)
+    named = model.named_parameters()
+    return (p for name, p in named if p.dim() > 1 and "norm" not in name)
 
 
 _DRAW: dict[str, Callable[[Transformer], None]] = {  # others: as the paper's

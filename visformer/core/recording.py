@@ -57,8 +57,34 @@ def source_pieces(
     """Turn a text or ids into source tokens, cut to the model's positions.
 
     Returns the tokens and, where some were cut off, how many there were (else 0).
-    Raises InputError for an empty source and for ids outside the vocabulary.
+    Raises InputError for an empty source, for ids outside the vocabulary, and where the
+    model's norms do not let it run token by token.
     """
+    pieces, cut = _source_pieces(checkpoint, source)
+    length = checkpoint.config.decoder_norm_length
+    if length:
+        raise InputError(
+            f"This model normalises over {length} target tokens at once, so that "
+            "neither its own program nor this one can go token by token: give "
+            f"visformer.run whole targets of {length} tokens."
+        )
+    check_source_length(checkpoint, len(pieces))
+    return pieces, cut
+
+
+def check_source_length(checkpoint: Checkpoint, found: int) -> None:
+    """Raise InputError where the encoder's norms run over another number of tokens."""
+    length = checkpoint.config.encoder_norm_length
+    if length and found != length:
+        raise InputError(
+            f"This model normalises over {length} source tokens at once, so that it "
+            f"runs with exactly {length}, and the source has {found}."
+        )
+
+
+def _source_pieces(
+    checkpoint: Checkpoint, source: str | Sequence[int]
+) -> tuple[list[Piece], int]:
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
     if isinstance(source, str):
         if not source.strip():

@@ -13,8 +13,8 @@ from torch import Tensor
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.core.generation import Generation
-from visformer.core.incremental import DecoderState
 from visformer.core.masks import RULES, encoder_mask, padded, real_tokens
+from visformer.core.newest import NewestRows
 from visformer.core.recording import source_pieces
 from visformer.errors import InputError
 
@@ -145,17 +145,17 @@ def _search(
     limits = torch.tensor(
         [checkpoint.most_tokens(len(s)) for s in sources], device=device
     )
-    state = DecoderState(
-        checkpoint.packed,
+    newest = NewestRows(
+        checkpoint,
         memory.repeat_interleave(beam, 0),
         real.repeat_interleave(beam, 0),
         int(limits.max()),
     )
-    return _expand(checkpoint, state, limits, beam)
+    return _expand(checkpoint, newest, limits, beam)
 
 
 def _expand(
-    checkpoint: Checkpoint, state: DecoderState, limits: Tensor, beam: int
+    checkpoint: Checkpoint, newest: NewestRows, limits: Tensor, beam: int
 ) -> list[list[int]]:
     """Grow the beams of all sentences until each has ended or is at its limit."""
     rules, ends = checkpoint.generation, checkpoint.ends
@@ -166,9 +166,9 @@ def _expand(
     first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
     scores = torch.full((count, beam), -math.inf, device=device)
     scores[:, 0] = 0.0  # all beams start alike: only one may branch
-    for length in range(1, state.limit + 1):
+    for length in range(1, int(limits.max()) + 1):
         last = limits == length
-        steps = _next(checkpoint, state, made, last.repeat_interleave(beam), beam)
+        steps = _next(checkpoint, newest, made, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
         # so many that ``beam`` of them go on, even if all beams end in every way
         top, flat = total.flatten(1).topk(
@@ -186,18 +186,16 @@ def _expand(
         made = grown.gather(1, order[:, :, None].expand(-1, -1, length + 1)).flatten(
             0, 1
         )
-        state.select((first + parents.gather(1, order)).flatten())
+        newest.select((first + parents.gather(1, order)).flatten())
     return [sentence.best() for sentence in beams]
 
 
 def _next(
-    checkpoint: Checkpoint, state: DecoderState, made: Tensor, last: Tensor, beam: int
+    checkpoint: Checkpoint, newest: NewestRows, made: Tensor, last: Tensor, beam: int
 ) -> Tensor:
     """Score the next tokens of the rows made so far, [N, t] -> [N, V]."""
-    rules, packed, newest = checkpoint.generation, checkpoint.packed, made[:, -1:]
-    visible = newest != checkpoint.tokenizer.pad  # a pad may be read by nobody
-    rows = state.extend(newest, None if bool(visible.all()) else visible)[:, 0]
-    steps = packed.logits(rows[:, packed.layout.output("decoder")])
+    rules = checkpoint.generation
+    steps = checkpoint.packed.logits(newest.output(made))
     if beam > 1:
         steps = steps.log_softmax(-1)
     if rules.restricts:

@@ -1,7 +1,8 @@
-"""What stands around a torch.nn.Transformer: embeddings, positions, output.
+"""What stands around the layers: embeddings, positions, output.
 
 torch.nn.Transformer has none of them, and every program names its own: they are told
-by the caller, or by their shapes and by words in their names.
+by the caller, or by their shapes and by words in their names. A tutorial's file has its
+own names for them, unless the caller tells others.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from visformer.errors import CheckpointError
+from visformer.formats.diagnoses import table_order
 from visformer.formats.files import listed, short
-from visformer.formats.findings import table_order
+from visformer.formats.keys import Renamed
 
 ROLES = (
     "source_embedding.weight",
@@ -96,13 +98,33 @@ def named(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, 
         if found not in tensors:
             raise CheckpointError(
                 f"names[“{short(word)}”] is “{short(name)}”, which the file does not "
-                f"hold around its Transformer: it holds {listed(list(tensors))}."
+                f"hold around its layers: it holds {listed(list(tensors))}."
             )
         made[role] = found
     bias = made.get("output.weight", "").removesuffix("weight") + "bias"
     if "output.weight" in made and bias in tensors:
         made.setdefault("output.bias", bias)
     return made
+
+
+def renamed_as_told(made: Renamed, names: Mapping[str, str]) -> Renamed:
+    """Give tensors of a tutorial's file the roles that the caller says they have.
+
+    Raises CheckpointError where the file has no such tensor.
+    """
+    theirs = {name: ours for ours, name in made.spelt.items()}
+    roles = named({name: made.tensors[ours] for name, ours in theirs.items()}, names)
+    places = {theirs[name]: role for role, name in roles.items()}
+    taken = [role for role in roles if role in made.tensors and role not in places]
+    if taken:
+        raise CheckpointError(
+            f"names gives {taken[0]} to another tensor, but the file has its own: "
+            f"{short(made.spelt[taken[0]])}."
+        )
+    return Renamed(
+        {places.get(ours, ours): tensor for ours, tensor in made.tensors.items()},
+        {places.get(ours, ours): name for ours, name in made.spelt.items()},
+    )
 
 
 def _guessed(

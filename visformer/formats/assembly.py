@@ -14,7 +14,7 @@ from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
 from visformer.core.positions import fixed_table
 from visformer.errors import CheckpointError
-from visformer.formats.files import available_memory, check_memory, listed, short
+from visformer.formats.files import available_memory, check_memory, listed
 
 
 def build_model(
@@ -140,19 +140,3 @@ def _check_fit(
 def _spelt(keys: Iterable[str], spelling: Callable[[str], str]) -> list[str]:
     """Return the file's names, each once: three of our tensors may be one of its."""
     return list(dict.fromkeys(map(spelling, keys)))
-
-
-def not_finite(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return a sentence for each tensor with NaN or infinite numbers, up to eight."""
-    counts = {
-        key: int((~torch.isfinite(tensor)).sum()) for key, tensor in tensors.items()
-    }
-    damaged = [key for key, count in counts.items() if count]
-    told = [
-        f"{short(key, 80)} holds NaN or infinite numbers: {counts[key]:,} of "
-        f"{tensors[key].numel():,}."
-        for key in damaged[:8]
-    ]
-    if len(damaged) > 8:
-        told.append(f"{len(damaged) - 8:,} more tensors hold NaN or infinite numbers.")
-    return told

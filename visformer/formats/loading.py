@@ -16,33 +16,40 @@ from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.asking import form_for, location_and_keywords
 from visformer.formats.files import listed, read_json, short
+from visformer.formats.foreign import READS, foreign
 from visformer.formats.layouts import HABITS
 from visformer.formats.marian import WEIGHT_FILES, read_marian_folder
 from visformer.formats.native import CONFIG, WEIGHTS, plain_config, read_native
 from visformer.formats.options import Given, given
 from visformer.formats.recognition import joined, recognise
 from visformer.formats.tutorials import read_parts, read_tutorial
-from visformer.formats.weights import read_tensors, read_weights
+from visformer.formats.weights import WeightFile, read_tensors
 from visformer.questions import Form, Told
 from visformer.text import clean
 
 Location = str | Path | tuple[str | Path, str | Path]
-Reader = Callable[[tuple[Path, ...], Given, torch.device], Checkpoint]
+Files = tuple[WeightFile, ...]  # one; d2l's two; or a folder, which is not read as one
+Reader = Callable[[Files, Given, torch.device], Checkpoint]
 
 
-def _native(files: tuple[Path, ...], told: Given, device: torch.device) -> Checkpoint:
+def _native(files: Files, told: Given, device: torch.device) -> Checkpoint:
+    folder = checkpoint_folder(files[0])
     if not told.empty:
         raise InputError(
-            "a native checkpoint has its own tokenizer and special ids: leave them out."
+            "a native checkpoint has its own tokenizer, special ids and names of "
+            "tensors: leave them out."
         )
-    return read_native(checkpoint_folder(files[0]), device, told.fields)
+    return read_native(folder, device, told.fields)
 
 
-def _marian(files: tuple[Path, ...], told: Given, device: torch.device) -> Checkpoint:
-    folder = files[0] if files[0].is_dir() else files[0].parent
+def _marian(files: Files, told: Given, device: torch.device) -> Checkpoint:
+    path = files[0].path
+    folder = path if path.is_dir() else path.parent
+    if told.names:
+        raise InputError("names= is for files of weights: a Marian folder needs none.")
     if not (folder / CONFIG).is_file():
         raise CheckpointError(
-            f"{short(files[0].name)} holds weights of transformers' Marian without "
+            f"{files[0].name} holds weights of transformers' Marian without "
             f"their {CONFIG}: choose the folder that holds both."
         )
     return read_marian_folder(folder, told, device)
@@ -79,9 +86,10 @@ def load(
     ``layout`` is a key of ``READERS``, recognised where not given; ``pad`` an id, or
     the source's and the target's; ``tokenizer`` a sentencepiece model or ``vocab.json``
     or one for each side (ids typed as numbers without one); ``names`` what a file calls
-    the parts around its torch.nn.Transformer; ``device`` as torch names it, by default
-    the best there is. ``config`` are fields of ModelConfig, or the tutorials' own words
-    for them; they win over a config.json beside the file. What the file tells is not
+    its embeddings, positions and output, for all layouts but native and marian;
+    ``device`` as torch names it, by default the best there is. ``config`` are fields of
+    ModelConfig, or the tutorials' own words for them; they win over a config.json
+    beside the file, and that over options that lie in it. What the tensors tell is not
     asked, and what nobody told is listed in ``assumed``: only ``heads`` is mandatory.
     Raises CheckpointError with one sentence about what is wrong or missing, InputError
     for an unknown layout, device or keyword.
@@ -137,19 +145,20 @@ def _name(path: Location) -> str:
     return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
 
 
-def _resolved(path: Location, layout: str | None) -> tuple[str, tuple[Path, ...]]:
+def _resolved(path: Location, layout: str | None) -> tuple[str, Files]:
     """Return the layout, and the folder or the files of weights that a path means."""
     if isinstance(path, tuple | list):
-        files = tuple(Path(part) for part in path)
+        files = tuple(WeightFile(Path(part)) for part in path)
         return layout or _recognised(files) or "d2l", files
     path = Path(path)
     folder = path if _is(path, Path.is_dir) else path.parent
     stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
     if stands_for_it and (kind := _kind(folder)):
-        return layout or kind, (folder,)
-    files = _weights_of(path, folder)
+        return layout or kind, (WeightFile(folder),)
+    files = tuple(map(WeightFile, _weights_of(path, folder)))
     layout = layout or (_recognised(files) if files else "") or "native"
-    return layout, files if files and layout != "native" else (path,)
+    whole = layout == "native" and path == folder
+    return layout, (WeightFile(path),) if whole or not files else files
 
 
 def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
@@ -163,10 +172,12 @@ def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(found) if len(found) == 1 else ()
 
 
-def _recognised(files: tuple[Path, ...]) -> str:
+def _recognised(files: Files) -> str:
     """Return the layout that the tensors' names tell; "" where they tell none."""
-    tensors = joined([(short(file.name), read_weights(file)) for file in files])
-    found = recognise(list(tensors))
+    names = list(joined(files))
+    if what := foreign(names):
+        raise CheckpointError(f"{files[0].name} holds {what}: {READS}.")
+    found = recognise(names)
     return found.layout if found else ""
 
 
@@ -178,11 +189,12 @@ def _kind(folder: Path) -> str:
     return "native" if "format" in config else "marian" * ("model_type" in config)
 
 
-def checkpoint_folder(path: Path) -> Path:
+def checkpoint_folder(file: WeightFile) -> Path:
     """Return the checkpoint folder that a path means; CheckpointError where it is none.
 
     A folder means itself, its ``config.json`` or ``model.safetensors`` mean the folder.
     """
+    path = file.path
     if _is(path, Path.is_dir):
         if _is(path / CONFIG, Path.exists):
             return path
@@ -197,9 +209,13 @@ def checkpoint_folder(path: Path) -> Path:
         )
     if path.name in (CONFIG, WEIGHTS) and _is(path.parent / CONFIG, Path.is_file):
         return path.parent
-    names = list(read_tensors(path))
+    names = list(file.weights.tensors)
+    if not any(".self_attention.query." in name for name in names):
+        raise CheckpointError(
+            f"{file.name} holds {_counted(names)}, which are no known model's: {READS}."
+        )
     raise CheckpointError(
-        f"{short(path.name)} holds {_counted(names)} but not what model they make: "
+        f"{file.name} holds {_counted(names)} but not what model they make: "
         f"choose the folder that holds them and their {CONFIG}."
     )
 
@@ -246,7 +262,8 @@ def _supposed(path: Location) -> str | None:
         layout, files = _resolved(path, None)
     except CheckpointError:
         return None
-    return layout if layout != "native" or _is(files[0] / CONFIG, Path.exists) else None
+    own = _is(files[0].path / CONFIG, Path.exists)
+    return layout if layout != "native" or own else None
 
 
 def _nothing_known(path: Location) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError
 from visformer.formats.assembly import build_model
+from visformer.formats.diagnoses import findings_of
 from visformer.formats.files import listed, read_json, short
-from visformer.formats.findings import findings_of
 from visformer.formats.generation import Settings, read_generation
 from visformer.formats.keys import KEYS, our_name
 from visformer.formats.layouts import choices
@@ -65,16 +65,17 @@ def read_marian_folder(folder: Path, told: Given, device: torch.device) -> Check
     tokenizer = _tokenizer(folder, config, settings, sizes, told)
     rules, more = read_generation(settings, tokenizer.eos, sizes.target_vocabulary)
     found = {key: _flat(key, tensor) for key, tensor in parts.tensors.items()}
+    spelling = Spelling("marian", "", parts.spelt)
     model = build_model(
         sizes,
         found,
         device=device,
         name=short(path.name),
-        spelling=Spelling("marian", "", parts.spelt),
+        spelling=spelling,
         table=table if table is None else table[: sizes.max_positions],
     )
     stored = found if table is None else {**found, "positions": table}
-    findings = findings_of("marian", sizes, stored, tokenizer.pad)
+    pads = (tokenizer.pad, tokenizer.pad)
     return Checkpoint(
         name=short(folder.resolve().name),
         layout="marian",
@@ -83,7 +84,7 @@ def read_marian_folder(folder: Path, told: Given, device: torch.device) -> Check
         tokenizer=tokenizer,
         digest=weights.digest,
         assumed=(*assumed, *more),
-        findings=tuple(f"{finding.id}: {finding}" for finding in findings),
+        findings=findings_of("marian", sizes, stored, pads, spelling),
         generation=rules,
     )
 

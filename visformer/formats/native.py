@@ -21,7 +21,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.assembly import build_model, not_finite
+from visformer.formats.assembly import build_model
+from visformer.formats.diagnoses import findings_of
 from visformer.formats.files import (
     inside,
     read_json,
@@ -97,7 +98,9 @@ def read_native(
         tokenizer=tokenizer,
         digest=weights.digest,
         assumed=assumed,
-        findings=tuple(not_finite(weights.tensors)),
+        findings=findings_of(
+            "native", sizes, dict(model.named_parameters()), (tokenizer.pad,) * 2
+        ),
     )
 
 

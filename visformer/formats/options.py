@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,8 @@ _IGNORED = {  # told by the tensors, or of no account in inference
     "ffn_num_outputs",
 }
 _ACTIVATIONS = {"swish": "silu"}  # of transformers
-_SWITCHES = {f.name for f in dataclasses.fields(ModelConfig) if f.type == "bool"}
+_TYPES = {f.name: str(f.type) for f in dataclasses.fields(ModelConfig)}
+_SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +160,29 @@ def beside(told: Given, config: Mapping[str, Any]) -> Given:
         for name, value in _ids(said).items()
     }
     return dataclasses.replace(told, fields={**said.fields, **told.fields}, **special)
+
+
+def saved_with(told: Given, options: Mapping[str, Any], known: Set[str]) -> Given:
+    """Add what a training script saved beside its weights; what was given wins.
+
+    Its words are many and were not written for us: those that name ``known`` fields,
+    or have a value of another kind than ours, are passed over.
+    """
+    usable: dict[str, Any] = {}
+    for word, value in options.items():
+        names = _ALIASES.get(word, (word,) if word in FIELDS else ())
+        if word in _SPECIAL:
+            usable |= {word: value} if type(value) is int and value >= 0 else {}
+        elif names and known.isdisjoint(names):
+            fits = all(type(plain_field(n, value)) in _kinds(n) for n in names)
+            usable |= {word: value} if fits else {}
+    return beside(told, usable)
+
+
+def _kinds(name: str) -> tuple[type, ...]:
+    """Return the types that a field of ModelConfig may have."""
+    kinds = {"int": (int,), "float": (int, float), "bool": (bool,)}
+    return kinds.get(_TYPES[name], (str,))
 
 
 def _ids(told: Given) -> dict[str, Any]:

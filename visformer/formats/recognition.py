@@ -11,7 +11,7 @@ from torch import Tensor
 
 from visformer.errors import CheckpointError
 from visformer.formats.keys import KEYS, Renamed, known, renamed, their_name
-from visformer.formats.weights import Weights
+from visformer.formats.weights import WeightFile
 
 _TORCH = re.compile(r"(.*?)(?:en|de)coder\.layers\.\d+\.self_attn\.in_proj_weight")
 _PARTS = ("q", "k", "v")
@@ -64,28 +64,44 @@ def prefixes(names: Sequence[str], layout: str) -> Iterator[str]:
         yield made
 
 
-def joined(files: Sequence[tuple[str, Weights]]) -> dict[str, Tensor]:
+def joined(files: Sequence[WeightFile]) -> dict[str, Tensor]:
     """Merge files of one model; d2l's encoder and decoder get their prefixes."""
     made: dict[str, Tensor] = {}
-    for name, weights in files:
-        part = half(list(weights.tensors))
-        for key, tensor in weights.tensors.items():
-            key = f"{part}{key}"
+    for file in files:
+        tensors = file.weights.tensors
+        halves = _halves(list(tensors))
+        for key, tensor in tensors.items():
+            for theirs, ours in halves.items():
+                if key.startswith(theirs):
+                    key = ours + key.removeprefix(theirs)
+                    break
             if key in made:
                 raise CheckpointError(
-                    f"{name} holds {key}, which the other file holds too: give the "
-                    "encoder's file and the decoder's."
+                    f"{file.name} holds {key}, which the other file holds too: give "
+                    "the encoder's file and the decoder's."
                 )
             made[key] = tensor
     return made
 
 
-def half(names: Sequence[str]) -> str:
-    """Return the prefix that d2l's encoder or decoder saved alone does without."""
-    if not any(name.startswith("blks.block") for name in names):
-        return ""
-    decoder = any("attention2." in n or n.startswith("dense.") for n in names)
-    return "decoder." if decoder else "encoder."
+def _halves(names: Sequence[str]) -> dict[str, str]:
+    """Return what d2l's encoder and decoder stand under -> the prefix they should have.
+
+    Nothing joins the two in the tutorial, so that a program names them as it likes.
+    Empty where a file has the usual prefixes, or no such parts.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        before, block, _ = name.partition("blks.block")
+        if block:
+            alone = [n.removeprefix(before) for n in names if n.startswith(before)]
+            mine = any("attention2." in n or n.startswith("dense.") for n in alone)
+            found.setdefault(before, "decoder." if mine else "encoder.")
+    both = len(found) == 2 and len(set(found.values())) == 2
+    if not both and set(found) != {""}:
+        return {}
+    outer = {before.removesuffix(ours) for before, ours in found.items()}
+    return {} if len(outer) == 1 and "" not in found else found
 
 
 def in_our_names(layout: str, prefix: str, tensors: Mapping[str, Tensor]) -> Renamed:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from visformer.errors import CheckpointError
-from visformer.formats.files import listed
 
+_READS = re.compile(r"attention\.(query|key|value)\.weight$")
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
@@ -41,6 +41,8 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         "expand_bias": _any(tensors, "feed_forward.expand.bias"),
         "contract_bias": _any(tensors, "feed_forward.contract.bias"),
         "output_bias": "output.bias" in tensors,
+        "encoder_norm_length": _norm_length(tensors, "encoder"),
+        "decoder_norm_length": _norm_length(tensors, "decoder"),
     }
     if made["gated"]:
         made["gate_bias"] = _any(tensors, "feed_forward.gate.bias")
@@ -103,15 +105,30 @@ def _position_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {"max_positions": len(table)}
 
 
-def check_norms(tensors: Mapping[str, Tensor], name: str) -> None:
-    """Refuse a norm over more than the width: it works for one length only."""
-    wide = [
-        key
+def _norm_length(tensors: Mapping[str, Tensor], stack: str) -> int:
+    """Return how many tokens a stack's norms run over; 0 where over each alone."""
+    norms = [
+        tensor
         for key, tensor in tensors.items()
-        if tensor.dim() == 2 and key.endswith("norm.weight")
+        if key.startswith(f"{stack}.") and key.endswith("norm.weight")
     ]
-    if wide:
-        raise CheckpointError(
-            f"{name} normalises over time as well as over the width ({listed(wide)}): "
-            "train it again with norm_shape = d_model."
-        )
+    shapes = {tensor.dim(): len(tensor) for tensor in norms if tensor.dim()}
+    return shapes[2] if set(shapes) == {2} else 0
+
+
+def check_attention(
+    tensors: Mapping[str, Tensor], width: int, name: str, spelling: Callable[[str], str]
+) -> None:
+    """Refuse d2l's separate key, query and value sizes where they are not the width.
+
+    Every attention of the tutorial reads the residual stream, or the encoder's output
+    through the same three sizes: its own code fails with any others.
+    """
+    for key, tensor in tensors.items():
+        found = _READS.search(key)
+        if found and tensor.dim() == 2 and tensor.shape[1] != width == len(tensor):
+            raise CheckpointError(
+                f"{name}: {spelling(key)} reads {tensor.shape[1]} numbers a token "
+                f"({found[1]}_size) and the model has {width}: its own program cannot "
+                f"run it either. Build it with {found[1]}_size = {width}."
+            )

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
-from visformer.errors import CheckpointError, InputError
-from visformer.formats.around import place_around
+from visformer.errors import CheckpointError
+from visformer.formats.around import place_around, renamed_as_told
 from visformer.formats.assembly import build_model
-from visformer.formats.files import read_json, short
-from visformer.formats.findings import findings_of, table_order
+from visformer.formats.diagnoses import findings_of, table_order
+from visformer.formats.files import read_json
 from visformer.formats.layouts import HABITS, choices, usual_ids
-from visformer.formats.options import Given, beside, need_heads
+from visformer.formats.options import Given, beside, need_heads, saved_with
 from visformer.formats.recognition import (
     Spelling,
     in_our_names,
@@ -28,9 +28,9 @@ from visformer.formats.recognition import (
     split_projections,
 )
 from visformer.formats.sides import NumberSide, open_side, special_ids
-from visformer.formats.sizes import check_norms, sizes_of
+from visformer.formats.sizes import check_attention, sizes_of
 from visformer.formats.tokenizers import Side, Tokenizer
-from visformer.formats.weights import Weights, read_weights
+from visformer.formats.weights import WeightFile, Weights
 
 _TABLES = ("positions", "source_positions", "target_positions")
 
@@ -52,17 +52,18 @@ class Reading(NamedTuple):
     told: Given
 
 
-def read_parts(layout: str, files: Sequence[Path], told: Given) -> Reading:
+def read_parts(layout: str, files: Sequence[WeightFile], told: Given) -> Reading:
     """Read the files of a layout; nothing is needed yet that they do not tell."""
-    name = " and ".join(short(path.name) for path in files)
-    weights = [read_weights(path) for path in files]
-    told = beside(told, config_beside(files[0]))
-    parts = _parts(layout, name, list(zip(files, weights, strict=True)), told)
+    name = " and ".join(file.name for file in files)
+    weights = [file.weights for file in files]
+    told = beside(told, config_beside(files[0].path))
+    parts = _parts(layout, name, files, told)
+    told = _told_inside(told, parts.tensors, weights)
     return Reading(name, weights, parts, told)
 
 
 def read_tutorial(
-    layout: str, files: Sequence[Path], told: Given, device: torch.device
+    layout: str, files: Sequence[WeightFile], told: Given, device: torch.device
 ) -> Checkpoint:
     """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
     name, weights, parts, told = read_parts(layout, files, told)
@@ -73,8 +74,9 @@ def read_tutorial(
             "(encoder file, decoder file)."
         )
     config = config_of(layout, name, parts.tensors, told)
+    if layout == "d2l":
+        check_attention(parts.tensors, config.d_model, name, parts.spelling)
     table = _table(parts, config, name)
-    tokenizer, guessed = tokenizer_for(layout, config, told)
     model = build_model(
         config,
         {key: t for key, t in parts.tensors.items() if key != "positions"},
@@ -83,7 +85,8 @@ def read_tutorial(
         spelling=parts.spelling,
         table=table,
     )
-    findings = findings_of(layout, config, parts.tensors, tokenizer.source_pad)
+    tokenizer, guessed = tokenizer_for(layout, config, told)
+    pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
         name=name,
         layout=layout,
@@ -99,7 +102,7 @@ def read_tutorial(
             *parts.assumed,
             *guessed,
         ),
-        findings=tuple(f"{finding.id}: {finding}" for finding in findings),
+        findings=findings_of(layout, config, parts.tensors, pads, parts.spelling),
     )
 
 
@@ -115,30 +118,46 @@ def config_beside(path: Path) -> dict[str, Any]:
     return {} if {"format", "model_type"} & config.keys() else config
 
 
+def _told_inside(
+    told: Given, tensors: Mapping[str, Tensor], weights: Sequence[Weights]
+) -> Given:
+    """Add the options that lie in the files beside the weights; what was told wins.
+
+    Such options are all that a script was called with. What the tensors tell, they are
+    not asked.
+    """
+    known = {
+        *sizes_of(tensors),
+        *(("max_positions",) if "positions" in tensors else ()),
+    }
+    for part in weights:
+        told = saved_with(told, part.options, known)
+    return told
+
+
 def _digest(weights: Sequence[Weights]) -> str:
     if len(weights) == 1:
         return weights[0].digest
     return hashlib.sha256("".join(w.digest for w in weights).encode()).hexdigest()
 
 
-def _parts(
-    layout: str, name: str, files: list[tuple[Path, Weights]], told: Given
-) -> Parts:
+def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> Parts:
     """Name a file's tensors as our model does."""
-    tensors = joined([(short(path.name), weights) for path, weights in files])
+    tensors = joined(files)
     prefix = prefix_for(list(tensors), layout)
     spelt: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
     if layout == "torch":
         tensors, spelt, assumed = place_around(tensors, prefix, told.names, name)
         tensors = split_projections(tensors)
-    elif told.names:
-        raise InputError("names= is for files of torch.nn.Transformer only.")
     made = in_our_names(layout, prefix, tensors)
+    if layout != "torch":
+        made = renamed_as_told(made, told.names)
     theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
-    check_norms(made.tensors, name)
+    if layout == "labml":
+        _take_out_waves(made.tensors)
     found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
-    if "target_positions" in found:  # one learned table may serve both sides
+    if layout == "torch" and "target_positions" in found:  # it may serve both sides
         found.setdefault("source_positions", found["target_positions"])
     return Parts(found, Spelling(layout, prefix, theirs), assumed)
 
@@ -151,6 +170,17 @@ def lacking_half(layout: str, tensors: Mapping[str, Tensor]) -> str:
         if not any(key.startswith(f"{stack}.layers.") for key in tensors)
     ]
     return stacks[0] if layout == "d2l" and len(stacks) == 1 else ""
+
+
+def _take_out_waves(tensors: dict[str, Tensor]) -> None:
+    """Tell a fixed table that labml stored, [1, P, D], from a learned one.
+
+    Both have one name; the learned one is [P, 1, D].
+    """
+    tables = [tensors.get(name) for name in _TABLES[1:]]
+    if all(t is not None and t.dim() == 3 and len(t) == 1 < t.shape[1] for t in tables):
+        tensors["positions"] = tensors.pop(_TABLES[1])
+        del tensors[_TABLES[2]]
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:

@@ -15,7 +15,9 @@ import struct
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +35,7 @@ from visformer.formats.files import (
     refuse_foreign,
     short,
 )
-from visformer.text import clean
+from visformer.formats.saved import options_of, state_of
 
 MAX_FILE = 20 << 30
 MAX_HEADER = 16 << 20
@@ -53,8 +55,6 @@ _SAFE_DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the weights
-_PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
 _scalar: Callable[..., Any] = np.float64(0).__reduce__()[0]  # type: ignore[assignment]
 _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     argparse.Namespace,  # training scripts keep their options beside the weights
@@ -72,6 +72,24 @@ class Weights(NamedTuple):
 
     tensors: dict[str, Tensor]
     digest: str  # SHA-256 of the file
+    options: Mapping[str, Any]  # plain values that were saved beside the tensors
+
+
+@dataclass(frozen=True, eq=False)
+class WeightFile:
+    """A file of weights, read when it is first asked for them, and once."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name, at a length that suits a sentence."""
+        return short(self.path.name)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What it holds; CheckpointError where it cannot be read."""
+        return read_weights(self.path)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -83,19 +101,18 @@ def read_weights(path: Path) -> Weights:
     """Read a file's tensors and its digest; CheckpointError where that is not safe."""
     data, name = read_regular(path, MAX_FILE), short(path.name)
     refuse_foreign(data[:512], name)
-    tensors = _parse(data, name)
+    zipped = data.startswith(b"PK\x03\x04")
+    options: Mapping[str, Any] = {}
+    if zipped:
+        _check_zip(data, name)
+    if zipped or (data[:1] == b"\x80" and data[8:9] not in (b"{", b"")):
+        loaded = _unpickle(data, name)
+        tensors, options = _state(loaded, name), options_of(loaded)
+    else:
+        tensors = _parse_safetensors(data, name)
     if not tensors:
         raise CheckpointError(f"{name} holds no tensors: choose the file of weights.")
-    return Weights(tensors, hashlib.sha256(data).hexdigest())
-
-
-def _parse(data: bytes, name: str) -> dict[str, Tensor]:
-    if data.startswith(b"PK\x03\x04"):
-        _check_zip(data, name)
-        return _state(_unpickle(data, name), name)
-    if data[:1] == b"\x80" and data[8:9] not in (b"{", b""):
-        return _state(_unpickle(data, name), name)
-    return _parse_safetensors(data, name)
+    return Weights(tensors, hashlib.sha256(data).hexdigest(), options)
 
 
 def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
@@ -231,36 +248,15 @@ def _unreadable(error: Exception, name: str) -> str:
 
 def _state(loaded: object, name: str) -> dict[str, Tensor]:
     """Return the state dict inside what a training script saved."""
-    state = _unwrap(loaded)
-    tensors = [(k, v) for k, v in state.items() if isinstance(v, Tensor)]
-    if not tensors:
+    state = state_of(loaded)
+    if not state:
         raise CheckpointError(
             f"{name} holds no state dict of tensors. Save the weights alone: {_SAVE}."
         )
-    _check_count(len(tensors), name)
-    for key, tensor in tensors:
-        _check_tensor(tensor, f"tensor {short(str(key))} of {name}")
-    return {key: tensor.detach() for key, tensor in _without_prefixes(tensors)}
-
-
-def _unwrap(loaded: object) -> Mapping[Any, Any]:
-    state = loaded if isinstance(loaded, Mapping) else {}
-    for key in _WRAPPERS:
-        inner = state.get(key)
-        if isinstance(inner, Mapping):
-            return inner
-    return state
-
-
-def _without_prefixes(
-    tensors: list[tuple[Any, Tensor]],
-) -> Iterator[tuple[str, Tensor]]:
-    names = [clean(str(key)) for key, _ in tensors]
-    while prefix := next(
-        (p for p in _PREFIXES if all(n.startswith(p) for n in names)), ""
-    ):
-        names = [name.removeprefix(prefix) for name in names]
-    return zip(names, (tensor for _, tensor in tensors), strict=True)
+    _check_count(len(state), name)
+    for key, tensor in state.items():
+        _check_tensor(tensor, f"tensor {short(key)} of {name}")
+    return {key: tensor.detach() for key, tensor in state.items()}
 
 
 def _check_tensor(tensor: Tensor, what: str) -> None:

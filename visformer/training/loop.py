@@ -217,7 +217,11 @@ class Trainer:
         with self._mixed_precision():
             hidden = model(source, target[:, :-1], self.data.pad)[real]
             loss = smoothed_cross_entropy(
-                hidden, model.output.weight, labels[real], smoothing=smoothing
+                hidden,
+                model.output.weight,
+                labels[real],
+                smoothing=smoothing,
+                bias=model.output.bias,
             )
         return loss, int(real.sum())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import (
     QAbstractTableModel,
     QModelIndex,
@@ -57,7 +59,7 @@ class _Model(QAbstractTableModel):
     def data(self, index: Index, role: int = 0) -> object:
         """Give texts, and in words what a row is."""
         row = self.table.rows[index.row()]
-        cells = (str(row.rank), row.token, f"{row.probability:.4f}")
+        cells = (str(row.rank), row.token, _four_digits(row.probability))
         if role == Qt.ItemDataRole.DisplayRole:
             return cells[index.column()]
         if role == Qt.ItemDataRole.ToolTipRole:
@@ -84,7 +86,7 @@ class _Bar(QStyledItemDelegate):
         """Paint the bar first, the number over it."""
         model = index.model()
         row = model.table.rows[index.row()] if isinstance(model, _Model) else None
-        if row is not None:
+        if row is not None and not math.isnan(row.probability):
             palette = option.palette
             rect: QRect = option.rect
             box = rect.adjusted(1, 3, -1, -3)
@@ -182,6 +184,10 @@ class _Table(QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
+
+
+def _four_digits(probability: float) -> str:
+    return "NaN" if math.isnan(probability) else f"{probability:.4f}"
 
 
 def plain_label(text: str, *, faint: bool = False) -> QLabel:

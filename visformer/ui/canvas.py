@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QFrame, QWidget
 
 from visformer.trace import Bools
-from visformer.ui.colour_map import Bytes
+from visformer.ui.colour_map import NAN, Bytes, nan_crosses
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 MOST_HATCHED = 4_000  # rectangles
@@ -66,6 +66,8 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
         self._codes: Bytes | None = None
         self._hidden: Bools | None = None
         self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
+        self._unknown: Bools | None = None  # cells that are NaN, if there are any
+        self._crossed: list[QRectF] = []  # those in sight, found with the hatched
         self._cell: Cell | None = None
         self._rows: tuple[int, ...] = ()
         self._columns: tuple[int, ...] = ()
@@ -79,6 +81,8 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
         """Show codes [R, C]; no cells at all is a picture too."""
         self._codes = codes
         self._hidden, self._hatched = hidden, None
+        unknown = codes == NAN
+        self._unknown = unknown if unknown.any() else None
         self.image.setLookupTable(table, update=False)
         self._show_image()
         self.viewport().update()
@@ -144,7 +148,7 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
     # ---- painted over the image ------------------------------------------------
 
     def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
-        """Hatch hidden cells, frame what is marked, edge the room that is reserved."""
+        """Hatch hidden cells, cross NaN out, frame what is marked, edge the room."""
         palette = self.palette()
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -158,16 +162,23 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
     def _hatch(self, painter: QPainter, palette: QPalette) -> None:
         width = self.width() / self.view.width()
         height = self.height() / self.view.height()
-        if self._hidden is None or min(width, height) < HATCHED_FROM:
+        if min(width, height) < HATCHED_FROM:
             return
         if self._hatched is None:
-            self._hatched = _runs(self._hidden, self.view)
+            hidden, unknown = self._hidden, self._unknown
+            self._crossed = [] if unknown is None else _runs(unknown, self.view)
+            if hidden is not None and unknown is not None:
+                hidden = hidden & ~unknown
+            self._hatched = [] if hidden is None else _runs(hidden, self.view)
         colour = palette.color(QPalette.ColorRole.PlaceholderText)
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QBrush(colour, Qt.BrushStyle.BDiagPattern))
         if self._hatched:
             painter.drawRects([self._pixels(run) for run in self._hatched])
+        if self._crossed:
+            painter.setBrush(nan_crosses())
+            painter.drawRects([self._pixels(run) for run in self._crossed])
 
     def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtGui import QColor, QPalette
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QBrush, QColor, QPalette
 
 from visformer.trace import Bools, Floats
 
@@ -40,6 +41,11 @@ def codes(shade: Floats, hidden: Bools | None) -> Bytes:
         if hidden is not None:
             out[hidden[first : first + rows] & (out == LOW)] = HIDDEN
     return made
+
+
+def nan_crosses() -> QBrush:
+    """Return the pattern over NaN, for those who cannot tell its colour."""
+    return QBrush(QColor(255, 255, 255, 150), Qt.BrushStyle.DiagCrossPattern)
 
 
 def is_signed(ends: tuple[str, str]) -> bool:

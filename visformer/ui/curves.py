@@ -21,6 +21,7 @@ from visformer.state.pictures.picture import table_text
 from visformer.state.pictures.positions import (
     MOST_CURVES,
     Curve,
+    Waves,
     curves,
     default_dimensions,
     dimensions_text,
@@ -43,7 +44,7 @@ class Curves(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._table: Floats | None = None
-        self._sinusoidal = False
+        self._waves: Waves = "none"
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
         self.export = Export(self, self.numbers)
@@ -85,11 +86,11 @@ class Curves(QWidget):
         layout.addWidget(self._plot, 3)
         layout.addLayout(column, 2)
 
-    def draw(self, table: Floats | None, *, sinusoidal: bool = False) -> None:
+    def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
         """Take another table and offer a few dimensions; drawn when a range is set."""
-        self._table, self._sinusoidal, self._dimensions = table, sinusoidal, ()
+        self._table, self._waves, self._dimensions = table, waves, ()
         if table is not None:
-            self._dimensions = default_dimensions(table.shape[1])
+            self._dimensions = default_dimensions(table.shape[1], waves)
         self._field.setText(dimensions_text(self._dimensions))
         self._complain("")
         if table is None:
@@ -164,9 +165,7 @@ class Curves(QWidget):
     def _chosen(self) -> tuple[Curve, ...]:
         if self._table is None:
             return ()
-        return curves(
-            self._table, self._dimensions, *self._range, sinusoidal=self._sinusoidal
-        )
+        return curves(self._table, self._dimensions, *self._range, waves=self._waves)
 
     def _fill_legend(self, drawn: tuple[Curve, ...], made: list[QPen]) -> None:
         for row, (swatch, label) in enumerate(self._legend):

@@ -15,6 +15,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from visformer.state.pictures.picture import Matrix, table_text
+from visformer.state.pictures.words import number
 from visformer.ui.canvas import ZOOM_STEP, Canvas
 from visformer.ui.colour_map import NAN, codes, table
 from visformer.ui.export import Export
@@ -306,4 +307,4 @@ def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
     row, column = cell
     value = float(matrix.values[row, column])
     done = f" ({matrix.done})" if matrix.done else ""
-    return f"{matrix.rows[row]}, {matrix.columns[column]}: {value:.4f}{done}"
+    return f"{matrix.rows[row]}, {matrix.columns[column]}: {number(value)}{done}"

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, Bytes
+from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, Bytes, nan_crosses
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 FEWEST = 8  # characters of the scale's name that are worth their room
@@ -170,7 +170,7 @@ class ColourBar(QWidget):
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (("masked", HIDDEN, hidden), ("NaN", NAN, unknown))
+        keys = (("NaN", NAN, unknown), ("masked", HIDDEN, hidden))
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.setToolTip(note)
         self.update()
@@ -211,6 +211,8 @@ class ColourBar(QWidget):
         if code == HIDDEN:
             hatch = QBrush(painter.pen().color(), Qt.BrushStyle.BDiagPattern)
             painter.fillRect(box, hatch)
+        elif code == NAN:
+            painter.fillRect(box, nan_crosses())
         painter.drawRect(box)
         return self._text(painter, box.right() + side / 3, text)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QColor,
     QContextMenuEvent,
     QFontMetrics,
     QHelpEvent,
@@ -23,7 +25,7 @@ from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
 from visformer.state.look import ORDERS, Order
 from visformer.state.pictures.mosaic import Mosaic
 from visformer.state.pictures.ranking import Ranking
-from visformer.ui.colour_map import codes, table
+from visformer.ui.colour_map import NAN_COLOUR, codes, table
 from visformer.ui.export import Export
 
 CAPTION = 0.45  # of a thumbnail's height takes its caption
@@ -53,6 +55,7 @@ class Overview(QWidget):
         self.export = Export(self, numbers)
         self._mosaic: Mosaic | None = None
         self._image = QImage()
+        self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
         self._order: Order = "place"
         self._ranking: Ranking | None = None
@@ -74,9 +77,10 @@ class Overview(QWidget):
     def draw(self, mosaic: Mosaic | None) -> None:
         """Show this grid; None shows that there is none."""
         self._mosaic = mosaic
-        self._image = QImage()
+        self._image, self._unknown = QImage(), False
         if mosaic is not None and mosaic.image.size:
             self._image = _painted(mosaic, self.palette())
+            self._unknown = bool(np.isnan(mosaic.image.max()))
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
         self.update()
 
@@ -193,6 +197,8 @@ class Overview(QWidget):
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._mosaic.title)
         line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
         painter.setFont(plain)
+        if self._unknown:
+            line.setLeft(self._paint_key(painter, line))
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
         line.setRight(self.orders.x() - metrics.averageCharWidth())
         words = f"L layer, H head; colour: {self._mosaic.note}"
@@ -201,6 +207,16 @@ class Overview(QWidget):
         cut = Qt.TextElideMode.ElideRight
         words = metrics.elidedText(words, cut, int(line.width()))
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
+
+    def _paint_key(self, painter: QPainter, line: QRectF) -> float:
+        """Say which colour is NaN; returns where the words end."""
+        metrics, word = self.fontMetrics(), "NaN"
+        box = QRectF(line.x(), line.y(), 1.2 * line.height(), line.height())
+        inside = box.adjusted(0, 0.2 * line.height(), 0, -0.2 * line.height())
+        painter.fillRect(inside, QColor(NAN_COLOUR))
+        line = line.adjusted(box.width() + metrics.averageCharWidth(), 0, 0, 0)
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, word)
+        return line.x() + metrics.horizontalAdvance(word + "  ")
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Cover what is still to be decoded, and gaps; frame the thumbnails."""

@@ -9,6 +9,10 @@ from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEve
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolTip, QWidget
 
 from visformer.state.pictures.strips import Chip
+from visformer.state.pictures.words import number
+from visformer.ui.colour_map import NAN_COLOUR
+
+NAN_WORDS = "This colour: the weight is NaN, not a number."
 
 
 class TokenStrip(QScrollArea):
@@ -34,7 +38,11 @@ class TokenStrip(QScrollArea):
         if chips == self._row.chips:
             return
         self._row.set_chips(chips)
-        self.setAccessibleDescription(" ".join(chip.token for chip in chips))
+        unknown = any(math.isnan(chip.tint) for chip in chips)
+        self.setAccessibleDescription(
+            " ".join(chip.token for chip in chips) + ("; weights are NaN" * unknown)
+        )
+        self._row.setToolTip(NAN_WORDS if unknown else "")
         self._fit()
         current = next((i for i, c in enumerate(chips) if c.current), None)
         if current is not None:
@@ -106,10 +114,13 @@ class _Row(QWidget):
 
     def _paint_chip(self, painter: QPainter, chip: Chip, box: QRect) -> None:
         palette = self.palette()
-        tint = 0.0 if math.isnan(chip.tint) else min(1.0, chip.tint)
+        unknown = math.isnan(chip.tint)
+        tint = 0.0 if unknown else min(1.0, chip.tint)
         ground = _mixed(palette.base().color(), palette.highlight().color(), tint)
         text = palette.text().color()
-        if _luminance_gap(ground, text) < 0.35:
+        if unknown:
+            ground, text = QColor(NAN_COLOUR), QColor("white")
+        elif _luminance_gap(ground, text) < 0.35:
             text = palette.highlightedText().color()
         strong = chip.current or chip.marked
         pen = QPen(palette.highlight().color() if strong else palette.mid().color())
@@ -133,7 +144,7 @@ class _Row(QWidget):
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
             done = f" ({chip.done})" if chip.done else ""
-            text = f"id {chip.id}{forced}, weight {chip.tint:.4f}{done}"
+            text = f"id {chip.id}{forced}, weight {number(chip.tint)}{done}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

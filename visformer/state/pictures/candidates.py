@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from visformer.state.state import State
@@ -50,6 +51,11 @@ def candidate_table(state: State) -> CandidateTable:
 
 
 def _summary(step: Step) -> str:
+    if math.isnan(step.probability):
+        return (
+            f"{_ORIGINS[step.origin]}: “{visible(step.token)}”\n"
+            "all probabilities are NaN:\nno rank, no entropy"
+        )
     lines = [
         f"{_ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
         f"entropy {step.entropy:.2f} bits",

@@ -12,9 +12,10 @@ import numpy as np
 from visformer.errors import InputError
 from visformer.state.pictures.picture import Matrix
 from visformer.state.state import State
-from visformer.trace import Floats
+from visformer.trace import Floats, ModelFacts
 
 Likeness = Literal["dot product", "cosine"]
+Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
 LIKENESSES: dict[Likeness, str] = {  # what was done, as explained on screen
     "dot product": "dot product of two positions' encodings",
     "cosine": "cosine: dot product divided by both lengths",
@@ -100,16 +101,18 @@ def curves(
     first: int,
     last: int,
     *,
-    sinusoidal: bool,
+    waves: Waves,
 ) -> tuple[Curve, ...]:
     """Return chosen dimensions of a table [P, D] over a range of positions.
 
-    ``sinusoidal`` is what ``is_sinusoidal`` says of the table: asked once per table.
+    ``waves`` is what ``waves_of`` says of the table: asked once per table.
     """
     rows = table[first : last + 1]
     positions = np.arange(first, first + len(rows), dtype=np.float32)
-    words = _wave_words if sinusoidal else _measured_words
-    return tuple(Curve(d, positions, rows[:, d], words(table, d)) for d in dimensions)
+    return tuple(
+        Curve(d, positions, rows[:, d], _curve_words(table, d, waves))
+        for d in dimensions
+    )
 
 
 def sinusoid(positions: int, d_model: int) -> Floats:
@@ -125,10 +128,23 @@ def sinusoid(positions: int, d_model: int) -> Floats:
     return table
 
 
-def is_sinusoidal(table: Floats) -> bool:
-    """Tell whether a table [P, D] holds the paper's sinusoids, to float32 rounding."""
+def waves_of(table: Floats) -> Waves:
+    """Tell how a table [P, D] holds the paper's sinusoids, to float32 rounding."""
     # Two rows tell most other tables apart, without a sine for every cell.
-    return table.size > 0 and _equals_formula(table[:2]) and _equals_formula(table)
+    width = table.shape[1]
+    for waves in ("interleaved", "halves"):
+        if table.size and (waves == "interleaved" or not width % 2):
+            paper = _paper_order(table, waves)
+            if _equals_formula(paper[:2]) and _equals_formula(paper):
+                return waves
+    return "none"
+
+
+def _paper_order(table: Floats, waves: Waves) -> Floats:
+    """Return the columns in the paper's order, where the sines come first."""
+    if waves != "halves":
+        return table
+    return table.reshape(len(table), 2, -1).swapaxes(1, 2).reshape(table.shape)
 
 
 def _equals_formula(table: Floats) -> bool:
@@ -138,17 +154,55 @@ def _equals_formula(table: Floats) -> bool:
     return bool((difference <= tolerance).all())
 
 
-def table_words(table: Floats, *, sinusoidal: bool) -> str:
-    """Say what kind of table it is, by its numbers alone."""
-    count, width = table.shape
-    size = f"{count:,} positions × {width:,} dimensions"
-    if sinusoidal:
+def has_table(state: State) -> bool:
+    """Tell whether the open model adds positions at all."""
+    none = state.model is not None and state.model.positions == "none"
+    return state.positions is not None and state.positions.size > 0 and not none
+
+
+def nothing_words(state: State) -> str:
+    """Say why there is no table of positions."""
+    if state.model is not None and state.model.positions == "none":
         return (
-            f"{size}: the paper's sinusoids, sin(position / 10000^(2i/{width})) in "
-            f"dimension 2i, cos in 2i+1 (the model's table equals the formula)."
+            "This model adds no positional encoding: its embeddings do not tell where "
+            "a token stands, so there is no table to show."
         )
+    return "No table of positions: no model is open yet."
+
+
+def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None) -> str:
+    """Say what kind of table it is: learned by the model's own word, else measured."""
+    count, width = table.shape
+    words = f"{count:,} positions × {width:,} dimensions: {_kind_words(width, waves)}"
+    if model is not None and model.positions == "learned":
+        words = (
+            f"{count:,} positions × {width:,} dimensions, learned: parameters of the "
+            "model, no formula; every figure is measured from the table. This is the "
+            "source's table; the target has its own."
+        )
+    axis = model.position_axis if model is not None else "time"
+    return " ".join(filter(None, (words, _AXIS_WORDS[axis])))
+
+
+_AXIS_WORDS = {
+    "time": "",
+    "batch": "This layout adds row p to all tokens of the batch's sentence p, not to "
+    "the token at position p.",
+    "restart": "Decoding step by step, this layout begins at position 0 again each "
+    "step.",
+}
+
+
+def _kind_words(width: int, waves: Waves) -> str:
+    if waves == "none":
+        return "not the paper's sinusoids; every figure is measured from the table."
+    half = width // 2
+    where = "dimension 2i, cos in 2i+1"
+    if waves == "halves":
+        where = f"dimension i, cos in {half}+i (halves: all sines first, i < {half})"
     return (
-        f"{size}: not the paper's sinusoids; every figure is measured from the table."
+        f"the paper's sinusoids, sin(position / 10000^(2i/{width})) in {where} "
+        "(the model's table equals the formula)."
     )
 
 
@@ -169,9 +223,11 @@ def pair_words(picture: Matrix, row: int, column: int) -> str:
     return f"{pair}: {picture.title.rpartition(': ')[2]} {value:.4g}"
 
 
-def default_dimensions(width: int) -> tuple[int, ...]:
+def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
     """Return a few dimensions from fast to slow: a sine, its cosine, slower sines."""
     wanted = (0, 1, *(2 * (width // part // 2) for part in (16, 8, 4, 2)))
+    if waves == "halves":
+        wanted = tuple(d // 2 + d % 2 * (width // 2) for d in wanted)
     return tuple(sorted({d for d in wanted if d < width}))
 
 
@@ -208,11 +264,15 @@ def _span(part: str, width: int) -> range:
     return range(low, high + 1)
 
 
-def _wave_words(table: Floats, dimension: int) -> str:
+def _curve_words(table: Floats, dimension: int, waves: Waves) -> str:
     width = table.shape[1]
-    pair = dimension // 2 * 2
+    if waves == "none":
+        return _measured_words(table, dimension)
+    pair, cosine = dimension // 2 * 2, dimension % 2
+    if waves == "halves":
+        pair, cosine = dimension % (width // 2) * 2, dimension >= width // 2
     length = 2 * math.pi * 10_000 ** (pair / width)
-    wave = "cos" if dimension % 2 else "sin"
+    wave = "cos" if cosine else "sin"
     power = f"2π·10000^({pair}/{width})"
     return f"{dimension} ({wave}): wavelength {power} = {length:,.1f} positions"
 

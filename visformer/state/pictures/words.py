@@ -66,6 +66,8 @@ def _value_words(trace: Trace, cell: Cell, layer: int, weights: Floats) -> str:
     allowed = trace.mask(cell.kind, layer)[cell.query]
     if not allowed.any():
         return f"{value}, masked; {_nothing_words(row)}"
+    if np.isnan(row).any():
+        return "NaN: what this query and its keys are made of is NaN already"
     return value if allowed[cell.key] else f"{value}, masked"
 
 

@@ -6,12 +6,13 @@ of State changes) and ``failed`` (one sentence).
 
 from __future__ import annotations
 
+from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.positions import PositionsView
 
-View = AttentionView | ComputationView | MasksView | PositionsView
+View = AttentionView | ComputationView | MasksView | PositionsView | ArchitectureView
 VIEWS: tuple[
     tuple[str, str, type[View]], ...
 ] = (  # name in the State, title of the tab, class
@@ -19,4 +20,5 @@ VIEWS: tuple[
     ("computation", "Computation", ComputationView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),
+    ("architecture", "Architecture", ArchitectureView),
 )

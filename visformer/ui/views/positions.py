@@ -21,11 +21,13 @@ from visformer.state.pictures.positions import (
     LIKENESSES,
     cell_words,
     default_last,
+    has_table,
     heat_picture,
-    is_sinusoidal,
+    nothing_words,
     pair_words,
     similarity_picture,
     table_words,
+    waves_of,
 )
 from visformer.state.state import State
 from visformer.trace import Floats
@@ -87,6 +89,7 @@ class PositionsView(QWidget):
         layout.addWidget(self._about)
         layout.addLayout(line)
         layout.addWidget(self._pictures, 1)
+        layout.addStretch()  # takes the room where there are no pictures
         self._add_pages(table)
 
     def _add_pages(self, table: QWidget) -> None:
@@ -124,12 +127,14 @@ class PositionsView(QWidget):
         """Show the open model's table; a longer sentence lengthens the first range."""
         lab = (state.intervention, state.plain, state.shuffle, state.busy)
         where = (state.kind, state.layer, state.head, state.scale)
-        drawn = (id(state.positions), state.shown, state.trace, lab, where)
+        shown = (id(state.positions), state.model, state.shown, state.trace)
+        drawn = (shown, lab, where)
         if drawn == self._drawn:
             return
         before, self._state, self._drawn = self._state, state, drawn
         self._draw_page()
-        if state.positions is not before.positions:
+        same = state.positions is before.positions and state.model == before.model
+        if not same:
             self._range.touched = False
             self._draw_table()
         elif not self._range.touched and default_last(state) != default_last(before):
@@ -138,19 +143,20 @@ class PositionsView(QWidget):
     def _draw_table(self) -> None:
         """Show another model's table, or say that there is none."""
         table = self._state.positions
-        usable = table is not None and table.size > 0
-        self._range.setEnabled(usable)
-        self._pictures.setEnabled(usable)
+        usable = has_table(self._state)
+        self._range.setVisible(usable)
+        self._pictures.setVisible(usable)
         self._hover.setText(HINT if usable else "")
         if table is None or not usable:
-            self._about.setText("No table of positions: no model is open yet.")
+            self._about.setText(nothing_words(self._state))
             self._heat_map.draw(None)
             self._curves.draw(None)
             self._similarity.draw(None)
             return
-        sinusoidal = is_sinusoidal(table)
-        self._about.setText(table_words(table, sinusoidal=sinusoidal))
-        self._curves.draw(table, sinusoidal=sinusoidal)
+        waves = waves_of(table)
+        model = self._state.model
+        self._about.setText(table_words(table, waves=waves, model=model))
+        self._curves.draw(table, waves=waves)
         self._similarity.draw(table)
         self._range.set_count(len(table))
         self._range.offer(default_last(self._state))

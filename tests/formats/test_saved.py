@@ -1,0 +1,194 @@
+"""What training scripts save around their weights, and whose weights they may be."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.formats import layout_models as models
+from tests.formats.layout_models import MAKERS, state
+from visformer.errors import CheckpointError
+from visformer.formats import weights
+from visformer.formats.files import read_regular
+from visformer.formats.foreign import READS, foreign
+from visformer.formats.loading import load
+
+
+def saved(path: Path, what: object) -> Path:
+    torch.save(what, path)
+    return path
+
+
+def split(tensors: dict[str, Tensor], ending: str = "") -> dict[str, Any]:
+    """Put d2l's encoder and decoder apart, as one file may hold them."""
+    return {
+        f"{part}{ending}": {
+            name.removeprefix(f"{part}."): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(f"{part}.")
+        }
+        for part in ("encoder", "decoder")
+    }
+
+
+def renamed(tensors: dict[str, Tensor], encoder: str, decoder: str) -> dict[str, Any]:
+    names = {"encoder.": encoder, "decoder.": decoder}
+    return {
+        new + name.removeprefix(old): tensor
+        for name, tensor in tensors.items()
+        for old, new in names.items()
+        if name.startswith(old)
+    }
+
+
+ADAM = {"state": {0: {"exp_avg": torch.ones(8)}}, "param_groups": [{"lr": 0.1, "h": 1}]}
+WRAPPED: dict[str, Callable[[dict[str, Tensor]], object]] = {
+    "another key": lambda t: {"net": t, "optimizer": ADAM},
+    "two levels": lambda t: {"state": {"model": t, "optimizer": ADAM}, "epoch": 3},
+    "averaged": lambda t: {
+        "n_averaged": torch.tensor(4),
+        **{f"module.{name}": tensor for name, tensor in t.items()},
+    },
+    "an average beside": lambda t: {
+        "model": t,
+        "ema": {name: torch.zeros_like(tensor) for name, tensor in t.items()},
+    },
+}
+APART: dict[str, Callable[[dict[str, Tensor]], object]] = {
+    "in one file": split,
+    "state dicts": lambda t: {**split(t, "_state_dict"), "optimizer": ADAM},
+    "other names": lambda t: renamed(t, "enc.", "dec."),
+    "parallel": lambda t: renamed(t, "encoder.module.", "decoder.module."),
+}
+
+
+@pytest.mark.parametrize("layout", MAKERS)
+@pytest.mark.parametrize("how", WRAPPED)
+def test_weights_are_found(tmp_path: Path, layout: str, how: str) -> None:
+    tensors = state(MAKERS[layout])
+    made = load(saved(tmp_path / "m.pt", WRAPPED[how](tensors)), heads=2, device="cpu")
+    plain = load(saved(tmp_path / "n.pt", tensors), heads=2, device="cpu")
+    assert made.layout == layout
+    for name, weight in plain.model.named_parameters():
+        assert torch.equal(made.model.get_parameter(name), weight)
+
+
+@pytest.mark.parametrize("how", APART)
+def test_parts_of_d2l_are_joined(tmp_path: Path, how: str) -> None:
+    tensors = state(models.d2l)
+    made = load(saved(tmp_path / "m.pt", APART[how](tensors)), heads=2, device="cpu")
+    dense = made.model.output.weight
+    assert made.layout == "d2l"
+    assert torch.equal(dense, tensors["decoder.dense.weight"])
+    first = made.model.get_parameter("encoder.layers.0.self_attention.query.weight")
+    name = "encoder.blks.block0.attention.W_q.weight"
+    assert torch.equal(first, tensors[name])
+
+
+def test_only_an_optimizer_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no state dict of tensors"):
+        load(saved(tmp_path / "m.pt", {"optimizer": ADAM}), heads=2)
+
+
+def test_dicts_that_hold_each_other_are_looked_into_once(tmp_path: Path) -> None:
+    wide: dict[str, Any] = {"model_name": "x"}
+    for _ in range(30):  # 8 ** 30 ways lead to the last
+        wide = {f"k{i}": wide for i in range(8)}
+    round_: dict[str, Any] = {"wide": wide}
+    round_["self"] = round_
+    path = saved(tmp_path / "m.pt", {**round_, "model": state(models.scratch)})
+    assert load(path, heads=2, device="cpu").layout == "scratch"
+    with pytest.raises(CheckpointError, match="no state dict of tensors"):
+        load(saved(path, round_))
+
+
+OPTIONS: dict[str, object] = {
+    "args": Namespace(num_heads=4, pad_idx=3, lr=0.1, d_ff=77, max_seq_len=9),
+    "config": {"model": {"heads": 4}, "data": {"pad_idx": 3, "batch_size": 7}},
+    "hyper_parameters": {"n_head": 4, "src_pad_idx": 3, "vocab_size": None},
+    "nhead": 4,
+}
+
+
+@pytest.mark.parametrize("word", OPTIONS)
+def test_options_beside_the_weights_tell_the_heads(tmp_path: Path, word: str) -> None:
+    """What the tensors tell, such as d_ff or the table's length, is not taken."""
+    kept = {"state_dict": state(models.scratch), "pad": 3, word: OPTIONS[word]}
+    path = saved(tmp_path / "m.pt", kept)
+    checkpoint = load(path, device="cpu")
+    assert checkpoint.config.heads == 4
+    assert checkpoint.config.max_positions == models.LENGTH
+    assert checkpoint.tokenizer.pad == 3
+    assert not any(line.startswith(("heads", "pad")) for line in checkpoint.assumed)
+    assert load(path, heads=2, pad=5, device="cpu").config.heads == 2
+    assert load(path, heads=2, pad=5, device="cpu").tokenizer.pad == 5
+    (tmp_path / "config.json").write_text('{"heads": 8}')
+    assert load(path, device="cpu").config.heads == 8
+
+
+def test_options_of_another_kind_are_passed_over(tmp_path: Path) -> None:
+    odd = {
+        "heads": "four",
+        "pad": "<pad>",
+        "eos": -1,
+        "activation": ["relu"],
+        "h": True,
+    }
+    path = saved(tmp_path / "m.pt", {"model": state(models.labml), "args": odd})
+    with pytest.raises(CheckpointError, match="does not tell its number of heads"):
+        load(path, device="cpu")
+    assert load(path, heads=2, device="cpu").config.activation == "relu"
+
+
+def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path / "m.pt", state(models.handout))
+    read: list[str] = []
+
+    def counted(path: Path, limit: int) -> bytes:
+        read.append(path.name)
+        return read_regular(path, limit)
+
+    monkeypatch.setattr(weights, "read_regular", counted)
+    load(path, heads=2, device="cpu")
+    assert read == ["m.pt"]
+
+
+FOREIGN = {
+    "T5": "encoder.block.0.layer.0.SelfAttention.q.weight",
+    "BERT": "bert.encoder.layer.11.attention.self.query.weight",
+    "DistilBERT": "distilbert.transformer.layer.0.attention.q_lin.weight",
+    "GPT": "transformer.h.0.attn.c_attn.weight",
+    "a language model": "model.layers.0.self_attn.q_proj.weight",
+    "Whisper": "model.encoder.conv1.weight",
+    "BART": "model.encoder.layernorm_embedding.weight",
+    "NLLB": "model.decoder.layer_norm.bias",
+    "OpenNMT": "encoder.embeddings.make_embedding.emb_luts.0.weight",
+    "fairseq": "encoder.layers.0.self_attn_layer_norm.weight",
+    "JoeyNMT": "decoder.layers.0.trg_trg_att.k_layer.weight",
+    "The Annotated Transformer": "encoder.layers.0.self_attn.linears.0.weight",
+    "hyunwoongko": "encoder.layers.0.attention.w_q.weight",
+    "a vision Transformer": "blocks.0.attn.qkv.weight",
+    "a recurrent network": "encoder.rnn.weight_ih_l0",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
+    names = [FOREIGN[what], "encoder.layers.0.self_attn.out_proj.weight", "norm.weight"]
+    path = saved(tmp_path / "m.pt", {name: torch.ones(2, 2) for name in names})
+    with pytest.raises(CheckpointError) as caught:
+        load(path, heads=2, pad=1, device="cpu")
+    assert str(caught.value).startswith(f"m.pt holds {what}")
+    assert str(caught.value).endswith(f": {READS}.")
+    assert len(str(caught.value)) <= 200
+
+
+@pytest.mark.parametrize("layout", MAKERS)
+def test_models_that_are_read_are_not_taken_for_others(layout: str) -> None:
+    assert foreign(state(MAKERS[layout])) == ""

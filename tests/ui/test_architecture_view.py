@@ -1,0 +1,224 @@
+"""The Architecture tab: mouse, keys, the step's way, and words that fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QAbstractAnimation, QPoint, Qt
+from PySide6.QtGui import QFontMetricsF, QImage
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import make_window
+from visformer.state.state import Session, State
+from visformer.trace import Trace
+from visformer.ui.views.architecture import ArchitectureView
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return make_trace(source=5, target=4, layers=3)
+
+
+@pytest.fixture
+def view(qtbot: QtBot, trace: Trace) -> ArchitectureView:
+    made = ArchitectureView()
+    qtbot.addWidget(made)
+    made.resize(1100, 620)
+    made.show()
+    qtbot.waitExposed(made)
+    made.draw(shown(trace, 2))
+    return made
+
+
+def shown(trace: Trace, step: int, **changes: Any) -> State:
+    session = Session()
+    session.set(trace=trace, step=step, **changes)
+    return session.state
+
+
+def middle(view: ArchitectureView, id: str) -> QPoint:
+    drawing = view.diagram.drawing
+    assert drawing is not None
+    box = drawing.box(id)
+    assert box is not None, id
+    wide, high = view.diagram._units()
+    return QPoint(round(box.centre[0] * wide), round(box.centre[1] * high))
+
+
+def click(qtbot: QtBot, view: ArchitectureView, id: str) -> None:
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(view.diagram, left, pos=middle(view, id))
+
+
+def image(view: ArchitectureView) -> QImage:
+    return view.grab().toImage()
+
+
+def test_a_click_goes_to_the_blocks_numbers(
+    qtbot: QtBot, view: ArchitectureView
+) -> None:
+    picked: list[dict[str, object]] = []
+    view.picked.connect(picked.append)
+    click(qtbot, view, "decoder.0.cross_attention")
+    click(qtbot, view, "encoder.0.self_attention")
+    click(qtbot, view, "decoder.0.self_attention.mask")
+    click(qtbot, view, "source_positions")
+    assert picked == [
+        {"tab": "attention", "kind": "cross", "layer": 0},
+        {"tab": "attention", "kind": "encoder", "layer": 0},
+        {"tab": "masks", "kind": "decoder", "layer": 0},
+        {"tab": "positions"},
+    ]
+    click(qtbot, view, "output")  # its inside is shown here
+    assert len(picked) == 4
+    assert view.diagram.drawing is not None
+    assert view.diagram.drawing.chosen == "output"
+
+
+def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) -> None:
+    window, _ = make_window(qtbot, tmp_path)
+    window.session.set(trace=trace, step=2, tab="architecture")
+    view = window.views["architecture"]
+    assert isinstance(view, ArchitectureView)
+    assert window.tabs.currentWidget() is view
+    click(qtbot, view, "encoder.2")  # another layer is opened, in the same tab
+    assert window.session.state.layer == 2
+    assert view.diagram.drawing is not None
+    assert view.diagram.drawing.box("encoder.2.self_attention") is not None
+    click(qtbot, view, "encoder.2.self_attention")
+    state = window.session.state
+    assert (state.tab, state.kind, state.layer) == ("attention", "encoder", 2)
+    assert window.tabs.currentWidget() is window.views["attention"]
+
+
+def test_the_feed_forward_leads_to_its_computation(
+    qtbot: QtBot, tmp_path: Path, trace: Trace
+) -> None:
+    window, _ = make_window(qtbot, tmp_path)
+    window.session.set(trace=trace, step=2, layer=1, tab="architecture")
+    view = window.views["architecture"]
+    assert isinstance(view, ArchitectureView)
+    click(qtbot, view, "encoder.1.feed_forward")
+    state = window.session.state
+    assert (state.tab, state.stage, state.layer) == ("computation", "expand", 1)
+    assert state.kind == "encoder"
+
+
+def test_an_opened_layer_closes_and_opens_again(
+    qtbot: QtBot, view: ArchitectureView
+) -> None:
+    for there in (False, True):
+        click(qtbot, view, "decoder.0")
+        assert view.diagram.drawing is not None
+        opened = view.diagram.drawing.box("decoder.0.feed_forward")
+        assert (opened is not None) == there
+
+
+def test_arrow_keys_walk_and_enter_goes(qtbot: QtBot, view: ArchitectureView) -> None:
+    picked: list[dict[str, object]] = []
+    view.picked.connect(picked.append)
+    diagram = view.diagram
+    assert diagram.focusPolicy() & Qt.FocusPolicy.TabFocus
+    diagram.choose("decoder.0.self_attention")
+    qtbot.keyClick(diagram, Qt.Key.Key_Up)  # to its +
+    assert diagram.chosen == "decoder.0.self_attention.add"
+    qtbot.keyClick(diagram, Qt.Key.Key_Down)
+    qtbot.keyClick(diagram, Qt.Key.Key_Right)
+    assert diagram.chosen == "decoder.0.self_attention.mask"
+    qtbot.keyClick(diagram, Qt.Key.Key_Return)
+    assert picked == [{"tab": "masks", "kind": "decoder", "layer": 0}]
+    assert "mask" in diagram.accessibleDescription().lower()
+
+
+def test_keys_in_the_diagram_are_not_the_windows(
+    qtbot: QtBot, tmp_path: Path, trace: Trace
+) -> None:
+    window, _ = make_window(qtbot, tmp_path)
+    window.session.set(trace=trace, step=2, tab="architecture")
+    view = window.views["architecture"]
+    assert isinstance(view, ArchitectureView)
+    qtbot.waitUntil(window.isActiveWindow)
+    view.diagram.setFocus()
+    qtbot.keyClick(view.diagram, Qt.Key.Key_Left)
+    assert window.session.state.step == 2
+    qtbot.keyClick(view.diagram, Qt.Key.Key_PageDown)
+    assert window.session.state.step == 3
+
+
+def test_pointing_shows_the_inside(qtbot: QtBot, view: ArchitectureView) -> None:
+    before = image(view)
+    qtbot.mouseMove(view.diagram, middle(view, "encoder.0.feed_forward"))
+    assert view.diagram.chosen == "encoder.0.feed_forward"
+    assert image(view) != before
+
+
+def test_a_step_moves_the_highlight_and_the_token_runs_once(
+    qtbot: QtBot, view: ArchitectureView, trace: Trace
+) -> None:
+    running, stopped = (
+        QAbstractAnimation.State.Running,
+        QAbstractAnimation.State.Stopped,
+    )
+    assert view.diagram.flow.state() == stopped  # nothing moves on a first picture
+    two = image(view)
+    view.draw(shown(trace, 2))
+    assert image(view) == two
+    view.diagram.flow.setDuration(20)
+    view.draw(shown(trace, 3))
+    assert view.diagram.flow.state() == running
+    with qtbot.waitSignal(view.diagram.flow.finished, timeout=5000):
+        pass
+    assert image(view) != two
+    view.draw(shown(trace, 2))  # back: a still picture, the same as before
+    assert view.diagram.flow.state() == stopped
+    assert image(view) == two
+
+
+def test_it_stands_still_where_it_is_not_seen(
+    view: ArchitectureView, trace: Trace
+) -> None:
+    view.draw(shown(trace, 3))
+    view.hide()
+    assert view.diagram.flow.state() == QAbstractAnimation.State.Stopped
+    view.draw(shown(trace, 4))
+    assert view.diagram.flow.state() == QAbstractAnimation.State.Stopped
+
+
+@pytest.mark.parametrize("points", [9, 18])
+def test_names_of_blocks_fit_in_their_boxes(
+    view: ArchitectureView, points: int
+) -> None:
+    font = view.font()
+    font.setPointSize(points)
+    view.setFont(font)
+    view.resize(1700, 800)
+    drawing = view.diagram.drawing
+    assert drawing is not None
+    metrics = QFontMetricsF(view.diagram._font())
+    wide, high = view.diagram._units()
+    assert metrics.height() == high
+    for box in drawing.boxes:
+        if box.style in ("block", "norm", "layer", "mask"):
+            assert box.height * high >= metrics.height(), box.title
+            room = (box.width - 1) * wide
+            assert metrics.horizontalAdvance(box.title) <= room, box.title
+    assert view.diagram.width() >= drawing.width * wide - 1
+
+
+def test_too_little_room_scrolls(view: ArchitectureView) -> None:
+    view.resize(400, 200)
+    assert view.diagram.width() > 400
+    assert view.diagram.height() > 200
+    view.diagram.choose("decoder.0.self_attention")
+    assert not image(view).isNull()
+
+
+def test_without_a_model_it_says_so(qtbot: QtBot) -> None:
+    view = ArchitectureView()
+    qtbot.addWidget(view)
+    view.draw(State())
+    assert view.diagram.drawing is None
+    assert not view.grab().isNull()

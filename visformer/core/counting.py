@@ -1,0 +1,39 @@
+"""How many parameters each block of a model has; what is shared is counted once."""
+
+from __future__ import annotations
+
+from visformer.core.model import Transformer
+from visformer.trace import BlockParameters
+
+
+def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:
+    """Count the model's own parameters by block; the counts sum to their number.
+
+    Blocks are named as the modules are: ``encoder.0.self_attention`` is one of layer
+    0, ``output`` the output projection. A tensor that two blocks use is counted in the
+    first; the second names the first as ``shared``.
+    """
+    counts: dict[str, int] = {}
+    shared: dict[str, str] = {}
+    owners: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        block = _block(name)
+        owner = owners.setdefault(id(parameter), block)
+        counts.setdefault(block, 0)
+        if owner == block:
+            counts[block] += parameter.numel()
+        else:
+            shared[block] = owner
+    return tuple(
+        BlockParameters(block, count, shared.get(block, ""))
+        for block, count in counts.items()
+    )
+
+
+def _block(name: str) -> str:
+    """Name the block that a parameter belongs to: its layer's part, or its module."""
+    parts = name.split(".")
+    if "layers" in parts:  # encoder.layers.0.self_attention.query.weight
+        at = parts.index("layers")
+        return ".".join((parts[at - 1], *parts[at + 1 : at + 3]))
+    return ".".join(parts[:-1]) or name

@@ -1,0 +1,53 @@
+"""The newest rows of many hypotheses at once: what a search reads at each step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.incremental import DecoderState
+from visformer.core.masks import RULES, make_masks
+
+
+class NewestRows:
+    """Decodes the last token of every hypothesis, from a cache where that is exact.
+
+    It is not where a pad was chosen and its row attends to nothing, so to all that
+    comes after it too: each token then changes that row, which others may read, and
+    every step is a whole pass. A masked score of -inf makes such a row NaN for good.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, memory: Tensor, real: Tensor, limit: int
+    ) -> None:
+        """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
+        config, tokenizer = checkpoint.config, checkpoint.tokenizer
+        hides = RULES[config.mask_rule]
+        padded = hides.target_keys and tokenizer.bos == tokenizer.pad  # from the start
+        self._leaks = config.mask_fill > -math.inf and (hides.target_rows or padded)
+        self._checkpoint, self._memory, self._real = checkpoint, memory, real
+        self._state = DecoderState(checkpoint.packed, memory, real, limit)
+        self._whole = False
+
+    @torch.inference_mode()
+    def output(self, made: Tensor) -> Tensor:
+        """Return the decoder output [B, D] of the last of ids [B, T]."""
+        checkpoint = self._checkpoint
+        visible = made != checkpoint.tokenizer.pad  # a pad chosen is read by nobody
+        self._whole |= self._leaks and not bool(visible.all())
+        if self._whole:
+            masks = make_masks(checkpoint.config.mask_rule, self._real, visible)
+            record = checkpoint.model.decode(
+                made, self._memory, masks.decoder, masks.cross, self._state.places
+            )
+            return record.output[:, -1]
+        last = visible[:, -1:]
+        rows = self._state.extend(made[:, -1:], None if bool(last.all()) else last)
+        return rows[:, 0, checkpoint.packed.layout.output("decoder")]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep (and repeat) these hypotheses, each of the same sentence: int [B]."""
+        self._state.select(rows)

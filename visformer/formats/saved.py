@@ -1,0 +1,107 @@
+"""What a training script saved around its weights: wrappers, prefixes, its options.
+
+The objects come from PyTorch's restricted unpickler: tensors, numbers, texts, lists,
+dicts and ``argparse.Namespace``; nothing here runs anything of theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from visformer.text import clean
+
+_WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the weights
+_PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
+_HALVES = ("encoder", "decoder")
+_COUNTERS = {"n_averaged"}  # of torch.optim.swa_utils.AveragedModel
+_DEPTH = 4  # dicts inside dicts whose options are read
+_LOOKED_INTO = 100  # dicts in which weights are looked for: no deeper than Python goes
+
+
+def state_of(loaded: object) -> dict[str, Tensor]:
+    """Return the tensors of the state dict inside what was saved; {} where none is.
+
+    Prefixes that all names share with a wrapper of PyTorch's are taken off.
+    """
+    state = _weights_in(loaded, set())
+    tensors = [(k, v) for k, v in state.items() if isinstance(v, Tensor)]
+    return dict(_without_prefixes([t for t in tensors if t[0] not in _COUNTERS]))
+
+
+def options_of(loaded: object) -> dict[str, Any]:
+    """Return the plain values that were saved beside the weights, outer ones first."""
+    found: dict[str, Any] = {}
+    level = {id(loaded): loaded}
+    seen: set[int] = set()
+    for _ in range(_DEPTH):
+        seen |= level.keys()
+        inner: dict[int, object] = {}
+        for key, value in (pair for part in level.values() for pair in _items(part)):
+            if type(value) in (bool, int, float, str):
+                found.setdefault(key, value)
+            elif id(value) not in seen and _may_hold_options(value):
+                inner[id(value)] = value
+        level = inner
+    return found
+
+
+def _items(part: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(part, argparse.Namespace):
+        part = vars(part)
+    if isinstance(part, Mapping):
+        yield from ((key, value) for key, value in part.items() if type(key) is str)
+
+
+def _may_hold_options(part: object) -> bool:
+    """Leave out weights and the state of an optimizer, which has options too."""
+    inside = dict(_items(part))
+    tensors = any(isinstance(value, Tensor) for value in inside.values())
+    return not tensors and "param_groups" not in inside
+
+
+def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
+    """Return the dict of weights: under a usual key, right here, or the largest.
+
+    ``outer`` are the dicts looked into before, by id: none is looked into twice.
+    """
+    if not isinstance(saved, Mapping) or id(saved) in outer or "param_groups" in saved:
+        return {}
+    if len(outer) > _LOOKED_INTO:
+        return {}
+    outer.add(id(saved))
+    for key in _WRAPPERS:
+        if found := _weights_in(saved.get(key), outer):
+            return found
+    if any(isinstance(value, Tensor) for value in saved.values()):
+        return saved
+    inner = {key: _weights_in(value, outer) for key, value in saved.items()}
+    if halves := _joined(inner):
+        return halves
+    return max(inner.values(), key=len, default={})
+
+
+def _joined(inner: Mapping[Any, Mapping[Any, Any]]) -> dict[str, Any]:
+    """Join an encoder's and a decoder's state dicts, saved side by side."""
+    parts = [inner.get(h) or inner.get(f"{h}_state_dict") for h in _HALVES]
+    if not all(parts):
+        return {}
+    return {
+        f"{half}.{name}": tensor
+        for half, part in zip(_HALVES, parts, strict=True)
+        for name, tensor in (part or {}).items()
+    }
+
+
+def _without_prefixes(
+    tensors: list[tuple[Any, Tensor]],
+) -> Iterator[tuple[str, Tensor]]:
+    names = [clean(str(key)) for key, _ in tensors]
+    while shared := [p for p in _PREFIXES if all(n.startswith(p) for n in names)]:
+        if not names:
+            break
+        names = [name.removeprefix(shared[0]) for name in names]
+    return zip(names, (tensor for _, tensor in tensors), strict=True)

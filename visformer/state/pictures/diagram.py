@@ -1,0 +1,275 @@
+"""Placed boxes, arrows and words, in characters across and lines down."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Style = Literal[
+    "block",
+    "norm",
+    "layer",
+    "frame",
+    "add",
+    "token",
+    "row",
+    "outside",
+    "mask",
+    "text",
+    "head",
+]
+Line = Literal["flow", "residual", "memory", "next"]
+Point = tuple[float, float]
+
+BLOCK = 1.3  # lines that a block is high
+SMALL = 0.8  # of the text's size: words beside arrows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A block with its name on the left and, where there is room, a detail."""
+
+    x: float  # left, in characters
+    y: float  # top, in lines
+    width: float
+    height: float = BLOCK
+    title: str = ""
+    detail: str = ""  # on the right; left out where both do not fit
+    style: Style = "block"
+    id: str = ""  # of what can be chosen: a block's name, as the parameters' are
+    words: str = ""  # what it is, in a sentence
+    strong: bool = False  # on the current step's path
+    stack: int = 1  # drawn so many times, one behind the other
+
+    @property
+    def centre(self) -> Point:
+        """The middle."""
+        return self.x + self.width / 2, self.y + self.height / 2
+
+    def holds(self, x: float, y: float) -> bool:
+        """Tell whether a point is inside."""
+        return (
+            self.x <= x <= self.x + self.width and self.y <= y <= self.y + self.height
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """A line through points, with a head at its end."""
+
+    points: tuple[Point, ...]
+    line: Line = "flow"
+    strong: bool = False
+    head: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """All of a diagram, what stands behind first."""
+
+    width: float  # in characters
+    height: float  # in lines
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    beside: float = 0.0  # where the chosen block's inside begins, in characters
+    chosen: str = ""  # the block whose inside is shown
+    path: tuple[Point, ...] = ()  # where the current step's newest row runs along
+    sentence: str = ""  # the current step in words
+    goes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+    def at(self, x: float, y: float) -> str:
+        """Return the id of the foremost box at a point, "" where there is none."""
+        found = (box.id for box in reversed(self.boxes) if box.id and box.holds(x, y))
+        return next(found, "")
+
+    def box(self, id: str) -> Box | None:
+        """Return the box of an id."""
+        return next((box for box in self.boxes if box.id == id), None)
+
+    def walk(self, id: str, across: int, down: int) -> str:
+        """Return the nearest block in a direction, the same where there is none."""
+        blocks = [box for box in self.boxes if box.id]
+        start = self.box(id)
+        if start is None:
+            return blocks[0].id if blocks else ""
+        here = start.centre
+
+        def distance(box: Box) -> float:
+            x, y = (there - mine for there, mine in zip(box.centre, here, strict=True))
+            along, aside = (x / 4, y * 3) if across else (y, x / 4)
+            ahead = along * (across or down)
+            return ahead + 2 * abs(aside) if ahead > 0.2 else float("inf")
+
+        best = min(blocks, key=distance)
+        return best.id if distance(best) < float("inf") else id
+
+
+@dataclass(slots=True)
+class Column:
+    """Builds upwards, as the data flow: each part stands on the last one."""
+
+    x: float  # left edge
+    width: float
+    gap: float  # lines of an arrow that has words beside it
+    strong: bool = False
+    y: float = 0.0  # where the next part stands; negative, upwards
+    gaps: int = 0  # how many arrows are ``gap`` long
+    boxes: list[Box] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+
+    @property
+    def spine(self) -> float:
+        """Where the data run up."""
+        return self.x + self.width / 2
+
+    def box(
+        self,
+        title: str,
+        id: str = "",
+        *,
+        detail: str = "",
+        height: float = BLOCK,
+        style: Style = "block",
+        words: str = "",
+        inset: float = 0.0,
+        stack: int = 1,
+    ) -> Box:
+        """Put a block on top."""
+        self.y -= height
+        made = Box(
+            x=self.x + inset,
+            y=self.y,
+            width=self.width - 2 * inset,
+            height=height,
+            title=title,
+            detail=detail,
+            style=style,
+            id=id,
+            words=words,
+            strong=self.strong,
+            stack=stack,
+        )
+        self.boxes.append(made)
+        return made
+
+    def up(self, words: str = "", *, by: float | None = None) -> None:
+        """Put an arrow on top, with words to its right."""
+        if by is None:
+            by, self.gaps = self.gap, self.gaps + 1
+        ends = (self.spine, self.y), (self.spine, self.y - by)
+        self.arrows.append(Arrow(points=ends, strong=self.strong))
+        self.y -= by
+        if words:
+            self.beside(words, by)
+
+    def beside(self, words: str, height: float) -> None:
+        """Put small words to the right of what was just put on top."""
+        room = self.x + self.width - self.spine - 4
+        self.boxes.append(
+            text(self.spine + 1.8, self.y, room, words, height=height, small=True)
+        )
+
+    def add(self, id: str, start: float, lane: float, words: str) -> Box:
+        """Put the residual's + on top; its line leaves the spine at y = ``start``."""
+        self.y -= ADD
+        middle = self.y + ADD / 2
+        bend = (self.spine, start), (lane, start), (lane, middle)
+        end = (self.spine + RADIUS, middle)
+        self.arrows.append(
+            Arrow(points=(*bend, end), line="residual", strong=self.strong)
+        )
+        made = Box(
+            x=self.spine - RADIUS,
+            y=self.y,
+            width=2 * RADIUS,
+            height=ADD,
+            title="+",
+            style="add",
+            id=id,
+            words=words,
+            strong=self.strong,
+        )
+        self.boxes.append(made)
+        return made
+
+
+ADD = 1.1  # lines that the + of a residual is high
+RADIUS = 1.3  # characters
+
+
+def text(
+    x: float,
+    y: float,
+    width: float,
+    words: str,
+    *,
+    height: float = 1.0,
+    small: bool = False,
+    strong: bool = False,
+) -> Box:
+    """Return words that stand for themselves; small ones are faint."""
+    detail = words if small else ""
+    title = "" if small else words
+    style: Style = "head" if strong else "text"
+    return Box(
+        x=x,
+        y=y,
+        width=width,
+        height=height,
+        title=title,
+        detail=detail,
+        style=style,
+    )
+
+
+def paragraph(
+    x: float, y: float, width: float, words: str, *, strong: bool = False
+) -> list[Box]:
+    """Return words broken into lines one below the other; strong ones are wider."""
+    lines = textwrap.wrap(words, max(8, int(width * (0.84 if strong else 0.96))))
+    return [
+        text(x, y + 1.05 * at, width, line, strong=strong)
+        for at, line in enumerate(lines)
+    ]
+
+
+def characters(token: str) -> int:
+    """Return how many characters wide a token is: wide ones count twice."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in token)
+
+
+def chips(
+    tokens: tuple[str, ...], x: float, y: float, width: float, *, strong: int
+) -> list[Box]:
+    """Return tokens side by side, the last that fit; the one at ``strong`` stands out.
+
+    What does not fit is left out at the start, where an ellipsis says so.
+    """
+    sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
+    if sizes and 0 <= strong < len(sizes):
+        sizes[strong] = min(16.0, 1.2 * sizes[strong])  # its letters are bolder
+    first, room = len(tokens), width - 3
+    while first > 0 and sizes[first - 1] + 0.5 <= room:
+        first -= 1
+        room -= sizes[first] + 0.5
+    shown, made = sizes[first:], []
+    left = x + (width - sum(shown) - 0.5 * len(shown)) / 2
+    if first:
+        left = x + 3
+        made.append(text(x, y, 2.5, "…", height=BLOCK))
+    for at, size in enumerate(shown, first):
+        made.append(
+            Box(
+                x=left,
+                y=y,
+                width=size,
+                title=tokens[at],
+                style="token",
+                strong=at == strong,
+            )
+        )
+        left += size + 0.5
+    return made

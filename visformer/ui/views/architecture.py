@@ -1,0 +1,313 @@
+"""The Architecture tab: the model as a diagram, the current step's way through it."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import (
+    QEasingCurve,
+    QEvent,
+    QPointF,
+    QRectF,
+    QSize,
+    Qt,
+    QVariantAnimation,
+    Signal,
+)
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFont,
+    QFontMetricsF,
+    QHideEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
+
+from visformer.state.pictures.architecture import architecture
+from visformer.state.pictures.blocks import counts_text, place_of
+from visformer.state.pictures.diagram import Drawing
+from visformer.state.state import State
+from visformer.ui.diagram import Painting
+from visformer.ui.export import Export
+
+FLOW_MS = 700  # of a step's token on its way through the decoder
+SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold
+SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text, before the diagram is scrolled
+NOTHING = "No model is open yet."
+WALKS = {
+    Qt.Key.Key_Left: (-1, 0),
+    Qt.Key.Key_Right: (1, 0),
+    Qt.Key.Key_Up: (0, -1),
+    Qt.Key.Key_Down: (0, 1),
+}
+ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+
+
+class ArchitectureView(QWidget):
+    """The diagram in a scroll area: it scrolls where the room is too small."""
+
+    picked = Signal(object)  # a dict of State changes
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.diagram = _Diagram()
+        self.diagram.picked.connect(self.picked)
+        self.diagram.export.failed.connect(self.failed)
+        self._scroll = QScrollArea()
+        self._scroll.setWidget(self.diagram)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.diagram.walked.connect(self._follow)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._scroll)
+
+    def draw(self, state: State) -> None:
+        """Show a State."""
+        self.diagram.draw(state)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Lay out for the room that there is."""
+        super().resizeEvent(event)
+        self.diagram.fit(self.size())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Lay out for text of another size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "diagram"):
+            self.diagram.fit(self.size())
+
+    def _follow(self, box: QRectF) -> None:
+        centre = box.center().toPoint()
+        half = box.size().toSize() / 2
+        self._scroll.ensureVisible(
+            centre.x(), centre.y(), half.width() + 8, half.height() + 8
+        )
+
+
+class _Diagram(QWidget):
+    """Paints a Drawing; a block is chosen by pointing or by the arrow keys."""
+
+    picked = Signal(object)
+    walked = Signal(QRectF)  # where the block chosen by a key stands
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawing: Drawing | None = None
+        self.chosen = ""
+        self._state = State()
+        self._closed: frozenset[str] = frozenset()
+        self._room = QSize(1, 1)
+        self._scale = 1.0  # of the text
+        self._bars = 0  # pixels that scroll bars take
+        self._fitted: tuple[object, ...] = ()  # what the size of the text is for
+        self._drawn: tuple[object, ...] | None = None
+        self.export = Export(self, self._numbers)
+        self.flow = QVariantAnimation(self)  # runs after a step, then stops
+        self.flow.setStartValue(0.0)
+        self.flow.setEndValue(1.0)
+        self.flow.setDuration(FLOW_MS)
+        self.flow.setEasingCurve(QEasingCurve.Type.InOutQuad)
+        self.flow.valueChanged.connect(lambda _: self.update())
+        self.flow.finished.connect(self.update)
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName("diagram of the model; arrow keys walk its blocks")
+
+    def draw(self, state: State) -> None:
+        """Show a State; nothing is done where all that is shown is the same."""
+        model = state.model
+        needs = (id(state.trace), id(state.shown), id(model), state.layer)
+        if needs == self._drawn:
+            return
+        follows = self._drawn is not None and self._is_next(state)
+        if place_of(self.chosen).layer is not None and state.layer != self._state.layer:
+            self.chosen = ""
+        self._drawn, self._state = needs, state
+        self.flow.stop()
+        self._lay_out()
+        if follows and self.isVisible():
+            self.flow.start()
+
+    def _is_next(self, state: State) -> bool:
+        """Tell whether a State shows the step after the one shown now."""
+        before = self._state
+        same = before.trace is not None and before.trace is state.trace
+        return same and state.step == before.step + 1
+
+    def fit(self, room: QSize) -> None:
+        """Lay out for so much room."""
+        self._room = room
+        self._lay_out()
+
+    def _units(self) -> tuple[float, float]:
+        """Return pixels of a character, as words have them, and of a line."""
+        metrics = QFontMetricsF(self._font())
+        return metrics.horizontalAdvance(SAMPLE) / len(SAMPLE), metrics.height()
+
+    def _font(self) -> QFont:
+        """Return the font, a little smaller where that spares the scroll bars."""
+        font = QFont(self.font())
+        font.setPointSizeF(font.pointSizeF() * self._scale)
+        return font
+
+    def _lay_out(self) -> None:
+        state = self._state
+        needs = (self._room, self.font().key(), state.model, state.layer, self._closed)
+        if (*needs, state.trace is None) != self._fitted:
+            self._fitted = *needs, state.trace is None
+            self._fit()
+        wide, high = self._units()
+        self.drawing = self._made(self.chosen)
+        if self.drawing is not None:
+            self.setMinimumSize(
+                math.floor(self.drawing.width * wide),
+                math.floor(self.drawing.height * high),
+            )
+            self.setAccessibleDescription(self._words())
+        self.update()
+
+    def _fit(self) -> None:
+        """Choose the size of the text, whichever block will be shown inside."""
+        self._bars = 0
+        for self._scale in SCALES:
+            drawing, (wide, high) = self._made(""), self._units()
+            across = drawing is None or drawing.width * wide < self._room.width() + 1
+            down = drawing is None or drawing.height * high < self._room.height() + 1
+            if across and down:
+                return
+        self._scale = 1.0  # it is scrolled, and the bars take room
+        self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+
+    def _made(self, chosen: str) -> Drawing | None:
+        wide, high = self._units()
+        return architecture(
+            self._state,
+            chosen=chosen,
+            columns=(self._room.width() - self._bars) / wide,
+            lines=(self._room.height() - self._bars) / high,
+            closed=self._closed,
+        )
+
+    def _words(self) -> str:
+        """Say the chosen block and the step to those who cannot see them."""
+        drawing = self.drawing
+        if drawing is None:
+            return NOTHING
+        box = drawing.box(drawing.chosen)
+        return f"{box.words if box else ''}. {drawing.sentence}"
+
+    def _numbers(self) -> str:
+        return counts_text(self._state)
+
+    # ---- painting --------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the diagram, and the token on its way while it moves."""
+        painter = QPainter(self)
+        if self.drawing is None:
+            painter.setPen(self.palette().placeholderText().color())
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, NOTHING)
+            return
+        painting = Painting(painter, self, self._font(), *self._units())
+        painting.draw(self.drawing)
+        running = self.flow.state() == QVariantAnimation.State.Running
+        if running and self.drawing.path:
+            painting.token(self.drawing, float(self.flow.currentValue()))
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Nothing moves that is not seen."""
+        super().hideEvent(event)
+        self.flow.stop()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy and to save what stands on screen."""
+        self.export.popup(event.globalPos())
+
+    # ---- mouse and keys --------------------------------------------------------
+
+    def _at(self, point: QPointF) -> str:
+        wide, high = self._units()
+        drawing = self.drawing
+        return drawing.at(point.x() / wide, point.y() / high) if drawing else ""
+
+    def choose(self, id: str) -> None:
+        """Show the inside of a block."""
+        if id and id != self.chosen:
+            self.chosen = id
+            self._lay_out()
+
+    def go(self, id: str) -> None:
+        """Go to a block's numbers; a layer is opened, or closed where it is open."""
+        drawing, place = self.drawing, place_of(id)
+        if drawing is None or not id:
+            return
+        self.choose(id)
+        if place.layer is not None and not place.part:
+            opened = drawing.box(f"{id}.self_attention") is not None
+            only = frozenset({place.stack})
+            self._closed = self._closed | only if opened else self._closed - only
+            self._lay_out()
+            if opened:
+                return
+        changes = drawing.goes.get(id)
+        if changes:
+            self.picked.emit(dict(changes))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Show the inside of the block under the mouse."""
+        id = self._at(event.position())
+        self.setCursor(
+            Qt.CursorShape.PointingHandCursor if id else Qt.CursorShape.ArrowCursor
+        )
+        if self._x_is_outside_zoom(event.position()):
+            self.choose(id)
+
+    def _x_is_outside_zoom(self, point: QPointF) -> bool:
+        """Tell whether a point is in the model, not in a block's inside."""
+        drawing, (wide, _) = self.drawing, self._units()
+        return drawing is not None and point.x() / wide < drawing.beside
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Go to the block's numbers."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.go(self._at(event.position()))
+
+    def event(self, event: QEvent) -> bool:
+        """Keep plain arrows from the window's own keys."""
+        if (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.ShortcutOverride
+        ):
+            plain = event.modifiers() in (
+                Qt.KeyboardModifier.NoModifier,
+                Qt.KeyboardModifier.KeypadModifier,
+            )
+            if plain and Qt.Key(event.key()) in WALKS:
+                event.accept()
+                return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows walk the blocks, Enter goes to the numbers."""
+        key, drawing = Qt.Key(event.key()), self.drawing
+        if drawing is None or (key not in WALKS and key not in ENTER):
+            super().keyPressEvent(event)
+        elif key in ENTER:
+            self.go(drawing.chosen)
+        else:
+            self.choose(drawing.walk(drawing.chosen, *WALKS[key]))
+            self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        box = self.drawing.box(self.chosen) if self.drawing is not None else None
+        if box is not None:
+            wide, high = self._units()
+            place = box.x * wide, box.y * high, box.width * wide, box.height * high
+            self.walked.emit(QRectF(*place))
