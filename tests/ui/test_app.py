@@ -210,12 +210,12 @@ def test_a_students_file_is_dropped_asked_about_and_run(
     line.clear()
     qtbot.keyClick(line, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: not window.form.isVisible(), timeout=WAIT)
-    assert window.about.text() == "3 findings"
+    checkpoint = load((paths[0], paths[1]), heads=4, device="cpu")
+    assert window.about.text() == f"{len(checkpoint.findings)} findings"
     qtbot.keyClicks(window.source, "5 7 3")
     qtbot.keyClick(window.source, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     trace = window.session.state.trace
     assert trace is not None
-    checkpoint = load((paths[0], paths[1]), heads=4, device="cpu")
     assert trace.source == ("5", "7", "3")
     assert trace.target == Decoding(checkpoint, "5 7 3").finish().target
