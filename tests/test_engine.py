@@ -10,14 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from tests.formats import layout_models
 from tests.formats.folders import write_letters
+from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
 from visformer.core.parameters import layer_parameters
 from visformer.engine import Decoded, Engine, Event, Replaced
 from visformer.formats.loading import load
 from visformer.intervention import parse
 from visformer.messages import (
+    Asked,
     BatchDone,
     Decode,
     Finished,
@@ -292,3 +296,34 @@ def test_a_reference_under_an_altered_run_goes_by_passes(
     assert isinstance(event, Decoded)
     assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
     assert [step.token for step in event.trace.steps[:2]] == ["d", "d"]
+
+
+def test_a_file_is_asked_about_and_opened(
+    engine: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = engine
+    path = tmp_path / "m.pt"
+    torch.save(state(layout_models.handout), path)
+    handle.open(str(path), ask="open")
+    asked = listener.wait_for(Asked)
+    assert isinstance(asked, Asked)
+    assert [q.name for q in asked.form.questions][:4] == ["heads", "pad", "bos", "eos"]
+    number = handle.open(str(path), told=(("heads", 3),))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert refused.number == number
+    assert "3 heads do not divide d_model = 8" in refused.reason
+    handle.open(str(path), told=(("heads", 2),))
+    opened = listener.wait_for(Opened)
+    assert isinstance(opened, Opened)
+    assert (opened.model.heads, opened.numbers) == (2, 11)
+    assert "pad = 0 (the file does not say)" in opened.assumed
+    handle.open(str(folder), ask="open")  # it tells all by itself
+    handle.abandon()
+    handle.open(str(path), told=(("heads", 2),), ask="always")
+    asked = listener.wait_for(Asked, Opened)  # nothing came of what was abandoned
+    assert isinstance(asked, Asked)
+    assert asked.form.questions[0].default == 2
+    decoded(listener, handle.decode(request("5 7 3")))  # the open model is still there
+    handle.open(str(folder), ask="open")
+    assert isinstance(listener.wait_for(Asked, Opened), Opened)

@@ -16,9 +16,11 @@ from PySide6.QtCore import QSettings, QTimer, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
-from visformer.engine import Engine, Told
+from visformer.engine import Engine
 from visformer.errors import VisformerError
 from visformer.parameters import Stack
+from visformer.questions import Asking, Told
+from visformer.text import clean
 from visformer.trace import Trace
 from visformer.trace_file import read_trace
 from visformer.ui.bridge import Bridge
@@ -58,17 +60,22 @@ class App:
         self._timer.timeout.connect(lambda: gc.collect(1))
         self._timer.start(GARBAGE_MS)
 
-    def start(self, path: str | None = None, text: str = "", told: Told = ()) -> None:
-        """Show the first picture and open the model."""
+    def start(
+        self, path: str | None = None, text: str = "", told: Told | None = ()
+    ) -> None:
+        """Show the first picture and open the model; None lets questions be asked."""
         requests = self.window.requests
         if path is None and not text:
             self._show_recorded()
         if path is not None and path.endswith(".vis"):
             requests.open(path)
             path = None  # a model stands by for what is typed next
-        requests.open(path or str(paths.checkpoint()), told=told if path else ())
+        if path is None:
+            path, told = str(paths.checkpoint()), ()
         if text:
-            self.window.translate(text)
+            self.window.source.setText(clean(text))
+            self.window.source.remember(clean(text))
+        requests.open(path, told=told, then=text)
 
     def _show_recorded(self) -> None:
         try:
@@ -94,7 +101,7 @@ def run(path: str | None, text: str = "", told: Told = ()) -> int:
     app = App(sys.argv[:1])
     _report_faults(lambda message: app.window.session.set(error=message))
     app.window.show()
-    app.start(path, text, told)
+    app.start(path, text, told or None)
     code = app.qt.exec()
     app.close()
     return code
@@ -119,11 +126,16 @@ NO_ENGINE = "This window shows one Trace: start visformer to translate."
 class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
-    def open(self, path: str, device: str = "", told: Told = ()) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
+    ) -> int:
         """Refuse."""
         raise VisformerError(
             "This window shows one Trace: start visformer to open more."
         )
+
+    def abandon(self) -> None:
+        """Do nothing: there is no opening."""
 
     def decode(self, request: object) -> int:
         """Refuse."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from visformer.errors import CheckpointError, InputError, VisformerError
+from visformer.questions import Told
 
 COMMANDS = ("translate", "render", "inspect", "train")
 GROUP = 64  # lines translated together
@@ -349,7 +350,7 @@ def _add_told(parser: _Parser) -> None:
     group.add_argument("--tokenizer", help="a sentencepiece model or vocab.json")
 
 
-def _told(options: argparse.Namespace) -> tuple[tuple[str, str | int], ...]:
+def _told(options: argparse.Namespace) -> Told:
     """Return the keywords of ``load`` that were given."""
     names = ("layout", "heads", "pad", "bos", "eos", "tokenizer")
     pairs = ((name, getattr(options, name)) for name in names)

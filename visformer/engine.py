@@ -17,6 +17,7 @@ from typing import Any
 
 from visformer.messages import (
     Answer,
+    Asked,
     Batch,
     BatchDone,
     Decode,
@@ -34,12 +35,12 @@ from visformer.messages import (
     Stepped,
 )
 from visformer.parameters import Stack
+from visformer.questions import Asking, Told
 from visformer.recorder import Recording
 from visformer.server import serve
 from visformer.trace import Step, Trace
 
 log = logging.getLogger(__name__)
-Told = tuple[tuple[str, str | int], ...]
 OPEN_SECONDS = 120.0  # an opening that takes longer is given up
 
 
@@ -61,7 +62,8 @@ class Replaced:
 
 
 Event = (
-    Opened
+    Asked
+    | Opened
     | Decoded
     | Finished
     | BatchDone
@@ -139,15 +141,18 @@ class Engine:
         """Process id of the process that works."""
         return int(self._current.process.pid)
 
-    def open(self, path: str, device: str = "", told: Told = ()) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
+    ) -> int:
         """Open a checkpoint; the open model stays until the new one is ready.
 
-        ``told`` are keywords of ``load``, for what the file does not tell.
+        ``told`` is what the file does not tell; with ``ask`` the answer may be
+        questions about it. Returns the request's number.
         """
         with self._lock:
             self._abandon_opening()
             number = self._next()
-            request = Open(number=number, path=path, device=device, told=told)
+            request = Open(number=number, path=path, device=device, told=told, ask=ask)
             worker = self._current if self._opened is None else self._take_spare()
             timer = threading.Timer(OPEN_SECONDS, self._too_slow, (worker,))
             timer.daemon = True
@@ -155,6 +160,14 @@ class Engine:
             self._opening = (worker, request, timer)
             timer.start()
             worker.send(request)
+            return number
+
+    def abandon(self) -> None:
+        """Give up an opening; the open model stays."""
+        with self._lock:
+            self._abandon_opening()
+            if self._opened is not None:
+                self._keep_spare()
 
     def decode(self, request: Decode) -> int:
         """Decode, superseding what was asked before; return the request's number."""
@@ -236,25 +249,29 @@ class Engine:
             opening = self._opening is not None and worker is self._opening[0]
             if answer is None:
                 self._opening_died(worker) if opening else self._died(worker)
-            elif opening and isinstance(answer, Opened | Refused):
+            elif opening and isinstance(answer, Asked | Opened | Refused):
                 self._opening_answered(worker, answer)
             elif worker is self._current:
                 self._answered(answer)
 
-    def _opening_answered(self, worker: Worker, answer: Opened | Refused) -> None:
+    def _opening_answered(
+        self, worker: Worker, answer: Asked | Opened | Refused
+    ) -> None:
         if self._opening is None:
             return
         _, request, timer = self._opening
         timer.cancel()
         self._opening = None
         if isinstance(answer, Opened):
-            self._opened = request
+            self._opened = replace(request, ask="never")
             if worker is not self._current:
                 self._discard(self._current)
                 self._current = worker
                 self._last = self._recording = None
                 self._steps = ()
             self._keep_spare()
+        elif isinstance(answer, Asked) and worker is not self._current:
+            self._spare = worker  # it has the file's pages warm for what follows
         elif worker is not self._current:
             self._discard(worker)  # a stranger's file was in it: a fresh one is cleaner
             self._keep_spare()

@@ -12,6 +12,7 @@ from typing import Literal
 
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.parameters import LayerParameters, Stack
+from visformer.questions import Asking, Form, Told
 from visformer.recorder import Row
 from visformer.trace import Floats, ModelFacts, Origin, Trace
 
@@ -36,7 +37,8 @@ class Open:
     number: int
     path: str
     device: str = ""
-    told: tuple[tuple[str, str | int], ...] = ()  # keywords of ``load``
+    told: Told = ()
+    ask: Asking = "never"  # whether to answer with questions instead of opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,17 @@ class Opened:
     positions: Floats  # [max_positions, D]
     devices: tuple[str, ...]  # what can be chosen on this computer
     findings: tuple[str, ...]  # what is unusual or wrong with the checkpoint
+    assumed: tuple[str, ...] = ()  # what its file did not tell and nobody else did
+    numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The checkpoint can be opened once these questions are answered."""
+
+    number: int
+    path: str
+    form: Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,7 +179,8 @@ class Refused:
 
 Request = Open | Decode | Batch | Shuffle | Parameters
 Answer = (
-    Opened
+    Asked
+    | Opened
     | Started
     | Stepped
     | Passed

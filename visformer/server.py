@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import (
+    Asked,
     Batch,
     BatchDone,
     Decode,
@@ -122,13 +122,18 @@ class Server:
 
     def _open(self, request: Open) -> None:
         from visformer.core.checkpoint import available_devices
-        from visformer.formats.loading import load
+        from visformer.formats.loading import form, load_told
+        from visformer.formats.sides import NumberSide
 
-        checkpoint = load(
-            Path(request.path),
-            device=request.device or None,
-            **dict(request.told),  # type: ignore[arg-type]
-        )
+        if request.ask != "never":
+            asked = form(request.path, request.told, every=request.ask == "always")
+            if asked is not None:
+                self._connection.send(
+                    Asked(number=request.number, path=request.path, form=asked)
+                )
+                return
+        checkpoint = load_told(request.path, request.told, request.device)
+        source = checkpoint.tokenizer.source
         checkpoint.packed.warm_up()
         self._checkpoint, self._decoding = checkpoint, None
         self._connection.send(
@@ -139,6 +144,8 @@ class Server:
                 positions=_positions(checkpoint),
                 devices=available_devices(),
                 findings=checkpoint.findings,
+                assumed=checkpoint.assumed,
+                numbers=source.size if isinstance(source, NumberSide) else 0,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QSettings, Qt, QTimer
-from PySide6.QtWidgets import QApplication
+import torch
+from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QTimer, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
 import visformer
 from tests.formats.folders import write_letters
+from tests.formats.layout_models import d2l, state
 from tests.models import tiny_model
 from tests.traces import make_trace
 from visformer.app import App
@@ -41,6 +45,7 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
     app.window.show()
     yield app
     app.close()
+    gc.disable()  # again: see ``nothing_left``
     QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
@@ -172,3 +177,45 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
     sys.excepthook = hook
     assert "recorded" in seen[0]
     assert "shows one Trace" in seen[1]
+
+
+def test_a_students_file_is_dropped_asked_about_and_run(
+    app: App, qtbot: QtBot, folder: Path, tmp_path: Path
+) -> None:
+    """Two files of d2l, dropped; the form, a wrong tokenizer, then ids typed."""
+    app.start(str(folder), "hello")
+    window = app.window
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    paths = []
+    for half in ("encoder.", "decoder."):
+        tensors = state(d2l).items()
+        paths.append(tmp_path / f"{half}pt")
+        inside = {k.removeprefix(half): t for k, t in tensors if k.startswith(half)}
+        torch.save(inside, paths[-1])
+    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 99}')
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    action = Qt.DropAction.CopyAction
+    window.dropEvent(QDropEvent(QPointF(5, 5), action, data, button, none))
+    qtbot.waitUntil(window.form.isVisible, timeout=WAIT)
+    line = window.form.rows["tokenizer"].editor
+    assert isinstance(line, QLineEdit)
+    line.setText(str(tmp_path / "vocab.json"))
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
+    assert "they belong to different models" in window.session.state.error
+    assert window.form._error.text() == window.session.state.error
+    assert window.session.state.model.name == "letters a>z"  # type: ignore[union-attr]
+    line.clear()
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: not window.form.isVisible(), timeout=WAIT)
+    checkpoint = load((paths[0], paths[1]), heads=4, device="cpu")
+    assert window.about.text() == f"{len(checkpoint.findings)} findings"
+    qtbot.keyClicks(window.source, "5 7 3")
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    trace = window.session.state.trace
+    assert trace is not None
+    assert trace.source == ("5", "7", "3")
+    assert trace.target == Decoding(checkpoint, "5 7 3").finish().target

@@ -9,9 +9,10 @@ from PySide6.QtCore import QSettings
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine import Decoded, Told
+from visformer.engine import Decoded
 from visformer.messages import Decode, Finished, Shuffle
 from visformer.parameters import Stack
+from visformer.questions import Asking, Told
 from visformer.trace import Trace
 from visformer.ui.window import MainWindow
 
@@ -21,13 +22,22 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.opened: list[tuple[str, str]] = []
+        self.told: list[tuple[Told, Asking]] = []  # of each opening
+        self.abandoned = 0
         self.decodes: list[Decode] = []
         self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
         self.asked: list[tuple[Stack, int]] = []
 
-    def open(self, path: str, device: str = "", told: Told = ()) -> None:
+    def open(
+        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
+    ) -> int:
         self.opened.append((path, device))
+        self.told.append((told, ask))
+        return -len(self.opened)  # never the number of a decode
+
+    def abandon(self) -> None:
+        self.abandoned += 1
 
     def decode(self, request: Decode) -> int:
         self.decodes.append(request)

@@ -41,7 +41,7 @@ _SWITCHES = (
     "output_bias",
     "softmax_output",
 )
-_LIMITS = {  # what a file may claim before anything is allocated for it
+LIMITS = {  # what a file may claim before anything is allocated for it
     "source_vocabulary": 1_000_000,
     "target_vocabulary": 1_000_000,
     "d_model": 16_384,
@@ -95,7 +95,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         self._check_choices()
-        for name, limit in _LIMITS.items():
+        for name, limit in LIMITS.items():
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= limit:
                 raise CheckpointError(
@@ -103,7 +103,7 @@ class ModelConfig:
                 )
         for name in ("encoder_norm_length", "decoder_norm_length"):
             value = getattr(self, name)
-            limit = _LIMITS["max_positions"]
+            limit = LIMITS["max_positions"]
             if type(value) is not int or not 0 <= value <= limit:
                 raise CheckpointError(
                     f"{name} is {value!r}: it must be a whole number from 0 to {limit}."

@@ -101,8 +101,10 @@ def named(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, 
                 f"hold around its layers: it holds {listed(list(tensors))}."
             )
         made[role] = found
-    output = made.get("output.weight", "").removesuffix("weight") + "bias"
-    return {"output.bias": output, **made} if output in tensors else made
+    bias = made.get("output.weight", "").removesuffix("weight") + "bias"
+    if "output.weight" in made and bias in tensors:
+        made.setdefault("output.bias", bias)
+    return made
 
 
 def renamed_as_told(made: Renamed, names: Mapping[str, str]) -> Renamed:

@@ -52,6 +52,17 @@ def build_model(
     return model.eval()
 
 
+def check_fit(
+    config: ModelConfig,
+    tensors: Mapping[str, Tensor],
+    *,
+    name: str,
+    spelling: Callable[[str], str],
+) -> None:
+    """Raise the CheckpointError that ``build_model`` would, about names and shapes."""
+    _check_fit(dict(_outline(config).named_parameters()), tensors, name, spelling)
+
+
 def _outline(config: ModelConfig) -> Transformer:
     """Return a model whose parameters have names and shapes, but no memory."""
     with torch.device("meta"), _Unfilled():

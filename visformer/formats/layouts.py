@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from visformer.core.presets import PRESETS
@@ -15,6 +16,7 @@ class Habits(NamedTuple):
     eos: int = 2
     ends_source: bool = False  # whether a text's last token for the encoder is eos
     untold: tuple[str, ...] = ("max_positions",)  # fields that a file may leave open
+    two_pads: bool = False  # whether its code takes a pad id for each side
 
 
 _TORCH = (
@@ -29,9 +31,9 @@ HABITS: dict[str, Habits] = {
     "handout": Habits(),
     "d2l": Habits(1, 2, 3, ends_source=True),
     "labml": Habits(untold=("activation", "max_positions")),
-    "modular": Habits(1, 2, 3, ends_source=True),
+    "modular": Habits(1, 2, 3, ends_source=True, two_pads=True),
     "scratch": Habits(),
-    "torch": Habits(ends_source=True, untold=_TORCH),
+    "torch": Habits(ends_source=True, untold=_TORCH, two_pads=True),
 }
 _SIZES = {  # which files tell themselves, or ``heads``, which is asked
     "source_vocabulary",
@@ -42,6 +44,12 @@ _SIZES = {  # which files tell themselves, or ``heads``, which is asked
     "decoder_layers",
     "feed_forward",
 }
+
+
+def usual_ids(layout: str, named: Mapping[str, int]) -> dict[str, int]:
+    """Return pad, bos and eos: as a tokenizer names them, else the tutorial's own."""
+    usual = HABITS[layout]._asdict()
+    return {name: named.get(name, usual[name]) for name in ("pad", "bos", "eos")}
 
 
 def choices(layout: str) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ import torch
 
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
+from visformer.formats.asking import form_for, location_and_keywords
 from visformer.formats.files import listed, read_json, short
 from visformer.formats.foreign import READS, foreign
+from visformer.formats.layouts import HABITS
 from visformer.formats.marian import WEIGHT_FILES, read_marian_folder
 from visformer.formats.native import CONFIG, WEIGHTS, plain_config, read_native
 from visformer.formats.options import Given, given
 from visformer.formats.recognition import joined, recognise
-from visformer.formats.tutorials import read_tutorial
+from visformer.formats.tutorials import read_parts, read_tutorial
 from visformer.formats.weights import WeightFile, read_tensors
+from visformer.questions import Form, Told
 from visformer.text import clean
 
 Location = str | Path | tuple[str | Path, str | Path]
@@ -98,9 +102,38 @@ def load(
         config, heads=heads, pad=pad, bos=bos, eos=eos, tokenizer=tokenizer, names=names
     )
     where = choose_device(device)
-    try:
+    with _said_if_too_large(path, where):
         layout, files = _resolved(path, layout)
         return READERS[layout](files, told, where)
+
+
+def load_told(path: str, told: Told, device: str = "") -> Checkpoint:
+    """Open a checkpoint with what the window was told of it."""
+    location, words = location_and_keywords(path, told)
+    return load(location, device=device or None, **words)
+
+
+def form(path: str, told: Told, *, every: bool = False) -> Form | None:
+    """Return what is to be asked before a file is opened; None where nothing is.
+
+    ``every`` asks again what was told. Folders tell all by themselves. Raises
+    CheckpointError where no answer could open the file, InputError as ``load``.
+    """
+    location, words = location_and_keywords(path, told)
+    layout = words.pop("layout", None)
+    own = ("heads", "pad", "bos", "eos", "tokenizer", "names")
+    known = given(words, **{name: words.pop(name, None) for name in own})
+    with _said_if_too_large(location, torch.device("cpu")):
+        layout, files = _resolved(location, layout)
+        if layout not in HABITS:
+            return None
+        return form_for(layout, read_parts(layout, files, known), every=every)
+
+
+@contextlib.contextmanager
+def _said_if_too_large(path: Location, where: torch.device) -> Iterator[None]:
+    try:
+        yield
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise CheckpointError(
             f"{_name(path)} does not fit into the memory of {where}: close other "

@@ -194,9 +194,13 @@ def need_heads(fields: Mapping[str, Any], name: str) -> None:
     if "heads" in fields:
         return
     width = fields["d_model"]
-    most = min(width, 256) if type(width) is int else 0
-    divisors = [n for n in range(1, most + 1) if width % n == 0]
     raise CheckpointError(
         f"{name} does not tell its number of heads: give heads=…, which divides "
-        f"d_model = {width}, such as {', '.join(map(str, divisors[:12]))}."
+        f"d_model = {width}, such as {', '.join(map(str, possible_heads(width)[:12]))}."
     )
+
+
+def possible_heads(width: Any) -> list[int]:
+    """Return the numbers of heads that divide a width evenly, up to 256."""
+    most = min(width, 256) if type(width) is int else 0
+    return [n for n in range(1, most + 1) if width % n == 0]

@@ -18,7 +18,7 @@ from visformer.formats.around import place_around, renamed_as_told
 from visformer.formats.assembly import build_model
 from visformer.formats.diagnoses import findings_of, table_order
 from visformer.formats.files import read_json
-from visformer.formats.layouts import HABITS, choices
+from visformer.formats.layouts import HABITS, choices, usual_ids
 from visformer.formats.options import Given, beside, need_heads, saved_with
 from visformer.formats.recognition import (
     Spelling,
@@ -43,16 +43,37 @@ class Parts(NamedTuple):
     assumed: tuple[str, ...]
 
 
-def read_tutorial(
-    layout: str, files: Sequence[WeightFile], told: Given, device: torch.device
-) -> Checkpoint:
-    """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
+class Reading(NamedTuple):
+    """Files as they were read, and all that is said of them."""
+
+    name: str
+    weights: list[Weights]
+    parts: Parts
+    told: Given
+
+
+def read_parts(layout: str, files: Sequence[WeightFile], told: Given) -> Reading:
+    """Read the files of a layout; nothing is needed yet that they do not tell."""
     name = " and ".join(file.name for file in files)
     weights = [file.weights for file in files]
     told = beside(told, config_beside(files[0].path))
     parts = _parts(layout, name, files, told)
     told = _told_inside(told, parts.tensors, weights)
-    config = _config(layout, name, parts.tensors, told)
+    return Reading(name, weights, parts, told)
+
+
+def read_tutorial(
+    layout: str, files: Sequence[WeightFile], told: Given, device: torch.device
+) -> Checkpoint:
+    """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
+    name, weights, parts, told = read_parts(layout, files, told)
+    if half := lacking_half(layout, parts.tensors):
+        there = "decoder" if half == "encoder" else "encoder"
+        raise CheckpointError(
+            f"{name} holds a d2l {there} and no {half}: give both files, as "
+            "(encoder file, decoder file)."
+        )
+    config = config_of(layout, name, parts.tensors, told)
     if layout == "d2l":
         check_attention(parts.tensors, config.d_model, name, parts.spelling)
     table = _table(parts, config, name)
@@ -74,7 +95,10 @@ def read_tutorial(
         tokenizer=tokenizer,
         digest=_digest(weights),
         assumed=(
-            *_untold(layout, config, parts.tensors, told),
+            *(
+                f"{field} = {getattr(config, field)} (the file does not say)"
+                for field in untold_fields(layout, parts.tensors, told)
+            ),
             *parts.assumed,
             *guessed,
         ),
@@ -120,8 +144,6 @@ def _digest(weights: Sequence[Weights]) -> str:
 def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> Parts:
     """Name a file's tensors as our model does."""
     tensors = joined(files)
-    if layout == "d2l":
-        _check_halves(tensors, name)
     prefix = prefix_for(list(tensors), layout)
     spelt: dict[str, str] = {}
     assumed: tuple[str, ...] = ()
@@ -140,14 +162,14 @@ def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> 
     return Parts(found, Spelling(layout, prefix, theirs), assumed)
 
 
-def _check_halves(tensors: Mapping[str, Tensor], name: str) -> None:
-    """Refuse d2l's encoder or decoder without the other."""
-    for there, lacking in (("encoder", "decoder"), ("decoder", "encoder")):
-        if all(key.startswith(f"{there}.") for key in tensors):
-            raise CheckpointError(
-                f"{name} holds a d2l {there} and no {lacking}: give both files, as "
-                "(encoder file, decoder file)."
-            )
+def lacking_half(layout: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return which half of a d2l model is not there: "encoder", "decoder" or ""."""
+    stacks = [
+        stack
+        for stack in ("encoder", "decoder")
+        if not any(key.startswith(f"{stack}.layers.") for key in tensors)
+    ]
+    return stacks[0] if layout == "d2l" and len(stacks) == 1 else ""
 
 
 def _take_out_waves(tensors: dict[str, Tensor]) -> None:
@@ -168,7 +190,7 @@ def _flat(key: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _config(
+def config_of(
     layout: str, name: str, tensors: Mapping[str, Tensor], told: Given
 ) -> ModelConfig:
     """Return the config: a layout's choices, what tensors tell, what was given."""
@@ -238,9 +260,8 @@ def _ids(
 ) -> dict[str, int]:
     """Return the special ids: as given, as the tokenizer has them, as usual."""
     named = {} if told.tokenizer is None else special_ids(target)
-    made: dict[str, int] = {}
-    for name in ("pad", "bos", "eos"):
-        usual = named.get(name, getattr(HABITS[layout], name))
+    made = usual_ids(layout, named)
+    for name, usual in made.items():
         id = getattr(told, name)
         if id is None and name not in named:
             assumed[name] = str(usual)
@@ -259,15 +280,15 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
             )
 
 
-def _untold(
-    layout: str, config: ModelConfig, tensors: Mapping[str, Tensor], told: Given
+def untold_fields(
+    layout: str, tensors: Mapping[str, Tensor], told: Given
 ) -> tuple[str, ...]:
     """List the fields that neither the file nor the caller told."""
     known = {*told.fields, *sizes_of(tensors)}
     if "positions" in tensors:
         known |= {"positions", "max_positions"}
     return tuple(
-        f"{field.name} = {getattr(config, field.name)} (the file does not say)"
+        field.name
         for field in dataclasses.fields(ModelConfig)
         if field.name in HABITS[layout].untold and field.name not in known
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import Shuffled
+from visformer.messages import Asked, Opened, Shuffled
 from visformer.parameters import LayerParameters
 from visformer.state.look import PLAIN, Look
 from visformer.trace import Floats, Kind, ModelFacts, Trace
@@ -40,6 +40,8 @@ class State:
 
     model: ModelFacts | None = None
     positions: Floats | None = None  # the model's own encodings, [max_positions, D]
+    about: Opened | None = None  # what was said when the model was opened
+    asked: Asked | None = None  # questions about a file that wait for their answers
     trace: Trace | None = None
     shown: Trace | None = None  # derived
     step: int = 0

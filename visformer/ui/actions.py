@@ -13,8 +13,10 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
 from visformer.intervention import UNTOUCHED
+from visformer.state.pictures.about import is_foreign
 from visformer.trace import KINDS
 from visformer.ui import theme
+from visformer.ui.choosing import choose_files, choose_folder, choose_tokenizer
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -50,12 +52,18 @@ def build_menus(window: MainWindow) -> None:
     bar = window.menuBar()
     keys = QKeySequence.StandardKey
     file = bar.addMenu("&File")
-    _add(file, "&Open checkpoint folder…", window.choose_folder, keys.Open)
-    _add(file, "Open &file…", lambda: _choose_file(window), "Ctrl+Shift+O")
+    _add(file, "&Open checkpoint folder…", partial(choose_folder, window), keys.Open)
+    _add(file, "Open checkpoint &file…", partial(choose_files, window), "Ctrl+Shift+O")
     window.recent_menu = file.addMenu("Open &recent")
     bundled = file.addMenu("Open &bundled model")
     for path in paths.bundled_checkpoints():
         _add(bundled, path.name, partial(window.requests.open, str(path)))
+    file.addSeparator()
+    foreign = (
+        _add(file, "Change the &answers…", window.requests.openings.ask_again),
+        _add(file, "Choose a &tokenizer…", partial(choose_tokenizer, window)),
+    )
+    file.aboutToShow.connect(lambda: _enable(foreign, is_foreign(window.about.opened)))
     file.addSeparator()
     _add(file, "&Save trace…", lambda: _save_trace(window), keys.Save)
     _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")
@@ -77,6 +85,10 @@ def build_menus(window: MainWindow) -> None:
     _add(view, "&Full screen", lambda: _full_screen(window), "F11")
     _add(view, "&Reset layout", window.reset_layout)
     help_menu = bar.addMenu("&Help")
+    about = _add(help_menu, "About this &model…", window.about.click)
+    help_menu.aboutToShow.connect(
+        lambda: _enable((about,), window.about.opened is not None)
+    )
     _add(help_menu, "&Keys", lambda: _tell(window, "Keys", KEYS), "F1")
     _add(help_menu, "&About and limits", lambda: _tell(window, "Visformer", ABOUT))
     show_recent(window, [])
@@ -98,6 +110,11 @@ def _add(
         )
     menu.addAction(action)
     return action
+
+
+def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:
+    for action in actions:
+        action.setEnabled(enabled)
 
 
 def show_recent(window: MainWindow, recent: list[str]) -> None:
@@ -146,17 +163,6 @@ def _tell(window: MainWindow, title: str, text: str) -> None:
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setText(text)
     box.open()
-
-
-def _choose_file(window: MainWindow) -> None:
-    path, _ = QFileDialog.getOpenFileName(
-        window,
-        "Open a checkpoint file or a trace",
-        "",
-        "Checkpoints and traces (*.safetensors *.pt *.pth *.bin *.vis);;All files (*)",
-    )
-    if path:
-        window.requests.open(path)
 
 
 def _save_trace(window: MainWindow) -> None:

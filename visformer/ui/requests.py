@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from visformer.engine import Decoded, Event, Replaced, Told
+from visformer.engine import Decoded, Event, Replaced
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import (
+    Asked,
     BatchDone,
     Decode,
     Finished,
@@ -21,17 +22,18 @@ from visformer.messages import (
     Strategy,
 )
 from visformer.parameters import Stack, same_model
+from visformer.questions import Told
+from visformer.state.pictures.about import opened_words, readable
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
 from visformer.trace import Floats, ModelFacts, Trace
 from visformer.trace_file import read_trace
+from visformer.ui.answers import Answers
+from visformer.ui.openings import Opener, Openings
 
 
-class EngineLike(Protocol):
+class EngineLike(Opener, Protocol):
     """What the window needs of the engine; a test's fake is five lines."""
-
-    def open(self, path: str, device: str = "", told: Told = ()) -> None:
-        """Open a checkpoint."""
 
     def decode(self, request: Decode) -> int:
         """Decode; returns the request's number."""
@@ -65,14 +67,17 @@ class _Pending:
 class Requests:
     """Turns what the user does into requests, and events into State."""
 
-    def __init__(self, session: Session, engine: EngineLike) -> None:
+    def __init__(
+        self, session: Session, engine: EngineLike, answers: Answers | None = None
+    ) -> None:
         self._session, self._engine = session, engine
+        self.openings = Openings(session, engine, answers or Answers())
+        self._about: Opened | None = None  # the model that the engine has open
         self._pending: _Pending | None = None
         self._positions: Floats | None = None  # of the model that the engine has open
         self._model: ModelFacts | None = None  # that one
         self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
         self.path = ""  # of the checkpoint that is open, or being opened
-        self._told: dict[str, Told] = {}
         self.sentence = ""
         self.strategy = Strategy()
         self.limit: int | None = None
@@ -83,22 +88,23 @@ class Requests:
         self._undone: list[Intervention] = []  # to redo
 
     def open(
-        self, path: str, device: str = "", told: Told | None = None, *, then: str = ""
+        self,
+        path: str,
+        device: str = "",
+        told: Told | None = None,
+        *,
+        beside: Told = (),
+        then: str = "",
     ) -> None:
-        """Open a checkpoint, or a Trace (``*.vis``).
+        """Open a checkpoint, or a Trace (``*.vis``); see ``Openings.open``.
 
-        ``told`` are keywords of ``load``; those of the same path are remembered.
         ``then`` is translated once the checkpoint is open.
         """
         self._then = then
         if path.endswith(".vis"):
             self._open_trace(Path(path))
-            return
-        name = Path(path).name or path
-        told = self._told.get(path, ()) if told is None else told
-        self._told[path] = told
-        self._engine.open(path, device, told)
-        self._session.set(busy=f"opening {name}", error="", notice="")
+        else:
+            self.openings.open(path, device, told, beside)
 
     def _open_trace(self, path: Path) -> None:
         try:
@@ -116,6 +122,7 @@ class Requests:
             trace=trace,
             model=trace.model,
             positions=None,
+            about=None,
             step=len(trace),
             recorded=True,
             error="",
@@ -263,6 +270,8 @@ class Requests:
             self._finished(event)
         elif isinstance(event, Opened):
             self._opened(event)
+        elif isinstance(event, Asked):
+            self.openings.asked(event)
         elif isinstance(event, BatchDone):
             self._session.set(batch=event.traces, busy="")
         elif isinstance(event, Shuffled):
@@ -271,8 +280,11 @@ class Requests:
             self._asked = None
             self._session.set(parameters=event.parameters)
         elif isinstance(event, Refused):
+            if self.openings.refused(event):
+                return
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
+                self._leave_other_model()
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
             self._asked = None  # the question has died with the engine
@@ -313,6 +325,7 @@ class Requests:
             notice=notice,
             model=trace.model,
             positions=self._positions,
+            about=self._about,
         )
 
     def _finished(self, event: Finished) -> None:
@@ -329,7 +342,8 @@ class Requests:
     def _opened(self, event: Opened) -> None:
         first, self.path = not self.path, event.path
         self._positions, self._model = event.positions, event.model
-        self._asked = None
+        self._asked, self._about = None, event
+        changed = self.openings.opened(event)
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest
@@ -338,8 +352,11 @@ class Requests:
             # what is on screen keeps its own model until something new is decoded
             model=state.model if foreign else event.model,
             positions=None if foreign else event.positions,
+            about=None if foreign else event,
+            asked=None,
             busy=state.busy if waiting else "",
-            notice=" ".join(event.findings),
+            error="",
+            notice=opened_words(event, changed=changed),
             batch=(),
             parameters=None,
             intervention=UNTOUCHED,
@@ -355,8 +372,18 @@ class Requests:
             return  # what was asked before the model was there is answered next
         if recorded is not None:
             self._take_over(recorded)
-        elif self.sentence:
+        elif self.sentence and readable(self.sentence, event):
             self._decode(1)
+        elif self.sentence:
+            self.sentence = ""
+            self._leave_other_model()
+
+    def _leave_other_model(self) -> None:
+        """Clear what another model made, which cannot stand under this one's name."""
+        model, trace = self._session.state.model, self._session.state.trace
+        if trace is None or model is None or trace.model.digest == model.digest:
+            return
+        self._session.set(trace=None, passes=())
 
     def _take_over(self, recorded: Trace) -> None:
         """Have the engine go on from a Trace that its own model made."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSettings, Qt, QUrl
+from PySide6.QtCore import QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
-    QFileDialog,
     QHBoxLayout,
     QLabel,
     QMainWindow,
@@ -26,17 +25,22 @@ from visformer.engine import Event
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
+from visformer.state.pictures.about import readable, source_hint
 from visformer.state.pictures.reading import move
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
 from visformer.state.state import SCALES, Session, State
 from visformer.text import clean
 from visformer.ui import theme
+from visformer.ui.about import AboutButton
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.altered_bar import AlteredBar
+from visformer.ui.answers import Answers
 from visformer.ui.candidates import CandidatesPanel, plain_label
+from visformer.ui.choosing import local, open_button, open_together
 from visformer.ui.export import ALTERED
 from visformer.ui.memory import Memory
+from visformer.ui.open_form import OpenForm
 from visformer.ui.requests import EngineLike, Requests
 from visformer.ui.samples import sample_button
 from visformer.ui.source_line import SourceLine
@@ -61,7 +65,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
         self.session = Session(self._draw)
-        self.requests = Requests(self.session, engine)
+        self.requests = Requests(self.session, engine, Answers(self._memory))
         self._build()
         build_menus(self)
         build_keys(self)
@@ -71,7 +75,7 @@ class MainWindow(QMainWindow):
     # ---- parts -----------------------------------------------------------------
 
     def _build(self) -> None:
-        self.source = SourceLine("Source sentence", "Type a sentence and press Enter")
+        self.source = SourceLine("Source sentence", source_hint(None))
         self.source.submitted.connect(self._submit)
         self.reference = SourceLine(
             "Reference translation", "a translation of your own, fed teacher-forced"
@@ -93,6 +97,9 @@ class MainWindow(QMainWindow):
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
+        self.form = OpenForm(self)
+        self.form.answered.connect(self.requests.openings.answer)
+        self.form.left.connect(self.requests.openings.cancel)
         self.altered = AlteredBar()
         self.altered.undone.connect(self.requests.undo)
         self.altered.redone.connect(self.requests.redo)
@@ -114,9 +121,8 @@ class MainWindow(QMainWindow):
 
     def _header(self) -> QHBoxLayout:
         self._model = plain_label("no model")
-        self._open = QPushButton("Open…")
-        self._open.setToolTip("Open a checkpoint folder (Ctrl+O)")
-        self._open.clicked.connect(self.choose_folder)
+        self._open = open_button(self)
+        self.about = AboutButton(self)
         self._theme = _chooser("Theme", theme.NAMES)
         self._theme.activated.connect(
             lambda _: self.set_theme(self._theme.currentData())
@@ -124,7 +130,8 @@ class MainWindow(QMainWindow):
         self._device = _chooser("Device", {})
         self._device.setPlaceholderText("device")
         self._device.activated.connect(lambda _: self._change_device())
-        return _row(self._model, self._open, None, self._theme, self._device)
+        left = (self._model, self.about, self._open)
+        return _row(*left, None, self._theme, self._device)
 
     def _source_row(self) -> QHBoxLayout:
         self._go = QPushButton("Translate")
@@ -185,6 +192,7 @@ class MainWindow(QMainWindow):
         self.transport.draw(state)
         self.candidates.draw(state)
         self.altered.draw(state)
+        self.form.draw(state)
         shown = state.shown.intervention if state.shown is not None else UNTOUCHED
         self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
         self.views[state.tab].draw(state)
@@ -196,6 +204,8 @@ class MainWindow(QMainWindow):
         notice = state.error or state.notice
         self._notice.setText(notice)
         self._notice.setVisible(bool(notice))
+        self.about.draw(state)
+        self.source.setPlaceholderText(source_hint(state.about))
         model = state.model
         self._progress.setVisible(bool(state.busy))
         device = model.device if model else "no device"
@@ -268,12 +278,6 @@ class MainWindow(QMainWindow):
             cell = move(state, state.locked, rows, columns)
             self.session.set(locked=cell, hovered=None)
 
-    def choose_folder(self) -> None:
-        """Ask for a checkpoint folder."""
-        path = QFileDialog.getExistingDirectory(self, "Open a checkpoint folder")
-        if path:
-            self.requests.open(path)
-
     def guarded(self, action: Callable[[], object]) -> None:
         """Do something that may fail with a sentence; show the sentence."""
         try:
@@ -292,6 +296,8 @@ class MainWindow(QMainWindow):
             for name in event.devices:
                 self._device.addItem(name, name)
             self._device.setCurrentText(event.model.device)
+            if not readable(self.source.text(), event):
+                self.source.clear()
 
     # ---- what is kept ----------------------------------------------------------
 
@@ -344,27 +350,23 @@ class MainWindow(QMainWindow):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Take checkpoints and traces that lie on this computer."""
-        if _dropped(event.mimeData().urls()):
+        if local(event.mimeData().urls()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Open what was dropped."""
-        path = _dropped(event.mimeData().urls())
-        if path:
-            self.requests.open(path)
+        files = local(event.mimeData().urls())
+        self.guarded(lambda: open_together(self, files))
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep size and history."""
         self.transport.pause()
+        self.form.hide()
         self._memory.keep("geometry", self.saveGeometry())
         self._memory.keep("parts", self._splitter.saveState())
         self._memory.keep("history", self.source.history)
         self._memory.write()
         super().closeEvent(event)
-
-
-def _dropped(urls: list[QUrl]) -> str:
-    return next((url.toLocalFile() for url in urls if url.isLocalFile()), "")
 
 
 def _chooser(name: str, items: dict[str, str]) -> QComboBox:

@@ -1,0 +1,192 @@
+"""Opening folders, files, pairs and tokenizers; models whose tokens are numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QFileDialog,
+    QPlainTextEdit,
+    QPushButton,
+)
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.errors import InputError
+from visformer.messages import Opened, Refused
+from visformer.ui import choosing
+from visformer.ui.choosing import together
+from visformer.ui.window import MainWindow
+
+Pair = tuple[MainWindow, FakeEngine]
+FINDING = "000-2: Output: the model returns <p>, so that little is learnt; do not."
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
+    return make_window(qtbot, tmp_path)
+
+
+def opened(*, numbers: int = 0, findings: tuple[str, ...] = ()) -> Opened:
+    trace = make_trace()
+    return Opened(
+        number=1,
+        path="/x/m.pt",
+        model=replace(trace.model, layout="handout", digest="other"),
+        positions=trace.encoder_rows[:, :8],
+        devices=("cpu",),
+        findings=findings,
+        assumed=("pad = 0 (the file does not say)",),
+        numbers=numbers,
+    )
+
+
+def test_files_that_belong_together() -> None:
+    assert together(["/a/m.pt"]) == ("/a/m.pt", ())
+    assert together(["/a/folder"]) == ("/a/folder", ())
+    assert together(["/a/enc.pt", "/a/dec.pt"]) == (
+        "/a/enc.pt",
+        (("other", "/a/dec.pt"),),
+    )
+    assert together(["/a/tgt.MODEL", "/a/m.pt", "/a/src.model"]) == (
+        "/a/m.pt",
+        (("tokenizer", "/a/src.model"), ("target_tokenizer", "/a/tgt.MODEL")),
+    )
+    for files in (["a.pt", "b.pt", "c.pt"], ["a.model", "b.model"]):
+        with pytest.raises(InputError, match="cannot be opened together"):
+            together(files)
+
+
+def drop(window: MainWindow, *paths: str) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(path) for path in paths])
+    none = Qt.KeyboardModifier.NoModifier
+    button = Qt.MouseButton.LeftButton
+    window.dropEvent(
+        QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, button, none)
+    )
+
+
+def test_two_files_are_dropped(pair: Pair) -> None:
+    window, engine = pair
+    drop(window, "/x/encoder.pt", "/x/decoder.pt")
+    assert engine.opened == [("/x/encoder.pt", "")]
+    assert engine.told == [((("other", "/x/decoder.pt"),), "open")]
+    drop(window, "/x/a.pt", "/x/b.pt", "/x/c.pt")
+    assert "cannot be opened together" in window._notice.text()
+    assert len(engine.opened) == 1
+
+
+@pytest.mark.parametrize("choose", ["choose_folder", "choose_files"])
+def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -> None:
+    window, engine = pair
+    texts = [action.text() for action in window._open.menu().actions()]
+    assert texts == ["Checkpoint folder…", "Checkpoint file…"]
+    getattr(choosing, choose)(window)
+    dialog = window.findChild(QFileDialog)
+    assert dialog is not None
+    dialog.filesSelected.emit([str(tmp_path)])
+    dialog.reject()
+    assert engine.opened == [(str(tmp_path), "")]
+
+
+def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) -> None:
+    window, engine = pair
+    window.requests.open("/x/m.pt", told=(("heads", 2),))
+    window.receive(opened(numbers=9))
+    choosing.choose_tokenizer(window)
+    dialog = window.findChild(QFileDialog)
+    assert dialog is not None
+    dialog.filesSelected.emit(["/x/t.model"])
+    dialog.reject()
+    assert engine.opened[-1] == ("/x/m.pt", "")
+    assert engine.told[-1] == ((("heads", 2), ("tokenizer", "/x/t.model")), "never")
+
+
+def file_menu(window: MainWindow) -> dict[str, bool]:
+    menu = next(a for a in window.menuBar().actions() if a.text() == "&File").menu()
+    menu.aboutToShow.emit()  # type: ignore[attr-defined]
+    return {a.text().replace("&", ""): a.isEnabled() for a in menu.actions()}  # type: ignore[attr-defined]
+
+
+def test_only_foreign_files_have_answers_to_change(pair: Pair) -> None:
+    window, _ = pair
+    names = ("Change the answers…", "Choose a tokenizer…")
+    assert [file_menu(window)[name] for name in names] == [False, False]
+    window.receive(opened())
+    assert [file_menu(window)[name] for name in names] == [True, True]
+    native = opened()
+    window.receive(replace(native, model=replace(native.model, layout="native")))
+    assert [file_menu(window)[name] for name in names] == [False, False]
+
+
+def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> None:
+    window, engine = pair
+    window.translate("I have a cat.")
+    answer(window, engine)
+    window.requests.open("/x/m.pt", told=())
+    window.receive(opened(numbers=1000))
+    assert len(engine.decodes) == 1  # no word of it is an id
+    assert window.session.state.trace is None  # it was another model's
+    assert window.source.text() == ""
+    hint = "Type token ids, 0 to 999, separated by blanks, and press Enter"
+    assert window.source.placeholderText() == hint
+    qtbot.keyClicks(window.source, "5 17 3")
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    assert engine.decodes[-1].source == "5 17 3"
+    answer(window, engine)
+    window.receive(opened(numbers=1000))  # another device: the ids stay
+    assert engine.decodes[-1].source == window.source.text() == "5 17 3"
+    assert len(engine.decodes) == 3
+    window.receive(opened())
+    assert "sentence" in window.source.placeholderText()
+
+
+def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("I have a cat.")
+    answer(window, engine)
+    window.requests.open("/x/m.pt", told=())
+    window.receive(opened())
+    assert window.session.state.trace is not None  # until the new one is there
+    window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
+    assert window.session.state.trace is None
+    assert "“cat” is not" in window._notice.text()
+
+
+def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:
+    window, _ = pair
+    assert not window.about.isVisible()
+    window.receive(opened(findings=(FINDING, "<s> is odd.")))
+    assert window.about.text() == "2 findings"
+    assert FINDING in window._notice.text()
+    window.about.click()
+    dialog = _dialog(window)
+    page = dialog.findChild(QPlainTextEdit)
+    assert page is not None
+    assert page.isReadOnly()
+    text = page.toPlainText()
+    assert (
+        "000-2  Output\nThe model returns <p>, so that little is learnt.\n"
+        "Remedy: do not.\n\n<s> is odd." in text
+    )
+    assert "pad = 0 (the file does not say)" in text
+    buttons = {button.text(): button for button in dialog.findChildren(QPushButton)}
+    buttons["Copy all"].click()
+    assert QApplication.clipboard().text() == text
+    dialog.close()
+    window.requests.show_trace(make_trace())
+    assert not window.about.isVisible()  # nothing is known of a recorded model
+
+
+def _dialog(window: MainWindow) -> QDialog:
+    shown = [d for d in window.findChildren(QDialog) if d.isVisible()]
+    assert len(shown) == 1
+    return shown[0]
