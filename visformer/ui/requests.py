@@ -13,6 +13,7 @@ from visformer.messages import (
     BatchDone,
     Decode,
     Finished,
+    LensDone,
     Opened,
     ParametersDone,
     Refused,
@@ -23,8 +24,9 @@ from visformer.messages import (
 from visformer.parameters import Stack, same_model
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, ModelFacts, Trace
+from visformer.trace import Floats, Ids, ModelFacts, Trace
 from visformer.trace_file import read_trace
+from visformer.ui.lens import LensRequests
 
 
 class EngineLike(Protocol):
@@ -44,6 +46,9 @@ class EngineLike(Protocol):
 
     def parameters(self, stack: Stack, layer: int) -> None:
         """Ask for the weights of a layer of the open model."""
+
+    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
+        """Ask what each layer would predict of some rows: ``Lens`` says of which."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -71,6 +76,7 @@ class Requests:
         self._positions: Floats | None = None  # of the model that the engine has open
         self._model: ModelFacts | None = None  # that one
         self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
+        self._lens = LensRequests(session, engine)
         self.path = ""  # of the checkpoint that is open, or being opened
         self._told: dict[str, Told] = {}
         self.sentence = ""
@@ -166,8 +172,8 @@ class Requests:
 
     @property
     def asking(self) -> bool:
-        """Tell whether weights were asked for and have not come yet."""
-        return self._asked is not None
+        """Tell whether weights or a lens were asked for and have not come yet."""
+        return self._asked is not None or self._lens.asking
 
     def parameters(self, stack: Stack, layer: int) -> None:
         """Have the weights of a layer brought into the State, once the engine is up.
@@ -180,6 +186,10 @@ class Requests:
         if self._asked != (stack, layer):
             self._asked = stack, layer
             self._engine.parameters(stack, layer)
+
+    def lens(self, rows: tuple[int, ...]) -> None:
+        """Have the lens of some rows brought into the State, the first ones first."""
+        self._lens.ask(rows, self._model, self.strategy)
 
     def intervene(self, intervention: Intervention) -> None:
         """Run the sentence again as altered; nothing changed brings the plain run."""
@@ -270,12 +280,15 @@ class Requests:
         elif isinstance(event, ParametersDone):
             self._asked = None
             self._session.set(parameters=event.parameters)
+        elif isinstance(event, LensDone):
+            self._lens.receive(event)
         elif isinstance(event, Refused):
             if self._pending is not None and event.number == self._pending.number:
                 self._pending.done = True
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
             self._asked = None  # the question has died with the engine
+            self._lens.forget()
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -330,6 +343,7 @@ class Requests:
         first, self.path = not self.path, event.path
         self._positions, self._model = event.positions, event.model
         self._asked = None
+        self._lens.forget()
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest

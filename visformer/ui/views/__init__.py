@@ -9,14 +9,16 @@ from __future__ import annotations
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
 
-View = AttentionView | ComputationView | MasksView | PositionsView
+View = AttentionView | ComputationView | OutputView | MasksView | PositionsView
 VIEWS: tuple[
     tuple[str, str, type[View]], ...
 ] = (  # name in the State, title of the tab, class
     ("attention", "Attention", AttentionView),
     ("computation", "Computation", ComputationView),
+    ("output", "Output", OutputView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),
 )
