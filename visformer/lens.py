@@ -1,8 +1,8 @@
 """The logit lens: what each decoder layer would have predicted (numpy only).
 
 Each layer's residual stream, through the model's final norm where there is one,
-through the output projection: nostalgebraist, "interpreting GPT: the logit lens" (2020).
-Letters: ``L`` decoder layers, ``D`` model width, ``k`` best tokens.
+through the output projection (nostalgebraist, "interpreting GPT: the logit lens",
+2020). Letters: ``L`` decoder layers, ``D`` model width, ``k`` best tokens.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
@@ -19,6 +19,8 @@ DARK = 0.18  # relative luminance below which a ground takes white text
 
 class CellTexts(QWidget):
     """Lies over the cells of a map, sees no mouse, and follows zoom and drag."""
+
+    resized = Signal()
 
     def __init__(self, canvas: Canvas) -> None:
         super().__init__(canvas)
@@ -39,6 +41,7 @@ class CellTexts(QWidget):
         """Stay as large as the cells."""
         if event.type() == QEvent.Type.Resize:
             self.setGeometry(self._canvas.rect())
+            self.resized.emit()
         return False
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -55,7 +55,7 @@ def step_lens(state: State) -> Written | None:
     look = known_rows(state).get(found[1]) if found else None
     if found is None or look is None:
         return None
-    trace, row, step = found
+    _, row, step = found
     count = min(BEST, look.ids.shape[1])
     values = np.column_stack([look.chosen_probabilities, look.probabilities[:, :count]])
     texts = tuple(

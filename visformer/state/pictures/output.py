@@ -80,19 +80,23 @@ def output_picture(state: State) -> Matrix | None:
     values = np.zeros((0, width), np.float32)
     if len(trace):
         values = trace.decoder_output[start:]
+    reads = (
+        "this run's mask lets rows read later tokens"
+        if looks_ahead(trace)
+        else "row t read tokens 0..t, predicts t + 1"
+    )
     part = f", rows {start} to {len(trace) - 1}" if start else ""
     finite = np.abs(values[np.isfinite(values)])
     top = float(finite.max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
         shades = values / np.float32(2 * top) + np.float32(0.5)
     return Matrix(
-        title=f"decoder output Z [{len(trace)}, {width}]{part}: row t read tokens "
-        "0..t, predicts t + 1",
+        title=f"decoder output Z [{len(trace)}, {width}]{part}: {reads}",
         values=values,
         shade=shades.astype(np.float32),
         rows=tuple(_row_label(trace, row) for row in range(start, len(trace))),
         columns=tuple(map(str, range(width))),
-        row_axis="read → predicted",
+        row_axis="row t",
         column_axis="dimension of the model",
         ends=(f"−{top:.3g}", f"+{top:.3g}"),
         note="the model's own numbers, linear" if len(trace) else UNDECODED,

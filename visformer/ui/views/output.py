@@ -71,6 +71,7 @@ class OutputView(QWidget):
         self._step_map.hovered.connect(self._tell_step)
         self._steps_map = self._map("logit lens of all steps, step by layer")
         self._steps_texts = CellTexts(self._steps_map.canvas)
+        self._steps_texts.resized.connect(self._follow)
         self._steps_map.hovered.connect(self._tell_steps)
         self._steps_map.clicked.connect(self._go_to_step)
         self.shows = QComboBox()
@@ -159,6 +160,7 @@ class OutputView(QWidget):
         self._ranks.setText(rank_words(state))
         one = step_lens(state)
         self._step_map.draw(one.matrix if one else None)
+        self._step_map.mark(None, columns=(0,))
         self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
         every = all_lens(state, self.shows.currentData())
         extent = None
@@ -170,15 +172,19 @@ class OutputView(QWidget):
         if every is not None:
             last = len(every.matrix.rows) - 1
             self._steps_map.mark(None, rows=(last,))
-            self._follow(last)
+            self._follow()
 
-    def _follow(self, row: int) -> None:
-        """Bring a step in sight, with cells high enough to be read."""
+    def _follow(self) -> None:
+        """Bring the current step in sight, with cells high enough to be read."""
+        row = len(self._steps_texts.texts) - 1
+        if row < 0:
+            return
         canvas, view = self._steps_map.canvas, self._steps_map.canvas.view
-        fit = max(1.0, canvas.height() / (CELL_LINES * self.fontMetrics().height()))
+        fit = max(1, int(canvas.height() / (CELL_LINES * self.fontMetrics().height())))
         high = min(view.height(), fit)
         if view.height() > fit or not view.top() <= row <= view.bottom() - 1:
-            canvas.look_at(QRectF(view.x(), row + 1 - high, view.width(), high))
+            top = max(0.0, row + 1 - high)
+            canvas.look_at(QRectF(view.x(), top, view.width(), high))
 
     # ---- what the user does ----------------------------------------------------
 
@@ -187,7 +193,9 @@ class OutputView(QWidget):
         trace = self._state.shown
         if cell is None or trace is None:
             self._flow.setText(flow_words(self._state))
+            self.products.mark(None, None)
             return
+        self.products.mark(None, cell[1])
         row = first_row(trace) + cell[0]
         value = float(trace.decoder_output[row, cell[1]])
         self._flow.setText(
