@@ -139,14 +139,14 @@ def test_products_sum_to_the_logit() -> None:
     state = state_of(4)
     table, look = product_table(state), known_rows(state)[3]
     assert table is not None
-    assert table.rows == ("Z[3]", "W[:, “▁t3”]", "product")
+    assert table.rows == ("Z[t]", "W[:, chosen]", "product")
     np.testing.assert_allclose(table.values[0] * table.values[1], table.values[2])
     assert look.bias is not None
     summed = float(table.values[2].sum()) + look.bias
     assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=1e-5)
     bare = product_table(replace(state, lens=None))
     assert bare is not None
-    assert bare.rows == ("Z[3]",)
+    assert bare.rows == ("Z[t]",)
 
 
 def test_the_table_of_logits_holds_the_chosen_token_too() -> None:

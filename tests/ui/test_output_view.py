@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
@@ -21,7 +20,7 @@ from visformer.messages import Decode, LensDone, Opened
 from visformer.state.pictures.output import known_rows
 from visformer.trace import Trace
 from visformer.ui import lens as asking
-from visformer.ui.cell_texts import _ink
+from visformer.ui.cell_texts import _inks
 from visformer.ui.heatmap import HeatMap
 from visformer.ui.views.output import OutputView
 from visformer.ui.window import MainWindow
@@ -220,7 +219,7 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     output = heat_map(view, "decoder output")
     output.hovered.emit((2, 5))
     words = said(view, "how the token of this step came about")
-    assert words.startswith(f"Z[2], dimension 5: {trace.decoder_output[2, 5]:.6g}")
+    assert f"\nZ[2], dimension 5: {trace.decoder_output[2, 5]:.6g}. Row 2" in words
     assert view.products._model.marked == (None, 5)
     output.hovered.emit(None)
     assert said(view, "how the token of this step came about") == before
@@ -306,8 +305,10 @@ def test_texts_are_painted_on_their_cells(pair: Pair, qtbot: Any) -> None:
 
 def test_ink_stands_out_on_every_ground(pair: Pair) -> None:
     palette = pair[0].palette()
-    assert _ink(QColor("#ffffff"), palette).lightness() < 128
-    assert _ink(QColor("#0b1240"), palette).lightness() > 128
+    grounds = np.array([[255, 255, 255, 255], [11, 18, 64, 255]], np.uint8)
+    on_white, on_navy = _inks(grounds, palette)
+    assert on_white.lightness() < 128
+    assert on_navy.lightness() > 128
 
 
 def test_an_empty_window_says_so(qtbot: QtBot, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
@@ -11,10 +12,12 @@ from PySide6.QtWidgets import QWidget
 from visformer.state.pictures.logit_lens import Text
 from visformer.state.pictures.picture import Matrix
 from visformer.ui.canvas import Canvas
-from visformer.ui.colour_map import codes, table
+from visformer.ui.colour_map import Bytes, codes, table
 
 FEWEST = 3  # characters of a token that are worth writing
-DARK = 0.18  # relative luminance below which a ground takes white text
+DARK = 0.18  # relative luminance below which a ground takes light text
+CENTRE = Qt.AlignmentFlag.AlignCenter
+RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class CellTexts(QWidget):
@@ -50,60 +53,55 @@ class CellTexts(QWidget):
         if matrix is None or not self.texts:
             return
         painter = QPainter(self)
-        colours = table(self.palette(), matrix.ends)
         made = codes(matrix.shade, matrix.hidden)
+        inks = _inks(table(self.palette(), matrix.ends), self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
         last_row = min(len(self.texts), math.ceil(view.bottom()))
         last_column = min(len(self.texts[0]), math.ceil(view.right()))
         for row in range(max(0, math.floor(view.top())), last_row):
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
-                red, green, blue, _ = colours[made[row, column]].tolist()
-                painter.setPen(_ink(QColor(red, green, blue), self.palette()))
+                painter.setPen(inks[made[row, column]])
                 box = QRectF(left, top, wide, high)
-                self._write(painter, box, self.texts[row][column])
-
-    def _write(self, painter: QPainter, box: QRectF, text: Text) -> None:
-        """Write the token over the number, or before it, or alone, as there is room."""
-        metrics = painter.fontMetrics()
-        gap = metrics.averageCharWidth() / 2
-        inner = box.adjusted(gap, 0, -gap, 0)
-        room = inner.width()
-        token, number = text
-        if (
-            room < FEWEST * metrics.averageCharWidth()
-            or box.height() < 0.8 * metrics.height()
-        ):
-            return
-        whole, number_room = (metrics.horizontalAdvance(part) for part in text)
-        centre, middle = Qt.AlignmentFlag.AlignHCenter, Qt.AlignmentFlag.AlignVCenter
-        if number and box.height() >= 2 * metrics.height() and number_room <= room:
-            line = metrics.height()
-            upper = QRectF(inner.x(), box.center().y() - line, room, line)
-            painter.drawText(upper.translated(0, line), centre | middle, number)
-            inner = upper
-        elif number and whole + number_room + 2 * gap <= room:
-            painter.drawText(inner, Qt.AlignmentFlag.AlignRight | middle, number)
-            inner = inner.adjusted(0, 0, -number_room - gap, 0)
-        shown = metrics.elidedText(
-            token, Qt.TextElideMode.ElideRight, math.floor(inner.width())
-        )
-        painter.drawText(inner, centre | middle, shown)
+                _write(painter, box, self.texts[row][column])
 
 
-def _ink(ground: QColor, palette: QPalette) -> QColor:
-    """Return the one of text and base colour that stands out on a ground."""
+def _write(painter: QPainter, box: QRectF, text: Text) -> None:
+    """Write the token over the number, or before it, or alone, as there is room."""
+    metrics = painter.fontMetrics()
+    letter, line = metrics.averageCharWidth(), metrics.height()
+    inner = box.adjusted(letter / 2, 0, -letter / 2, 0)
+    room = inner.width()
+    if room < FEWEST * letter or box.height() < 0.8 * line:
+        return
+    token, number = text
+    whole, number_room = (metrics.horizontalAdvance(part) for part in text)
+    if number and box.height() >= 2 * line and number_room <= room:
+        upper = QRectF(inner.x(), box.center().y() - line, room, line)
+        painter.drawText(upper.translated(0, line), CENTRE, number)
+        inner = upper
+    elif number and whole + number_room + letter <= room:
+        painter.drawText(inner, RIGHT, number)
+        inner = inner.adjusted(0, 0, -number_room - letter / 2, 0)
+    if whole > inner.width():
+        elided = Qt.TextElideMode.ElideRight
+        token = metrics.elidedText(token, elided, math.floor(inner.width()))
+    painter.drawText(inner, CENTRE, token)
+
+
+def _inks(colours: Bytes, palette: QPalette) -> list[QColor]:
+    """Return for every code the one of text and base that stands out on its colour.
+
+    Relative luminance as in WCAG 2.1.
+    """
     ends = [
-        palette.color(role) for role in (palette.ColorRole.Text, palette.ColorRole.Base)
+        palette.color(role)
+        for role in (QPalette.ColorRole.Text, palette.ColorRole.Base)
     ]
-    dark, light = sorted(ends, key=_luminance)
-    return light if _luminance(ground) < DARK else dark
-
-
-def _luminance(colour: QColor) -> float:
-    """Relative luminance (WCAG 2.1), in [0, 1]."""
-    parts = (colour.redF(), colour.greenF(), colour.blueF())
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    dark, light = sorted(ends, key=QColor.lightness)
+    shares = colours[:, :3] / 255
+    linear = np.where(
+        shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4
+    )
+    luminance = linear @ (0.2126, 0.7152, 0.0722)
+    return [light if one < DARK else dark for one in luminance]

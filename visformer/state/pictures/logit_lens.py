@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -105,14 +106,7 @@ def all_lens(state: State, shows: Shows) -> Written | None:
             continue
         best = look.probabilities[:, 0]
         values[at] = best if shows == "best" else look.chosen_probabilities
-        texts.append(
-            tuple(
-                (visible(tokens[0]), share(float(p)))
-                for tokens, p in zip(look.tokens, best, strict=True)
-            )
-            if shows == "best"
-            else tuple(_rank_text(look, layer) for layer in range(layers))
-        )
+        texts.append(_texts(look, shows))
     whole = f" {rows.start + 1} to {rows.stop}" if rows.start else ""
     matrix = Matrix(
         title=f"all steps{whole}: {SHOWS[shows]} and its probability",
@@ -121,11 +115,20 @@ def all_lens(state: State, shows: Shows) -> Written | None:
         rows=tuple(f"{row + 1}: {visible(trace.steps[row].token)}" for row in rows),
         columns=_layers(layers),
         row_axis="step: chosen",
-        column_axis="after layer (click: go to that step)",
+        column_axis="after layer",
         ends=("0", "1"),
         note="probability, linear",
     )
     return Written(matrix, tuple(texts))
+
+
+@lru_cache(maxsize=2048)
+def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
+    """Return what a row's cells hold, a layer a cell."""
+    if shows == "chosen":
+        return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))
+    best = zip(look.tokens, look.probabilities[:, 0].tolist(), strict=True)
+    return tuple((visible(tokens[0]), share(p)) for tokens, p in best)
 
 
 def _layers(count: int) -> tuple[str, ...]:
@@ -151,7 +154,9 @@ def lens_cell_words(state: State, row: int, layer: int) -> str:
         return ""
     best = ", ".join(
         f"“{visible(token)}” {share(float(p))}"
-        for token, p in zip(look.tokens[layer], look.probabilities[layer], strict=True)
+        for token, p in zip(
+            look.tokens[layer][:BEST], look.probabilities[layer], strict=False
+        )
     )
     chosen = visible(trace.steps[row].token)
     where = "the input" if layer == 0 else f"layer {layer}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -94,7 +95,10 @@ def output_picture(state: State) -> Matrix | None:
         title=f"decoder output Z [{len(trace)}, {width}]{part}: {reads}",
         values=values,
         shade=shades.astype(np.float32),
-        rows=tuple(_row_label(trace, row) for row in range(start, len(trace))),
+        rows=tuple(
+            _row_label(row, trace.target[row], trace.steps[row].token)
+            for row in range(start, len(trace))
+        ),
         columns=tuple(map(str, range(width))),
         row_axis="row t",
         column_axis="dimension of the model",
@@ -103,9 +107,9 @@ def output_picture(state: State) -> Matrix | None:
     )
 
 
-def _row_label(trace: Trace, row: int) -> str:
-    read, made = visible(trace.target[row]), visible(trace.steps[row].token)
-    return f"{row}: {read}{ARROW}{made}"
+@lru_cache(maxsize=8192)
+def _row_label(row: int, read: str, made: str) -> str:
+    return f"{row}: {visible(read)}{ARROW}{visible(made)}"
 
 
 def output_words(trace: Trace, row: int) -> str:
@@ -159,13 +163,13 @@ def product_table(state: State) -> Numbers | None:
     found = current(state)
     if found is None:
         return None
-    trace, row, step = found
+    trace, row, _ = found
     vector = trace.decoder_output[row]
-    names, values = [f"Z[{row}]"], [vector]
+    # the same names at every step, so that the table need not be built anew
+    names, values = ["Z[t]"], [vector]
     look = known_rows(state).get(row)
     if look is not None:
-        token = visible(step.token)
-        names += [f"W[:, “{token}”]", "product"]
+        names += ["W[:, chosen]", "product"]
         values += [look.weight, vector * look.weight]
     return Numbers(
         rows=tuple(names),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -36,11 +36,13 @@ from visformer.state.pictures.output import (
     softmax_words,
 )
 from visformer.state.state import State
+from visformer.ui.candidates import plain_label
 from visformer.ui.cell_texts import CellTexts
 from visformer.ui.heatmap import HeatMap
 from visformer.ui.number_table import NumberTable
 from visformer.ui.words import words
 
+HINT = "click: go to that step · drag: see earlier ones"
 STRETCH = 100.0  # few rows of many columns still fill their room
 CELL_LINES = 1.15  # of text that a step's cell is high; the map of more is dragged
 
@@ -99,7 +101,7 @@ class OutputView(QWidget):
         title.setBuddy(self.shows)
         chooser.addWidget(title)
         chooser.addWidget(self.shows)
-        chooser.addStretch(1)
+        chooser.addWidget(plain_label(HINT, faint=True), 1)
         above = _splitter(
             Qt.Orientation.Horizontal,
             _column(self._output, self.products),
@@ -117,6 +119,21 @@ class OutputView(QWidget):
         layout.addWidget(self._flow)
         layout.addWidget(_splitter(Qt.Orientation.Vertical, above, lens), 1)
 
+        self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Reserve lines for the words, so that stepping and hovering move nothing."""
+        lines = {self._flow: 2, self._softmax: 3, self._how: 2, self._ranks: 2}
+        for label, count in lines.items():
+            label.setMinimumHeight(count * self.fontMetrics().lineSpacing())
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_ranks"):
+            self._keep_room()
+
     # ---- drawing ---------------------------------------------------------------
 
     def draw(self, state: State) -> None:
@@ -132,7 +149,7 @@ class OutputView(QWidget):
 
     def _draw_step(self) -> None:
         state = self._state
-        self._flow.setText(flow_words(state))
+        self._tell_row("")
         extent = None
         if state.trace is not None and state.shown is not None:
             extent = min(len(state.trace), MOST_ROWS), state.trace.model.d_model
@@ -189,18 +206,25 @@ class OutputView(QWidget):
     # ---- what the user does ----------------------------------------------------
 
     def _tell_output(self, cell: tuple[int, int] | None) -> None:
-        """Say the cell pointed at, in place of the step."""
+        """Say the cell pointed at, and mark its dimension below."""
         trace = self._state.shown
         if cell is None or trace is None:
-            self._flow.setText(flow_words(self._state))
+            self._tell_row("")
             self.products.mark(None, None)
             return
         self.products.mark(None, cell[1])
         row = first_row(trace) + cell[0]
         value = float(trace.decoder_output[row, cell[1]])
-        self._flow.setText(
+        self._tell_row(
             f"Z[{row}], dimension {cell[1]}: {value:.6g}. {output_words(trace, row)}"
         )
+
+    def _tell_row(self, pointed: str) -> None:
+        """Say how the step's token came about, then the row pointed at, or its own."""
+        lines, found = [flow_words(self._state)], current(self._state)
+        if found is not None:
+            lines.append(pointed or output_words(found[0], found[1]))
+        self._flow.setText("\n".join(lines))
 
     def _tell_step(self, cell: tuple[int, int] | None) -> None:
         found = current(self._state)
