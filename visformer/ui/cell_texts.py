@@ -14,6 +14,7 @@ from visformer.state.pictures.picture import Matrix
 from visformer.ui.canvas import Canvas
 from visformer.ui.colour_map import Bytes, codes, table
 
+STACKED = 2.3  # lines of height from which the number stands below the token
 FEWEST = 3  # characters of a token that are worth writing
 DARK = 0.18  # relative luminance below which a ground takes light text
 CENTRE = Qt.AlignmentFlag.AlignCenter
@@ -76,7 +77,7 @@ def _write(painter: QPainter, box: QRectF, text: Text) -> None:
         return
     token, number = text
     whole, number_room = (metrics.horizontalAdvance(part) for part in text)
-    if number and box.height() >= 2 * line and number_room <= room:
+    if number and box.height() >= STACKED * line and number_room <= room:
         upper = QRectF(inner.x(), box.center().y() - line, room, line)
         painter.drawText(upper.translated(0, line), CENTRE, number)
         inner = upper

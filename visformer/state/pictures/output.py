@@ -92,7 +92,7 @@ def output_picture(state: State) -> Matrix | None:
     with np.errstate(invalid="ignore"):
         shades = values / np.float32(2 * top) + np.float32(0.5)
     return Matrix(
-        title=f"decoder output Z [{len(trace)}, {width}]{part}: {reads}",
+        title=f"Z [{len(trace)}, {width}]{part}: {reads}",
         values=values,
         shade=shades.astype(np.float32),
         rows=tuple(
@@ -101,7 +101,7 @@ def output_picture(state: State) -> Matrix | None:
         ),
         columns=tuple(map(str, range(width))),
         row_axis="row t",
-        column_axis="dimension of the model",
+        column_axis="decoder output, by dimension",
         ends=(f"−{top:.3g}", f"+{top:.3g}"),
         note="the model's own numbers, linear" if len(trace) else UNDECODED,
     )

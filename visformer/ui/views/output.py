@@ -7,6 +7,8 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
+    QScrollArea,
+    QSizePolicy,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -42,7 +44,8 @@ from visformer.ui.heatmap import HeatMap
 from visformer.ui.number_table import NumberTable
 from visformer.ui.words import words
 
-HINT = "click: go to that step · drag: see earlier ones"
+HINT = "click: go there · drag: see more"
+LEAST_LINES = 10  # of text that a map is high; below that the view scrolls
 STRETCH = 100.0  # few rows of many columns still fill their room
 CELL_LINES = 1.15  # of text that a step's cell is high; the map of more is dragged
 
@@ -101,7 +104,9 @@ class OutputView(QWidget):
         title.setBuddy(self.shows)
         chooser.addWidget(title)
         chooser.addWidget(self.shows)
-        chooser.addWidget(plain_label(HINT, faint=True), 1)
+        hint = plain_label(HINT, faint=True)
+        hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        chooser.addWidget(hint, 1)
         above = _splitter(
             Qt.Orientation.Horizontal,
             _column(self._output, self.products),
@@ -113,12 +118,16 @@ class OutputView(QWidget):
             _column(chooser, self._steps_map),
         )
         lens = _column(self._how, below)
+        scroll = QScrollArea()
+        scroll.setWidget(_splitter(Qt.Orientation.Vertical, above, lens))
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
         layout.addWidget(self._flow)
-        layout.addWidget(_splitter(Qt.Orientation.Vertical, above, lens), 1)
-
+        layout.addWidget(scroll, 1)
         self._keep_room()
 
     def _keep_room(self) -> None:
@@ -127,6 +136,8 @@ class OutputView(QWidget):
         for label, count in lines.items():
             label.setMinimumHeight(count * self.fontMetrics().lineSpacing())
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        for heat_map in (self._output, self._step_map, self._steps_map):
+            heat_map.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""
