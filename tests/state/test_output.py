@@ -77,7 +77,7 @@ def test_future_rows_are_not_shown() -> None:
     top = np.abs(picture.values).max()
     np.testing.assert_allclose(picture.shade, picture.values / (2 * top) + 0.5)
     words = output_words(state.trace, 2)
-    assert "tokens 0 to 2 (“<s>” … “▁t1”) alone" in words
+    assert "tokens 0 to 2 (“<s>” … “▁t1”), of no later one;" in words
     assert "predicts token 3: “▁t2”" in words
 
 

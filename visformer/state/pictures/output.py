@@ -116,12 +116,12 @@ def output_words(trace: Trace, row: int) -> str:
     """Say what a row of Z holds, and what it is for."""
     made = visible(trace.steps[row].token)
     if looks_ahead(trace):
-        later = "and, this run's mask being changed, perhaps of later ones"
+        later = ", this run's mask being changed perhaps of later ones"
     else:
-        later = "alone"
+        later = ", of no later one"
     return (
-        f"Row {row} of Z holds what came of target {_read(trace, row)} {later}; the "
-        f"softmax of its logits predicts token {row + 1}: “{made}”."
+        f"Row {row} of Z holds what came of the source and of target "
+        f"{_read(trace, row)}{later}; the softmax of its logits predicts token {row + 1}: “{made}”."
     )
 
 
