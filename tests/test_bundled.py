@@ -43,8 +43,10 @@ def test_sizes_and_cards() -> None:
 
 
 def test_sample_sentences_translate(en_fr: Checkpoint) -> None:
-    texts = ["I have a cat.", "Where are you going?"]
-    assert translate(en_fr, texts)[0] == "J'ai un chat."
+    animal = "The animal didn't cross the street because it was too tired."
+    cat, tired = translate(en_fr, ["I have a cat.", animal])
+    assert cat == "J'ai un chat."
+    assert tired == "L'animal ne traversa pas la rue parce qu'il était trop fatigué."
 
 
 def test_reverse_reverses_and_its_attention_is_the_anti_diagonal() -> None:

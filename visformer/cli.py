@@ -108,13 +108,15 @@ def _translate_parser() -> _Parser:
         description="Translate standard input, a sentence a line, to standard output.",
     )
     _add_checkpoint(parser)
-    parser.add_argument("--beam", type=int, default=1, help="beams; 1 is greedy (1)")
+    parser.add_argument(
+        "--beam", type=int, help="beams, 1 is greedy (the checkpoint's own, else 1)"
+    )
     _add_told(parser)
     return parser
 
 
 def _translate(options: argparse.Namespace) -> int:
-    if options.beam < 1:
+    if options.beam is not None and options.beam < 1:
         raise InputError(f"--beam is {options.beam}: it must be 1 or more.")
     from visformer.core.search import translate
     from visformer.formats.loading import load
@@ -166,6 +168,19 @@ def _render_parser() -> _Parser:
     parser.add_argument("--kind", default="cross", help="encoder, decoder or cross")
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
     parser.add_argument("--head", type=int, default=1, help="from 1 (1)")
+    parser.add_argument("--form", default="map", help="attention as map, arcs or text")
+    parser.add_argument(
+        "--summary", default="head", help="head, mean, max, all or rollout (head)"
+    )
+    parser.add_argument(
+        "--hide", default="", help="of special,pad,punctuation, and renormalise (none)"
+    )
+    parser.add_argument(
+        "--words", action="store_true", help="merge subwords into words"
+    )
+    parser.add_argument(
+        "--order", default="place", help="heads by place, entropy, maximum, alignment"
+    )
     parser.add_argument(
         "--change",
         action="append",

@@ -474,7 +474,7 @@ def test_search_finds_what_decoding_finds(preset: str) -> None:
     for source, ids in zip(sources, found, strict=True):
         steps = Decoding(checkpoint, source).finish().steps
         assert [step.id for step in steps] == ids
-        assert not set(ids) & set(checkpoint.tokenizer.never)
+        assert not set(ids) & {id for (id,) in checkpoint.generation.forbidden}
     assert len(search(checkpoint, sources, beam=3)) == 4
     traces = run_texts(checkpoint, ["4 5 6", "7 8"])
     assert [len(trace.source) for trace in traces] == [len(traces[0].source)] * 2

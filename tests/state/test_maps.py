@@ -8,13 +8,8 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.recorder import Recording, Row
-from visformer.state.pictures.maps import (
-    UNDECODED,
-    Marks,
-    attention_map,
-    longest_labels,
-    marks,
-)
+from visformer.state.pictures.attention import UNDECODED, attention_map
+from visformer.state.pictures.maps import Marks, longest_labels, marks
 from visformer.state.pictures.weights import WeightCache, head_weights
 from visformer.state.state import Cell, Session, State
 from visformer.trace import KINDS, Kind, Layout, Trace

@@ -128,10 +128,10 @@ def test_arrows_walk_the_grid_and_stop_at_its_edge(
 def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
     view.draw(state(make_trace()))
     with qtbot.waitSignal(view.picked) as picked:
-        qtbot.keyClick(view.scales, Qt.Key.Key_Down)
+        qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
     assert picked.args == [{"scale": "head"}]
     view.draw(state(make_trace(), scale="log"))
-    assert view.scales.currentData() == "log"
+    assert view.bar.scales.currentData() == "log"
 
 
 @pytest.mark.parametrize("target", [0, 4])

@@ -1,1 +1,1 @@
-"""Numpy only: pure functions from a Trace, and the weights of a layer, to numbers."""
+"""Numpy only: pure functions from a Trace, and a layer's weights, to numbers."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 
 from visformer.core.config import ModelConfig
+from visformer.core.generation import Generation
 from visformer.core.incremental import PackedDecoder
 from visformer.core.model import Transformer
 from visformer.errors import InputError
@@ -29,6 +30,17 @@ class Checkpoint:
         str, ...
     ] = ()  # what the file did not tell and was taken for granted
     findings: tuple[str, ...] = ()  # what is unusual or wrong, each one sentence
+    generation: Generation = field(default_factory=Generation)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """The ids that end a sentence."""
+        return (self.tokenizer.eos, *self.generation.ends)
+
+    def most_tokens(self, source: int) -> int:
+        """Return how many tokens are made at most for a source of so many tokens."""
+        own = self.generation.max_tokens
+        return min(2 * source + 50 if own is None else own, self.config.max_positions)
 
     @property
     def device(self) -> torch.device:

@@ -63,10 +63,12 @@ class Decoding:
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
-        ``limit`` is the greatest number of target tokens (default: 2 S + 50, and never
-        more than the model's positions). An ``intervention`` that changes masks makes
-        every step a full pass. Raises InputError for an empty source, ids outside the
-        vocabulary, a limit below 1, or an intervention that does not fit.
+        ``limit`` is the greatest number of target tokens (default: 2 S + 50 or what the
+        checkpoint's own rules say; never more than the model's positions). The rules
+        of generation restrict what the model's steps choose: their probabilities stay
+        the model's own. An ``intervention`` that changes masks makes every step a full
+        pass. Raises InputError for an empty source, ids outside the vocabulary, a limit
+        below 1, or an intervention that does not fit.
         """
         self.intervention = intervention or UNTOUCHED
         self.checkpoint = altered(checkpoint, self.intervention)
@@ -81,8 +83,8 @@ class Decoding:
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
             raise InputError(f"the limit is {limit}: at least 1 token must be allowed.")
-        wanted = 2 * len(pieces) + 50 if limit is None else limit
-        self.limit = min(wanted, config.max_positions)
+        most = self.checkpoint.most_tokens(len(pieces))
+        self.limit = most if limit is None else min(limit, config.max_positions)
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
         rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
         self._real = real_tokens(rule, ids, pad)  # [1, S]
@@ -132,7 +134,7 @@ class Decoding:
 
     def _ends_at(self, position: int) -> bool:
         choices = self._recording.choices
-        return position > 0 and choices[position - 1] == self.checkpoint.tokenizer.eos
+        return position > 0 and choices[position - 1] in self.checkpoint.ends
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
@@ -269,7 +271,7 @@ class Decoding:
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):
             at = start + index
-            id, origin = choice or (self._chosen(logits[index], at), "model")
+            id, origin = choice or (self._chosen(logits[index], consumed), "model")
             self_mask, cross_mask = (
                 made.allowed(at) if made else self._allowed(consumed, at)
             )
@@ -285,11 +287,15 @@ class Decoding:
             )
             recording.append(row)
 
-    def _chosen(self, logits: Tensor, at: int) -> int:
-        never = list(self.checkpoint.tokenizer.never)
-        if never:
-            logits = logits.clone()
-            logits[never] = -math.inf
+    def _chosen(self, logits: Tensor, consumed: list[int]) -> int:
+        """Choose the token after those consumed from logits [V]."""
+        rules, at = self.checkpoint.generation, len(consumed) - 1
+        if rules.restricts:
+            made = torch.tensor([consumed], device=logits.device)
+            last = torch.tensor([at + 1 == self.limit], device=logits.device)
+            logits = rules.restrict(
+                logits[None].clone(), made, last, self.checkpoint.ends
+            )[0]
         return choose(logits, self.strategy, at)
 
     def _cached(self, consumed: list[int]) -> Tensor:
@@ -330,7 +336,11 @@ class Decoding:
     def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
         """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
         hides = RULES[self.checkpoint.config.mask_rule]
-        real = np.array(consumed[: at + 1]) != self.checkpoint.tokenizer.pad
-        seen = real if hides.target_keys else np.ones_like(real)
-        row, across = hides.target_rows, hides.cross_rows
-        return seen & (real[at] | (not row)), self._readable & (real[at] | (not across))
+        pad, seen = self.checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+        if hides.target_keys:
+            seen = np.array(consumed[: at + 1]) != pad
+        across, nothing = self._readable, np.zeros_like
+        if consumed[at] == pad:
+            seen = nothing(seen) if hides.target_rows else seen
+            across = nothing(across) if hides.cross_rows else across
+        return seen, across

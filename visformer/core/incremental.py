@@ -7,6 +7,7 @@ The layers' matrices are packed once: query, key and value side by side and stor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -18,7 +19,6 @@ from visformer.core.model import Layer, Transformer
 from visformer.core.parts import (
     ACTIVATIONS,
     Attention,
-    attention_weights,
     split_heads,
 )
 from visformer.core.positions import PASS, STEP, Places
@@ -37,6 +37,10 @@ class Affine(NamedTuple):
         """[N, in] -> [N, out]."""
         return torch.addmm(self.bias, x, self.weight)
 
+    def into(self, x: Tensor, out: Tensor) -> Tensor:
+        """[N, in] -> ``out`` [N, out]."""
+        return torch.addmm(self.bias, x, self.weight, out=out)
+
 
 def _affine(*linears: nn.Linear) -> Affine:
     weight = torch.cat([linear.weight for linear in linears]).T.contiguous()
@@ -49,6 +53,32 @@ def _affine(*linears: nn.Linear) -> Affine:
     return Affine(torch.cat(biases), weight)
 
 
+Function = Callable[[Tensor], Tensor]
+
+
+class Sublayer(NamedTuple):
+    """The norm around a sublayer; where it stands is asked once, when packing."""
+
+    enter: Function | None  # the norm before it
+    leave: Function | None  # the norm after the residual
+
+
+def _sublayer(norm: nn.Module, norm_first: bool) -> Sublayer:
+    function: Function = norm
+    if type(norm) is nn.LayerNorm:  # a module's call costs more than the norm of a row
+        shape, weight, bias, eps = (
+            norm.normalized_shape,
+            norm.weight,
+            norm.bias,
+            norm.eps,
+        )
+
+        def function(x: Tensor) -> Tensor:
+            return torch.layer_norm(x, shape, weight, bias, eps)
+
+    return Sublayer(function, None) if norm_first else Sublayer(None, function)
+
+
 class PackedLayer(NamedTuple):
     """One decoder layer's matrices, packed."""
 
@@ -59,6 +89,7 @@ class PackedLayer(NamedTuple):
     expand: Affine
     gate: Affine | None
     contract: Affine
+    around: tuple[Sublayer, Sublayer, Sublayer]
     layer: Layer
 
 
@@ -70,6 +101,7 @@ class PackedDecoder:
         self.model, self.layout = model, layout
         self.layers = [self._pack(layer) for layer in model.decoder]
         self.output = _affine(model.output)  # [D, V]
+        self.activation = ACTIVATIONS[model.config.activation]
 
     @staticmethod
     def _pack(layer: Layer) -> PackedLayer:
@@ -82,6 +114,11 @@ class PackedDecoder:
             _affine(layer.feed_forward.expand),
             _affine(layer.feed_forward.gate) if layer.feed_forward.gated else None,
             _affine(layer.feed_forward.contract),
+            (
+                _sublayer(layer.self_attention_norm, layer.norm_first),
+                _sublayer(layer.cross_attention_norm, layer.norm_first),
+                _sublayer(layer.feed_forward_norm, layer.norm_first),
+            ),
             layer,
         )
 
@@ -129,6 +166,7 @@ class DecoderState:
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
         self.cache = memory.new_empty(shape)
         self.visible: Tensor | None = None  # bool [B, length], None: all
+        self._nothing = memory.new_zeros(1, 1, 1)
 
     @property
     def places(self) -> Places:
@@ -215,28 +253,29 @@ class DecoderState:
         masks: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
         """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
-        layer, layout = part.layer, self.packed.layout
-        first, width = layout.part("decoder", index, 0).start, x.shape[1]
-        normed = layer.enter(x, layer.self_attention_norm)
-        made = rows[:, first : first + 3 * width]
-        made.copy_(part.qkv(normed))
+        first = self.packed.layout.part("decoder", index, 0).start
+        width = x.shape[1]
+        own, cross, feed = part.around
+
+        normed = own.enter(x) if own.enter else x
+        made = part.qkv.into(normed, rows[:, first : first + 3 * width])
         k, v = self._remember(index, made)
-        z = self._attend(made[:, :width], k, v, masks[0])
-        x = layer.leave(x, part.self_output(z), layer.self_attention_norm)
+        x = x + part.self_output(self._attend(made[:, :width], k, v, masks[0]))
+        x = own.leave(x) if own.leave else x
 
-        normed = layer.enter(x, layer.cross_attention_norm)
+        normed = cross.enter(x) if cross.enter else x
         query = rows[:, first + 3 * width : first + 4 * width]
-        query.copy_(part.cross_query(normed))
+        part.cross_query.into(normed, query)
         k, v = self.memory[2 * index], self.memory[2 * index + 1]
-        z = self._attend(query, k, v, masks[1])
-        x = layer.leave(x, part.cross_output(z), layer.cross_attention_norm)
+        x = x + part.cross_output(self._attend(query, k, v, masks[1]))
+        x = cross.leave(x) if cross.leave else x
 
-        normed = layer.enter(x, layer.feed_forward_norm)
-        inner = ACTIVATIONS[self.packed.model.config.activation](part.expand(normed))
+        normed = feed.enter(x) if feed.enter else x
+        inner = self.packed.activation(part.expand(normed))
         if part.gate is not None:
             inner = inner * part.gate(normed)
-        added = part.contract(inner)
-        return layer.leave(x, added, layer.feed_forward_norm)
+        x = x + part.contract(inner)
+        return feed.leave(x) if feed.leave else x
 
     def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
@@ -248,12 +287,24 @@ class DecoderState:
         return seen[0], seen[1]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D]."""
-        batch, heads, _, size = k.shape
-        split = q.view(batch, -1, heads, size).transpose(1, 2)
-        fill = self.packed.model.config.mask_fill
-        weights = attention_weights(split, k, mask, fill)
-        return (weights @ v).transpose(1, 2).reshape(-1, heads * size)
+        """Q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D].
+
+        ``attention_weights`` in fewer calls: heads of all sentences side by side.
+        """
+        batch, heads, keys, size = k.shape
+        split = (
+            q.view(batch, -1, heads, size)
+            .transpose(1, 2)
+            .reshape(-1, len(q) // batch, size)
+        )
+        scores = torch.baddbmm(
+            self._nothing, split, k.flatten(0, 1).mT, beta=0, alpha=size**-0.5
+        )
+        if mask is not None:
+            fill = self.packed.model.config.mask_fill
+            scores.view(batch, heads, -1, keys).masked_fill_(~mask, fill)
+        z = torch.bmm(scores.softmax(-1), v.flatten(0, 1))
+        return z.view(batch, heads, -1, size).transpose(1, 2).reshape(-1, heads * size)
 
 
 def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.config import ModelConfig
+from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
 from visformer.formats.sides import NumberSide
@@ -164,15 +165,20 @@ def build(
         model=model,
         tokenizer=tokenizer,
         digest="",
+        generation=_rules(preset, tokenizer),
     )
+
+
+def _rules(preset: str, tokenizer: Tokenizer) -> Generation:
+    never = ((tokenizer.pad,),) if preset == "marian" else ()
+    return Generation(forbidden=never)
 
 
 def _numbers(preset: str, config: ModelConfig) -> Tokenizer:
     special = _SPECIAL.get(preset, Special())
-    never: tuple[int, ...] = ()
     if preset == "marian":  # <pad> comes last, and the decoder starts with it
         last = config.target_vocabulary - 1
-        special, never = Special(last, last, 0), (last,)
+        special = Special(last, last, 0)
     smallest = min(config.source_vocabulary, config.target_vocabulary)
     if smallest <= max(special):
         raise CheckpointError(
@@ -186,7 +192,6 @@ def _numbers(preset: str, config: ModelConfig) -> Tokenizer:
         bos=special.bos,
         eos=special.eos,
         ends_source=preset == "marian",  # typed ids go in as they are
-        never=never,
     )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
+from visformer.core.generation import Generation
 from visformer.core.incremental import DecoderState
 from visformer.core.masks import RULES, encoder_mask, padded, real_tokens
 from visformer.core.recording import source_pieces
@@ -23,28 +24,56 @@ BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
 
 @dataclass(slots=True)
 class Beams:
-    """The hypotheses of one sentence."""
+    """The hypotheses of one sentence that have ended: the ``width`` best, best first.
+
+    The rules of ``early_stopping`` are transformers': True looks no further once there
+    are ``width`` of them; False once the best that goes on would, ended now, not be
+    better than the worst of them; "never" is False that takes the best to go on to the
+    limit where the length penalty favours long ones.
+    """
 
     width: int
+    limit: int  # tokens
+    rules: Generation
     finished: list[tuple[float, list[int]]] = field(default_factory=list)
+    closed: bool = False
 
-    def done(self) -> bool:
-        """Whether as many hypotheses have ended as are looked for."""
-        return len(self.finished) >= self.width
+    def add(self, score: float, ids: list[int]) -> None:
+        """Keep a hypothesis with its score, the sum of log-probabilities."""
+        self.finished.append((self._mean(score, len(ids)), ids))
+        self.finished.sort(key=lambda made: -made[0])  # of equals the first came first
+        del self.finished[self.width :]
+
+    def look(self, best: float, length: int) -> None:
+        """Close where no better hypothesis is looked for; ``best`` is the best left."""
+        stopping, longer = self.rules.early_stopping, self.rules.length_penalty > 0
+        if stopping == "never" and longer:
+            length = self.limit
+        full = len(self.finished) == self.width
+        hopeless = full and self._mean(best, length) <= self.finished[-1][0]
+        # a single beam is greedy search; where all is -inf (or NaN) nothing goes on
+        early = full and (stopping is True or self.width == 1)
+        self.closed |= early or hopeless or not best > -math.inf
+
+    def _mean(self, score: float, length: int) -> float:
+        return score / math.pow(length, self.rules.length_penalty)
 
     def best(self) -> list[int]:
-        """Return the ids with the highest mean log-probability."""
-        return max(self.finished)[1]
+        """Return the ids with the highest score; none where all numbers were NaN."""
+        return self.finished[0][1] if self.finished else []
 
 
 def translate(
-    checkpoint: Checkpoint, sources: Sequence[str], *, beam: int = 1
+    checkpoint: Checkpoint, sources: Sequence[str], *, beam: int | None = None
 ) -> list[str]:
     """Translate every text, in order; blank ones stay empty.
 
-    ``beam`` 1 is greedy search; the best of N beams is the one with the highest mean
-    log-probability a token. A source over the model's positions is cut there.
+    ``beam`` 1 is greedy search, None takes the checkpoint's own number of beams. The
+    best of N beams, and what may be chosen at all, is what ``checkpoint.generation``
+    says: by default the highest mean log-probability a token. A source over the
+    model's positions is cut there.
     """
+    beam = checkpoint.generation.beams if beam is None else beam
     if beam < 1:
         raise InputError(f"the beam is {beam}: at least 1 is needed.")
     tokenizer, positions = checkpoint.tokenizer, checkpoint.config.max_positions
@@ -72,7 +101,8 @@ def search(
 ) -> list[list[int]]:
     """Return the best target ids of each source, the end-of-sentence token included.
 
-    At most 2 S + 50 tokens are made, and never more than the model's positions.
+    At most 2 S + 50 tokens are made, or as many as the checkpoint's own rules of
+    generation allow, and never more than the model's positions.
     """
     results: list[list[int]] = [[]] * len(sources)
     for batch in _batches(checkpoint.config, sources, beam):
@@ -112,7 +142,9 @@ def _search(
     lengths = torch.tensor([len(s) for s in sources], device=device)
     real = real_tokens(config.mask_rule, ids, pad, lengths)
     memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
-    limits = (2 * lengths + 50).clamp(max=config.max_positions)
+    limits = torch.tensor(
+        [checkpoint.most_tokens(len(s)) for s in sources], device=device
+    )
     state = DecoderState(
         checkpoint.packed,
         memory.repeat_interleave(beam, 0),
@@ -126,52 +158,61 @@ def _expand(
     checkpoint: Checkpoint, state: DecoderState, limits: Tensor, beam: int
 ) -> list[list[int]]:
     """Grow the beams of all sentences until each has ended or is at its limit."""
-    count = len(limits)
-    tokenizer, packed = checkpoint.tokenizer, checkpoint.packed
-    device, output = checkpoint.device, packed.layout.output("decoder")
-    beams = [Beams(beam) for _ in range(count)]
-    made = torch.full((count * beam, 1), tokenizer.bos, device=device)
+    rules, ends = checkpoint.generation, checkpoint.ends
+    count, device = len(limits), checkpoint.device
+    beams = [Beams(beam, limit, rules) for limit in limits.tolist()]
+    made = torch.full((count * beam, 1), checkpoint.tokenizer.bos, device=device)
+    ending = torch.tensor(ends, device=device)
+    first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
     scores = torch.full((count, beam), -math.inf, device=device)
     scores[:, 0] = 0.0  # all beams start alike: only one may branch
     for length in range(1, state.limit + 1):
-        last = made[:, -1:]
-        visible = last != tokenizer.pad  # a pad that was chosen is read by nobody
-        rows = state.extend(last, None if bool(visible.all()) else visible)[:, 0]
-        steps = packed.logits(rows[:, output]).log_softmax(-1)
-        steps[:, list(tokenizer.never)] = -math.inf
+        last = limits == length
+        steps = _next(checkpoint, state, made, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
-        top, flat = total.flatten(1).topk(2 * beam)
+        # so many that ``beam`` of them go on, even if all beams end in every way
+        top, flat = total.flatten(1).topk(
+            min(beam * max(2, 1 + len(ends)), beam * steps.shape[1])
+        )
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
-        ended = (tokens == tokenizer.eos) | (limits == length)[:, None]
-        _collect(beams, made, top, parents, tokens, ended, length)
-        if all(b.done() for b in beams):
-            break
+        ended = torch.isin(tokens, ending) | last[:, None]
+        grown = torch.cat([made[first + parents], tokens[:, :, None]], 2)
+        _collect(beams, grown, top, ended)
         scores, order = top.masked_fill(ended, -math.inf).topk(beam)
-        kept = (
-            parents.gather(1, order)
-            + beam * torch.arange(count, device=device)[:, None]
+        for sentence, best in zip(beams, scores[:, 0].tolist(), strict=True):
+            sentence.look(best, length)
+        if all(sentence.closed for sentence in beams):
+            break
+        made = grown.gather(1, order[:, :, None].expand(-1, -1, length + 1)).flatten(
+            0, 1
         )
-        made = torch.cat([made[kept.flatten()], tokens.gather(1, order).view(-1, 1)], 1)
-        state.select(kept.flatten())
-    return [b.best() for b in beams]
+        state.select((first + parents.gather(1, order)).flatten())
+    return [sentence.best() for sentence in beams]
 
 
-def _collect(
-    beams: list[Beams],
-    made: Tensor,
-    top: Tensor,
-    parents: Tensor,
-    tokens: Tensor,
-    ended: Tensor,
-    length: int,
-) -> None:
-    """Move hypotheses that have ended to the finished ones."""
-    width = beams[0].width
-    for row, column in ended.nonzero().tolist():
+def _next(
+    checkpoint: Checkpoint, state: DecoderState, made: Tensor, last: Tensor, beam: int
+) -> Tensor:
+    """Score the next tokens of the rows made so far, [N, t] -> [N, V]."""
+    rules, packed, newest = checkpoint.generation, checkpoint.packed, made[:, -1:]
+    visible = newest != checkpoint.tokenizer.pad  # a pad may be read by nobody
+    rows = state.extend(newest, None if bool(visible.all()) else visible)[:, 0]
+    steps = packed.logits(rows[:, packed.layout.output("decoder")])
+    if beam > 1:
+        steps = steps.log_softmax(-1)
+    if rules.restricts:
+        steps = rules.restrict(steps, made, last, checkpoint.ends)
+        if rules.renormalise and beam > 1:
+            steps = steps.log_softmax(-1)
+    return steps
+
+
+def _collect(beams: list[Beams], grown: Tensor, top: Tensor, ended: Tensor) -> None:
+    """Move hypotheses that have ended to the finished ones.
+
+    Only the best ``width`` count: the others are there in case these all end.
+    """
+    for row, column in ended[:, : beams[0].width].nonzero().tolist():
         score = top[row, column].item()
-        if beams[row].done() or score == -math.inf or column >= width:
-            continue
-        prefix = made[row * width + int(parents[row, column]), 1:].tolist()
-        beams[row].finished.append(
-            (score / length, [*prefix, int(tokens[row, column])])
-        )
+        if not beams[row].closed and score != -math.inf:
+            beams[row].add(score, grown[row, column, 1:].tolist())

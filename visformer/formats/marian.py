@@ -15,6 +15,7 @@ from visformer.errors import CheckpointError
 from visformer.formats.assembly import build_model
 from visformer.formats.files import listed, read_json, short
 from visformer.formats.findings import findings_of
+from visformer.formats.generation import Settings, read_generation
 from visformer.formats.keys import KEYS, our_name
 from visformer.formats.layouts import choices
 from visformer.formats.options import Given, plain_field
@@ -60,7 +61,9 @@ def read_marian_folder(folder: Path, told: Given, device: torch.device) -> Check
     tensors, table = _tensors(weights.tensors)
     sizes, assumed = _model_config(config, tensors, told)
     parts = in_our_names("marian", "", tensors)
-    tokenizer = _tokenizer(folder, config, sizes, told)
+    settings = Settings(folder, config, CONFIG)
+    tokenizer = _tokenizer(folder, config, settings, sizes, told)
+    rules, more = read_generation(settings, tokenizer.eos, sizes.target_vocabulary)
     found = {key: _flat(key, tensor) for key, tensor in parts.tensors.items()}
     model = build_model(
         sizes,
@@ -79,8 +82,9 @@ def read_marian_folder(folder: Path, told: Given, device: torch.device) -> Check
         model=model,
         tokenizer=tokenizer,
         digest=weights.digest,
-        assumed=assumed,
+        assumed=(*assumed, *more),
         findings=tuple(f"{finding.id}: {finding}" for finding in findings),
+        generation=rules,
     )
 
 
@@ -178,13 +182,23 @@ def _model_config(
 
 
 def _tokenizer(
-    folder: Path, config: Mapping[str, Any], sizes: ModelConfig, told: Given
+    folder: Path,
+    config: Mapping[str, Any],
+    settings: Settings,
+    sizes: ModelConfig,
+    told: Given,
 ) -> Tokenizer:
+    """Open the tokenizer; the settings of generation win over those of the model."""
     rows = (sizes.source_vocabulary, sizes.target_vocabulary)
     source, target = _sides(folder, rows, told)
-    pad, eos = config.get("pad_token_id", 58100), config.get("eos_token_id", 0)
-    start = config.get("decoder_start_token_id", pad)
-    ids = {"pad": pad, "bos": start, "eos": eos}
+    pad = config.get("pad_token_id", 58100)
+    ids = {"pad": pad}
+    for name, key, usual in (
+        ("bos", "decoder_start_token_id", pad),
+        ("eos", "eos_token_id", 0),
+    ):
+        own = settings.id(key, min(rows))
+        ids[name] = config.get(key, usual) if own is None else own
     ids |= {k: v for k in ids if (v := getattr(told, k)) is not None}
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < min(rows):
@@ -192,7 +206,7 @@ def _tokenizer(
                 f"{CONFIG}: {name} is {short(repr(id), 20)}, outside the vocabulary: "
                 f"it must be from 0 to {min(rows) - 1:,}."
             )
-    return Tokenizer(source, target, **ids, never=_never(folder, config, ids["pad"]))
+    return Tokenizer(source, target, **ids)
 
 
 def _sides(folder: Path, rows: tuple[int, int], told: Given) -> tuple[Side, Side]:
@@ -222,16 +236,3 @@ def _sides(folder: Path, rows: tuple[int, int], told: Given) -> tuple[Side, Side
                 f"model's embedding {count:,} rows: they belong to different models."
             )
     return sides
-
-
-def _never(folder: Path, config: Mapping[str, Any], pad: int) -> tuple[int, ...]:
-    """Return the ids that must not be generated: <pad>, and single bad words."""
-    path = folder / "generation_config.json"
-    said = read_json(path) if path.is_file() else config
-    words = said.get("bad_words_ids") or config.get("bad_words_ids")
-    single = {
-        word[0]
-        for word in (words if isinstance(words, list) else [])
-        if isinstance(word, list) and len(word) == 1 and type(word[0]) is int
-    }
-    return tuple(sorted({pad, *single}))

@@ -165,8 +165,7 @@ class Tokenizer:
     """A source side, a target side and the special ids of a checkpoint.
 
     ``source_pad`` is the source's padding where it is not the target's; ``ends_source``
-    tells whether the encoder is given an end-of-sentence token; ``never`` are the ids
-    that the model must not generate.
+    tells whether the encoder is given an end-of-sentence token.
     """
 
     def __init__(
@@ -179,12 +178,11 @@ class Tokenizer:
         eos: int,
         source_pad: int | None = None,
         ends_source: bool = True,
-        never: tuple[int, ...] = (),
     ) -> None:
         self.source, self.target = source, target
         self.pad, self.bos, self.eos = pad, bos, eos
         self.source_pad = pad if source_pad is None else source_pad
-        self.ends_source, self.never = ends_source, never
+        self.ends_source = ends_source
 
     def encode_source(self, text: str) -> list[Piece]:
         """Return the source tokens, the end-of-sentence token last where it belongs.

@@ -10,6 +10,7 @@ from visformer.intervention import UNTOUCHED, Intervention
 from visformer.lens import LensRows
 from visformer.messages import Shuffled
 from visformer.parameters import LayerParameters
+from visformer.state.look import PLAIN, Look
 from visformer.trace import Floats, Kind, ModelFacts, Trace
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -57,6 +58,7 @@ class State:
     layer: int = 0
     head: int = 0
     scale: Scale = "fixed"
+    look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
     hovered: Cell | None = None
     locked: Cell | None = None  # a click locks, Escape frees
     busy: str = ""  # what the engine is doing, in words; empty when idle

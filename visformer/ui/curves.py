@@ -47,7 +47,7 @@ class Curves(QWidget):
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
         self.export = Export(self, self.numbers)
-        self._plot = make_plot("curves of the chosen dimensions")
+        self._plot = make_plot("curves of the chosen dimensions along the positions")
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()

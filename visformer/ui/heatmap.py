@@ -19,6 +19,7 @@ from visformer.ui.canvas import ZOOM_STEP, Canvas
 from visformer.ui.colour_map import NAN, codes, table
 from visformer.ui.export import Export
 from visformer.ui.labels import Caption, ColourBar, Labels, short
+from visformer.ui.words import wrapped_height
 
 STRETCH = 4.0  # a cell is at most so many times wider than high, or higher than wide
 EMPTY = "Nothing to show yet."
@@ -43,8 +44,9 @@ class HeatMap(QWidget):
         self._room: tuple[object, ...] = ()  # what the arrangement depends on
         self._focused = False
         self._title, self._column_axis = _plain(self), _plain(self)
-        self._hint = _plain(self)
+        self._hint, self._done = _plain(self), _plain(self)
         self._hint.setWordWrap(True)
+        self._done.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for label in (self._column_axis, self._hint):
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
@@ -65,6 +67,11 @@ class HeatMap(QWidget):
         self._dress()
         self.draw(None)
 
+    @property
+    def matrix(self) -> Matrix | None:
+        """What is drawn."""
+        return self._matrix
+
     # ---- drawing ---------------------------------------------------------------
 
     def draw(
@@ -80,7 +87,8 @@ class HeatMap(QWidget):
         and a column's label, so that cells keep their place while rows are added.
         """
         self._matrix, self._extent, self._longest = matrix, extent, longest
-        for part in (self._title, self._column_axis, self._bar, self.canvas):
+        named = (self._title, self._done, self._column_axis, self._bar, self.canvas)
+        for part in named:
             part.setVisible(matrix is not None)
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
@@ -93,6 +101,7 @@ class HeatMap(QWidget):
             return
         self._hint.setText(matrix.note if empty else "")
         self._title.setText(matrix.title)
+        self._done.setText(matrix.done)
         self._column_axis.setText(matrix.column_axis)
         self._row_axis.set_text(matrix.row_axis)
         self._arrange()
@@ -156,7 +165,7 @@ class HeatMap(QWidget):
             self._width_of((self._longest[0], *matrix.rows)),
             self._width_of((self._longest[1], *matrix.columns)),
         )
-        room = (self.size(), extent, longest, self.font())
+        room = (self.size(), extent, longest, self.font(), matrix.done)
         if room != self._room:
             self._room = room
             self._place(extent, longest)
@@ -179,13 +188,15 @@ class HeatMap(QWidget):
         self._column_labels.upright = longest[1] <= width / columns
         turned = min(longest[1], int(self.height() * 0.35))
         labels = line if self._column_labels.upright else turned
-        top = edge + 2 * line + labels
+        done = wrapped_height(self.fontMetrics(), self._done.text(), self.width() - 8)
+        top = edge + 2 * line + done + labels
         height = max(1, self.height() - top - line - 2 * edge)
         wide, high = width / columns, height / rows
         width = max(1, int(min(wide, self._stretch * high) * columns))
         height = max(1, int(min(high, self._stretch * wide) * rows))
         self._title.setGeometry(edge, edge, self.width() - 2 * edge, line)
-        axis = QRect(left, edge + line, self.width() - left - edge, line)
+        self._done.setGeometry(edge, edge + line, self.width() - 2 * edge, done)
+        axis = QRect(left, edge + line + done, self.width() - left - edge, line)
         self._column_axis.setGeometry(axis)
         over = line // 2
         self._row_labels.overhang = self._column_labels.overhang = over
@@ -272,7 +283,13 @@ class HeatMap(QWidget):
         """Return the numbers on screen as CSV, every digit."""
         if self._matrix is None:
             return ""
-        return table_text(self._matrix.rows, self._matrix.columns, self._matrix.values)
+        return matrix_text(self._matrix)
+
+
+def matrix_text(matrix: Matrix) -> str:
+    """Return a matrix as CSV; where its numbers were worked on, it says how."""
+    corner = f"{matrix.title}: {matrix.done}" if matrix.done else ""
+    return table_text(matrix.rows, matrix.columns, matrix.values, corner)
 
 
 def _plain(parent: QWidget) -> QLabel:
@@ -288,4 +305,5 @@ def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
         return f"{len(matrix.rows)} rows, {len(matrix.columns)} columns"
     row, column = cell
     value = float(matrix.values[row, column])
-    return f"{matrix.rows[row]}, {matrix.columns[column]}: {value:.4f}"
+    done = f" ({matrix.done})" if matrix.done else ""
+    return f"{matrix.rows[row]}, {matrix.columns[column]}: {value:.4f}{done}"

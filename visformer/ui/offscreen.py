@@ -15,6 +15,7 @@ from PySide6.QtGui import QPixmap
 from visformer.app import App
 from visformer.errors import InputError
 from visformer.intervention import parse
+from visformer.state.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
 from visformer.state.pictures.computation import STAGE_NAMES
 from visformer.state.state import State
 from visformer.trace import KINDS
@@ -78,11 +79,19 @@ def _check(options: argparse.Namespace) -> None:
         "kind": list(KINDS),
         "stage": list(STAGE_NAMES),
         "theme": list(theme.THEMES),
+        "form": list(FORMS),
+        "summary": list(SUMMARIES),
+        "order": list(ORDERS),
     }
     for name, allowed in choices.items():
         value = getattr(options, name)
         if value not in allowed:
             raise InputError(f"--{name} is {value}: choose {', '.join(allowed)}.")
+    for name in _hidden(options):
+        if name not in (*HIDDEN, "renormalise"):
+            raise InputError(
+                f"--hide names {name}: choose {', '.join(HIDDEN)}, renormalise."
+            )
     if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
         raise InputError(
             f"--zoom is {options.zoom}: choose {theme.MIN_ZOOM} to {theme.MAX_ZOOM}."
@@ -120,7 +129,24 @@ def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
         "kind": options.kind,
         "layer": (options.layer or layers) - 1,
         "head": options.head - 1,
+        "look": _look(options),
     }
+
+
+def _hidden(options: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in options.hide.split(",") if name.strip()]
+
+
+def _look(options: argparse.Namespace) -> Look:
+    names = _hidden(options)
+    return Look(
+        form=options.form,
+        summary=options.summary,
+        hide=frozenset(name for name in HIDDEN if name in names),
+        renormalise="renormalise" in names,
+        words=options.words,
+        order=options.order,
+    )
 
 
 def _wait(done: Callable[[], bool], limit_ms: int) -> None:

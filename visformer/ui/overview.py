@@ -8,6 +8,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFontMetrics,
     QHelpEvent,
     QImage,
     QKeyEvent,
@@ -17,12 +18,16 @@ from PySide6.QtGui import (
     QPalette,
     QPen,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
 
+from visformer.state.look import ORDERS, Order
 from visformer.state.pictures.mosaic import Mosaic
+from visformer.state.pictures.ranking import Ranking
 from visformer.ui.colour_map import codes, table
 from visformer.ui.export import Export
 
+CAPTION = 0.45  # of a thumbnail's height takes its caption
+SMALLEST = 0.6  # of the text's size
 GAP = 3  # pixels between thumbnails
 STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
 STEPS = {
@@ -37,6 +42,7 @@ class Overview(QWidget):
     """Draws a Mosaic; reports the layer and head that were chosen."""
 
     chosen = Signal(object)  # (layer, head)
+    order_chosen = Signal(str)
     resized = Signal()
 
     def __init__(
@@ -48,6 +54,15 @@ class Overview(QWidget):
         self._mosaic: Mosaic | None = None
         self._image = QImage()
         self._chosen = (0, 0)
+        self._order: Order = "place"
+        self._ranking: Ranking | None = None
+        self.orders = QComboBox(self)
+        for name, title in ORDERS.items():
+            self.orders.addItem(f"by {title}", name)
+        self.orders.setAccessibleName("order of the heads")
+        self.orders.activated.connect(
+            lambda _: self.order_chosen.emit(self.orders.currentData())
+        )
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName("all heads, a layer a row, a head a column")
@@ -64,6 +79,17 @@ class Overview(QWidget):
             self._image = _painted(mosaic, self.palette())
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
         self.update()
+
+    def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
+        """Show the heads in this order; None: in their places.
+
+        ``words``: what they are ordered by, also while that is still measured.
+        """
+        self.orders.setCurrentIndex(self.orders.findData(order))
+        self.orders.setToolTip(words or "order of the heads")
+        if (order, ranking) != (self._order, self._ranking):
+            self._order, self._ranking = order, ranking
+            self.update()
 
     def choose(self, chosen: tuple[int, int]) -> None:
         """Frame a head; the image is left alone."""
@@ -84,8 +110,11 @@ class Overview(QWidget):
     def _place(self) -> QRectF:
         """Where thumbnails may stand: right of layer labels, below title and heads."""
         metrics = self.fontMetrics()
-        left = metrics.horizontalAdvance("L00 ")
-        top = 2 * metrics.height() + 2
+        left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
+        if self._order == "place":
+            top += metrics.height()
+        else:  # the captions stand on the thumbnails
+            left = 4
         width, height = self.width() - left - 4, self.height() - top - 4
         return QRectF(left, top, max(1, width), max(1, height))
 
@@ -100,10 +129,27 @@ class Overview(QWidget):
         place.setHeight(min(down, STRETCH * across) * mosaic.image.shape[0])
         return place
 
+    def _header(self) -> int:
+        """Height of the line of words, beside which the choice of order stands."""
+        return max(self.fontMetrics().height(), self.orders.sizeHint().height())
+
+    def _spot(self, layer: int, head: int) -> tuple[int, int]:
+        """Return the row and column of the grid in which a head stands."""
+        if self._ranking is None or self._mosaic is None:
+            return layer, head
+        return divmod(self._ranking.order.index((layer, head)), self._mosaic.heads)
+
+    def _head(self, row: int, column: int) -> tuple[int, int]:
+        """Return the layer and head that stand in a row and column of the grid."""
+        if self._ranking is None or self._mosaic is None:
+            return row, column
+        return self._ranking.order[row * self._mosaic.heads + column]
+
     def _box(self, layer: int, head: int) -> QRectF:
         mosaic, grid = self._mosaic, self._grid()
         if mosaic is None:
             return QRectF()
+        layer, head = self._spot(layer, head)
         width, height = grid.width() / mosaic.heads, grid.height() / mosaic.layers
         return QRectF(grid.x() + head * width, grid.y() + layer * height, width, height)
 
@@ -116,10 +162,16 @@ class Overview(QWidget):
             return
         grid = self._grid()
         if not self._image.isNull():
-            painter.drawImage(grid, self._image)
+            if self._ranking is None:
+                painter.drawImage(grid, self._image)
+            else:
+                self._paint_ranked(painter, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
         painter.setPen(palette.color(role.WindowText))
-        self._paint_labels(painter, grid, self._mosaic)
+        if self._ranking is None:
+            self._paint_labels(painter, grid, self._mosaic)
+        else:
+            self._paint_captions(painter, self._ranking)
         frame = self._box(*self._chosen).adjusted(0, 0, -GAP, -GAP)
         pen = QPen(palette.color(role.Highlight), 3 if self.hasFocus() else 2)
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
@@ -128,22 +180,27 @@ class Overview(QWidget):
 
     def _paint_words(self, painter: QPainter) -> None:
         palette, metrics = self.palette(), self.fontMetrics()
-        line = QRectF(0, 0, self.width(), metrics.height())
+        line = QRectF(0, 0, self.width(), self._header())
         painter.setPen(palette.color(QPalette.ColorRole.WindowText))
         if self._mosaic is None:
-            painter.drawText(line, Qt.AlignmentFlag.AlignLeft, "all heads: nothing yet")
+            painter.drawText(
+                line, Qt.AlignmentFlag.AlignVCenter, "all heads: nothing yet"
+            )
             return
         bold, plain = self.font(), self.font()
         bold.setBold(True)
         painter.setFont(bold)
-        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, self._mosaic.title)
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._mosaic.title)
         line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
         painter.setFont(plain)
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+        line.setRight(self.orders.x() - metrics.averageCharWidth())
         words = f"L layer, H head; colour: {self._mosaic.note}"
+        if self._ranking is not None:
+            words = self._ranking.words
         cut = Qt.TextElideMode.ElideRight
         words = metrics.elidedText(words, cut, int(line.width()))
-        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, words)
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Cover what is still to be decoded, and gaps; frame the thumbnails."""
@@ -162,6 +219,32 @@ class Overview(QWidget):
         for y in (top + layer * high for layer in range(mosaic.layers)):
             for x in (left + head * wide for head in range(mosaic.heads)):
                 painter.drawRect(QRectF(x, y, wide - GAP, high - GAP))
+
+    def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
+        """Paint every thumbnail where its rank puts it."""
+        for layer in range(mosaic.layers):
+            for head in range(mosaic.heads):
+                x, y, width, height = mosaic.frame(layer, head)
+                source = QRectF(x, y, width, height)
+                painter.drawImage(self._box(layer, head), self._image, source)
+
+    def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
+        """Write on every thumbnail which head it is and what it is ordered by."""
+        font, high = self.font(), self._box(0, 0).height()
+        share = CAPTION * high / self.fontMetrics().height()
+        font.setPointSizeF(font.pointSizeF() * min(1.0, max(SMALLEST, share)))
+        painter.setFont(font)
+        metrics = QFontMetrics(font)
+        ground = self.palette().color(QPalette.ColorRole.Window)
+        ground.setAlphaF(0.85)
+        for (layer, head), caption in zip(ranking.order, ranking.captions, strict=True):
+            box = self._box(layer, head).adjusted(1, 1, -GAP - 1, -GAP - 1)
+            room, cut = int(box.width()), Qt.TextElideMode.ElideRight
+            text = metrics.elidedText(caption, cut, room)
+            box.setTop(max(box.top(), box.bottom() - metrics.height()))
+            box.setWidth(metrics.horizontalAdvance(text) + 2)
+            painter.fillRect(box, ground)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
     def _paint_labels(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         metrics = self.fontMetrics()
@@ -201,7 +284,8 @@ class Overview(QWidget):
         down = (
             (at.y() - grid.y()) / grid.height() * mosaic.layers * max(1, mosaic.height)
         )
-        return mosaic.hit(across, down)
+        spot = mosaic.hit(across, down)
+        return None if spot is None else self._head(*spot)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Choose a head."""
@@ -212,7 +296,8 @@ class Overview(QWidget):
     def walk(self, layers: int, heads: int) -> None:
         """Choose a neighbour of the chosen head."""
         if self._mosaic is not None:
-            at = self._mosaic.walk(self._chosen, layers, heads)
+            at = self._mosaic.walk(self._spot(*self._chosen), layers, heads)
+            at = self._head(*at)
             if at != self._chosen:
                 self.chosen.emit(at)
 
@@ -240,6 +325,9 @@ class Overview(QWidget):
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             at = self.head_at(QPointF(event.pos()))
             text = f"layer {at[0] + 1}, head {at[1] + 1}" if at else ""
+            if at and self._ranking is not None:
+                rank = self._ranking.order.index(at)
+                text += f" · {self._ranking.captions[rank]}\n{self._ranking.words}"
             QToolTip.showText(event.globalPos(), text, self)
             return True
         return super().event(event)
@@ -247,6 +335,10 @@ class Overview(QWidget):
     def resizeEvent(self, event: QEvent) -> None:
         """Thumbnails of another size may need another reduction."""
         super().resizeEvent(event)  # type: ignore[arg-type]
+        size = self.orders.sizeHint()
+        self.orders.setGeometry(
+            self.width() - size.width(), 0, size.width(), size.height()
+        )
         self.resized.emit()
 
     def changeEvent(self, event: QEvent) -> None:

@@ -132,7 +132,8 @@ class _Row(QWidget):
         if index is not None:
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
-            text = f"id {chip.id}{forced}, weight {chip.tint:.4f}"
+            done = f" ({chip.done})" if chip.done else ""
+            text = f"id {chip.id}{forced}, weight {chip.tint:.4f}{done}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

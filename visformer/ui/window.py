@@ -26,9 +26,10 @@ from visformer.engine import Event
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED
 from visformer.messages import Opened
+from visformer.state.pictures.reading import move
 from visformer.state.pictures.strips import source_strip, target_strip
 from visformer.state.pictures.words import cell_words
-from visformer.state.state import SCALES, Cell, Session, State
+from visformer.state.state import SCALES, Session, State
 from visformer.text import clean
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
@@ -261,13 +262,10 @@ class MainWindow(QMainWindow):
 
     def move_cell(self, rows: int, columns: int) -> None:
         """Move the locked cell by so many queries and keys."""
-        cell, trace = self.session.state.locked, self.session.state.shown
-        if cell is None or trace is None:
-            return
-        queries, keys = trace.tokens(cell.kind)
-        query = max(0, min(len(queries) - 1, cell.query + rows))
-        key = max(0, min(len(keys) - 1, cell.key + columns))
-        self.session.set(locked=Cell(cell.kind, query, key), hovered=None)
+        state = self.session.state
+        if state.locked is not None:
+            cell = move(state, state.locked, rows, columns)
+            self.session.set(locked=cell, hovered=None)
 
     def choose_folder(self) -> None:
         """Ask for a checkpoint folder."""

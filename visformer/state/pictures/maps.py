@@ -1,31 +1,21 @@
-"""The attention maps: one head of each kind, and which tokens are marked in them."""
+"""Tokens of the attention maps: layer and head, labels, which tokens are marked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
-from visformer.state.pictures.masks import KIND_NAMES
-from visformer.state.pictures.picture import Matrix, shade, table_text
+from visformer.state.pictures.picture import table_text
 from visformer.state.pictures.weights import head_weights
 from visformer.state.state import Cell, State
 from visformer.text import visible
 from visformer.trace import Kind, Trace
 
+Side = Literal["source", "target"]
 ARROW = " → "  # from the token that a row consumed to the token that it predicts
-ROW_AXES: dict[Kind, str] = {
-    "encoder": "query: source token that reads",
-    "decoder": "query: target read → predicted",
-    "cross": "query: target read → predicted",
-}
-COLUMN_AXES: dict[Kind, str] = {
-    "encoder": "key: source token that is read",
-    "decoder": "key: target token that is read",
-    "cross": "key: source token that is read",
-}
-UNDECODED = "Nothing is decoded yet: step on to see the first row."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +25,6 @@ class Marks:
     cell: tuple[int, int] | None = None  # framed: the cell itself
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
-
-
-def attention_map(state: State, kind: Kind) -> Matrix | None:
-    """Return the weights of the chosen layer and head, [Q, K]; None without a Trace."""
-    trace = state.shown
-    if trace is None:
-        return None
-    layer, head = place(state, kind)
-    values = head_weights(state, kind, layer, head)
-    shades, ends, note = shade(values, state.scale)
-    rows, columns = labels(trace, kind)
-    return Matrix(
-        title=f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}",
-        values=values,
-        shade=shades,
-        rows=rows,
-        columns=columns,
-        row_axis=ROW_AXES[kind],
-        column_axis=COLUMN_AXES[kind],
-        ends=ends,
-        note=note if values.size else UNDECODED,
-        hidden=~trace.mask(kind, layer),
-        marked=marks(state, kind).cell,
-    )
 
 
 def place(state: State, kind: Kind) -> tuple[int, int]:
@@ -101,20 +67,19 @@ def marks(state: State, kind: Kind) -> Marks:
         return Marks()
     if cell.kind == kind:
         return Marks((cell.query, cell.key), (cell.query,), (cell.key,))
-    sides = {"source": _tokens(cell, "source"), "target": _tokens(cell, "target")}
-    row_side, column_side = _sides(kind)
-    return Marks(None, sides[row_side], sides[column_side])
+    row_side, column_side = sides(kind)
+    return Marks(None, _tokens(cell, row_side), _tokens(cell, column_side))
 
 
-def _sides(kind: Kind) -> tuple[str, str]:
+def sides(kind: Kind) -> tuple[Side, Side]:
     """Which tokens a kind's queries and keys are."""
-    queries = "source" if kind == "encoder" else "target"
+    queries: Side = "source" if kind == "encoder" else "target"
     return queries, "target" if kind == "decoder" else "source"
 
 
-def _tokens(cell: Cell, side: str) -> tuple[int, ...]:
+def _tokens(cell: Cell, side: Side) -> tuple[int, ...]:
     """Return the cell's tokens on one side, each once."""
-    pairs = zip(_sides(cell.kind), (cell.query, cell.key), strict=True)
+    pairs = zip(sides(cell.kind), (cell.query, cell.key), strict=True)
     return tuple(sorted({index for where, index in pairs if where == side}))
 
 

@@ -32,6 +32,7 @@ class Matrix:
     note: str  # what was done to the numbers before painting, in words
     hidden: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
+    done: str = ""  # what was done to the model's numbers, in words
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
@@ -50,13 +51,18 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     return shades.astype(np.float32), ("0", high), SCALES[scale]
 
 
-def table_text(rows: tuple[str, ...], columns: tuple[str, ...], values: Floats) -> str:
-    """Return numbers as CSV, every digit: a header of column labels, a label a row."""
+def table_text(
+    rows: tuple[str, ...], columns: tuple[str, ...], values: Floats, corner: str = ""
+) -> str:
+    """Return numbers as CSV, every digit: a header of column labels, a label a row.
+
+    ``corner``: what the numbers are, in the field before the column labels.
+    """
 
     def quoted(text: str) -> str:
         return '"' + text.replace('"', '""') + '"'
 
-    lines = [",".join(["", *map(quoted, columns)])]
+    lines = [",".join([quoted(corner) if corner else "", *map(quoted, columns)])]
     body: NDArray[np.float32] = np.atleast_2d(values)
     for label, numbers in zip(rows, body, strict=True):
         lines.append(",".join([quoted(label), *(repr(float(n)) for n in numbers)]))

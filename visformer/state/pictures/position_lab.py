@@ -9,7 +9,8 @@ import numpy as np
 
 from visformer.intervention import PositionChange, PositionForm, change_table
 from visformer.messages import Shuffled
-from visformer.state.pictures.maps import COLUMN_AXES, ROW_AXES, labels, place
+from visformer.state.pictures.attention import COLUMN_AXES, ROW_AXES
+from visformer.state.pictures.maps import labels, place
 from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.pictures.picture import Matrix, shade
 from visformer.state.pictures.positions import diverging, ends, heat_picture
@@ -138,6 +139,7 @@ def table_pictures(state: State) -> tuple[Matrix, ...]:
     if change is None:
         return (own,)
     changed = heat_picture(change_table(table, change), 0, last)
+    changed = replace(changed, note="linear")
     return own, _retitled(changed, f"changed: {change}")
 
 

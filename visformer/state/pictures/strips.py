@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from visformer.state.pictures.reading import done_words, reading
 from visformer.state.pictures.weights import head_weights
 from visformer.state.state import Cell, State
 from visformer.text import visible
@@ -22,6 +23,7 @@ class Chip:
     current: bool  # the row in focus reads for it, or the current step chose it
     marked: bool  # the query or key of the cell in focus
     forced: bool = False  # chosen by the user, not by the model
+    done: str = ""  # what was done to the weight that tints, in words
 
 
 def focus(state: State) -> Cell | None:
@@ -41,9 +43,17 @@ def _tints(state: State, reads: tuple[Kind, ...], length: int) -> Floats:
     cell, trace = focus(state), state.shown
     if cell is None or trace is None or cell.kind not in reads:
         return np.zeros(length, np.float32)
+    if not state.look.plain:
+        shown = reading(state, cell.kind)
+        return np.zeros(length, np.float32) if shown is None else shown.tints(cell)
     layer = min(state.layer, trace.layers(cell.kind) - 1)
     weights: Floats = head_weights(state, cell.kind, layer, state.head)[cell.query]
     return weights
+
+
+def _done(state: State) -> str:
+    cell = focus(state)
+    return "" if cell is None else done_words(state, cell.kind)
 
 
 def source_strip(state: State) -> tuple[Chip, ...]:
@@ -52,11 +62,11 @@ def source_strip(state: State) -> tuple[Chip, ...]:
     if trace is None:
         return ()
     tints = _tints(state, ("encoder", "cross"), len(trace.source))
-    marks = set()
+    marks, done = set(), _done(state)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
     return tuple(
-        Chip(visible(token), int(id), float(tint), False, index in marks)
+        Chip(visible(token), int(id), float(tint), False, index in marks, done=done)
         for index, (token, id, tint) in enumerate(
             zip(trace.source, trace.source_ids, tints, strict=True)
         )
@@ -69,12 +79,12 @@ def target_strip(state: State) -> tuple[Chip, ...]:
     if trace is None or not len(trace):
         return ()
     tints = _tints(state, ("decoder",), len(trace))
-    marks = set()
+    marks, done = set(), _done(state)
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     origins = [False, *(step.origin == "forced" for step in trace.steps)]
     chips = [
-        Chip(visible(token), int(id), float(tint), False, index in marks, forced)
+        Chip(visible(token), int(id), float(tint), False, index in marks, forced, done)
         for index, (token, id, tint, forced) in enumerate(
             zip(trace.target, trace.target_ids, tints, origins, strict=False)
         )

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from visformer.state.pictures.maps import place
+from visformer.state.pictures.maps import ARROW, place
 from visformer.state.pictures.masks import KIND_NAMES
+from visformer.state.pictures.reading import reading
 from visformer.state.pictures.weights import head_weights
 from visformer.state.state import Cell, State
 from visformer.text import visible
@@ -21,6 +22,8 @@ def cell_words(state: State) -> str:
     cell, trace = state.cell, state.shown
     if cell is None or trace is None:
         return ""
+    if not state.look.plain:
+        return _changed_words(state, cell)
     layer, head = place(state, cell.kind)
     weights = head_weights(state, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
@@ -29,6 +32,23 @@ def cell_words(state: State) -> str:
     where = f"{KIND_NAMES[cell.kind]} · layer {layer + 1}, head {head + 1}"
     pair = f"“{visible(queries[cell.query])}” reads “{visible(keys[cell.key])}”"
     return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
+
+
+def _changed_words(state: State, cell: Cell) -> str:
+    """Say a weight that is not one head's own, and what was done to it."""
+    shown = reading(state, cell.kind)
+    at = shown.place(cell) if shown is not None else None
+    if shown is None:
+        return ""
+    if at is None:
+        return f"{shown.title} · hidden ({shown.done})"
+    row, column = at
+    query = shown.rows[row].rpartition(ARROW)[0] or shown.rows[row]
+    pair = f"“{query}” reads “{shown.columns[column]}”"
+    value = number(float(shown.values[row, column]))
+    if shown.masked is not None and shown.masked[row, column]:
+        value += ", masked"
+    return f"{shown.title} · {pair}: {value} ({shown.done})"
 
 
 def number(weight: float) -> str:

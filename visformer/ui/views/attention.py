@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
-from visformer.state.pictures.maps import (
-    all_numbers,
-    attention_map,
-    longest_labels,
-    marks,
-    place,
-)
+from visformer.state.look import Look, Order
+from visformer.state.pictures.attention import matrix, shown_marks
+from visformer.state.pictures.maps import all_numbers, place
 from visformer.state.pictures.masks import KIND_NAMES
 from visformer.state.pictures.mosaic import Mosaic, is_large, mosaic, mosaic_parts
+from visformer.state.pictures.ranking import Ranking, order_words, ranking_parts
+from visformer.state.pictures.reading import Reading, reading, whole_labels
+from visformer.state.pictures.summary import summary_parts
 from visformer.state.pictures.weights import made_of, same
-from visformer.state.state import SCALES, Cell, State
+from visformer.state.state import State
 from visformer.trace import KINDS, Kind, Trace
-from visformer.ui.candidates import plain_label
-from visformer.ui.heatmap import HeatMap
+from visformer.ui.kind_panel import KindPanel
+from visformer.ui.look_bar import LookBar
 from visformer.ui.overview import Overview
 
-HINT = "wheel: zoom · drag: move · click: keep a cell · right click: copy or save"
-SLICE_MS = 8  # of the overview of a long sentence, a turn of the event loop
+SLICE_MS = 8  # of the work on a long sentence, a turn of the event loop
+STOP = object()
 
 
 class _Shown:
@@ -64,39 +58,49 @@ class AttentionView(QWidget):
         super().__init__(parent)
         self._state = State()
         self._drawn: dict[object, tuple[object, ...]] = {}  # what each part shows
+        self._readings: dict[Kind, Reading | None] = {}
         self._longest: dict[Kind, tuple[str, str]] = {}
-        self._measured: Trace | None = None
+        self._extents: dict[Kind, tuple[int, int]] = {}
+        self._measured: tuple[Trace | None, Look] = None, Look()
         self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
         self._filling: Mosaic | None = None
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
         self._slices = QTimer(self)
         self._slices.timeout.connect(self._draw_slice)
-        self.maps = {kind: self._map(kind) for kind in KINDS}
+        # what takes long of a long sentence: a kind's summary, the overview's order
+        self._tasks: dict[Kind | Literal["order"], Iterator[Ranking | None]] = {}
+        self._turns = QTimer(self)
+        self._turns.timeout.connect(self._work)
+        self.panels = {kind: self._panel(kind) for kind in KINDS}
+        self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
         self.overview = Overview(lambda: all_numbers(self._state))
         self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
-        self.scales = _scale_box()
-        self.scales.activated.connect(
-            lambda _: self.picked.emit({"scale": self.scales.currentData()})
+        self.overview.order_chosen.connect(
+            lambda order: self.picked.emit(
+                {"look": replace(self._state.look, order=order)}
+            )
         )
+        self.bar = LookBar()
+        self.bar.changed.connect(lambda look: self.picked.emit({"look": look}))
+        self.bar.scale_chosen.connect(lambda name: self.picked.emit({"scale": name}))
         self._lay_out()
 
-    def _map(self, kind: Kind) -> HeatMap:
-        heat_map = HeatMap()
-        heat_map.setAccessibleName(f"{KIND_NAMES[kind]} attention")
-        heat_map.hovered.connect(partial(self._hover, kind))
-        heat_map.clicked.connect(partial(self._click, kind))
-        heat_map.failed.connect(self.failed)
-        return heat_map
+    def _panel(self, kind: Kind) -> KindPanel:
+        panel = KindPanel(KIND_NAMES[kind], grows=kind != "encoder")
+        panel.hovered.connect(partial(self._hover, kind))
+        panel.clicked.connect(partial(self._click, kind))
+        panel.failed.connect(self.failed)
+        return panel
 
     def _lay_out(self) -> None:
         maps = QWidget()
         row = QHBoxLayout(maps)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(4)
-        for heat_map in self.maps.values():
-            row.addWidget(heat_map, 1)
+        for panel in self.panels.values():
+            row.addWidget(panel, 1)
         splitter = QSplitter(Qt.Orientation.Vertical)
         splitter.addWidget(maps)
         splitter.addWidget(self.overview)
@@ -104,17 +108,10 @@ class AttentionView(QWidget):
         splitter.setSizes([640, 360])  # shared out in this proportion
         splitter.setStretchFactor(0, 16)
         splitter.setStretchFactor(1, 9)
-        title = QLabel("&colour:")
-        title.setBuddy(self.scales)
-        line = QHBoxLayout()
-        line.addWidget(title)
-        line.addWidget(self.scales)
-        line.addWidget(plain_label(HINT, faint=True))
-        line.addStretch(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(4, 4, 4, 4)
         column.setSpacing(4)
-        column.addLayout(line)
+        column.addWidget(self.bar)
         column.addWidget(splitter, 1)
 
     # ---- drawing ---------------------------------------------------------------
@@ -122,22 +119,33 @@ class AttentionView(QWidget):
     def draw(self, state: State) -> None:
         """Show a State; parts whose numbers did not change keep their image."""
         self._state = state
-        self.scales.setCurrentIndex(self.scales.findData(state.scale))
-        for kind, heat_map in self.maps.items():
-            self._draw_map(kind, heat_map)
-            heat_map.set_focused(kind == state.kind and state.shown is not None)
+        self._measure()
+        for kind, panel in self.panels.items():
+            self._draw_panel(kind, panel)
+            panel.set_focused(kind == state.kind and state.shown is not None)
+        self._draw_order()
         self._draw_overview()
+        self.bar.draw(state.look, state.scale, working=bool(self._tasks))
 
-    def _draw_map(self, kind: Kind, heat_map: HeatMap) -> None:
-        state = self._state
-        extent, longest = self._extent(kind), self._longest_labels(kind)
+    def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
+        state, look = self._state, self._state.look
+        extent, longest = self._extents.get(kind), self._longest.get(kind, ("", ""))
+        numbers = look.form, look.summary, look.hide, look.renormalise, look.words
+        mass = look.mass if look.form == "arcs" else None
         shown = _Shown(state.shown, kind)
-        needs = (shown, *place(state, kind), state.scale, extent, longest)
-        if self._changed(kind, needs):
-            picture = attention_map(state, kind)
-            heat_map.draw(picture, extent=extent, longest=longest)
-        marked = marks(state, kind)
-        heat_map.mark(marked.cell, rows=marked.rows, columns=marked.columns)
+        looks = (*numbers, mass, *place(state, kind), state.scale)
+        if self._changed(kind, (shown, looks, extent, longest)):
+            self._tasks.pop(kind, None)
+            made = reading(state, kind)
+            if made is None and state.shown is not None:
+                self._begin(kind, summary_parts(state, kind, place(state, kind)[0]))
+                return
+            self._readings[kind] = made
+            picture = None if made is None else matrix(state, made)
+            panel.draw(picture, look, extent=extent, longest=longest)
+        drawn = self._readings.get(kind)
+        if drawn is not None and state.shown is not None and kind not in self._tasks:
+            panel.mark(state.shown, drawn, shown_marks(state, drawn), look)
 
     def _draw_overview(self) -> None:
         state, kind = self._state, self._state.kind
@@ -185,62 +193,125 @@ class AttentionView(QWidget):
             self._slices.stop()
             self._overviews[kind] = self._drawn["overview"], self._filling
 
+    def _draw_order(self) -> None:
+        """Bring the overview into the order asked for."""
+        state, kind, order = self._state, self._state.kind, self._state.look.order
+        if not self._changed("order", (_Shown(state.shown, kind), kind, order)):
+            return
+        self._tasks.pop("order", None)
+        ranking = None
+        if order != "place" and state.shown is not None:
+            parts = ranking_parts(state, kind)
+            if is_large(state, kind):
+                self._begin("order", parts)
+            else:
+                ranking = list(parts)[-1]
+        self.overview.rank(order, ranking, order_words(order, kind))
+
+    def _begin(
+        self, name: Kind | Literal["order"], parts: Iterator[Ranking | None]
+    ) -> None:
+        self._tasks[name] = parts
+        self._turns.start()
+
+    def _work(self) -> None:
+        """Go on with what takes long for a few milliseconds; show what is finished."""
+        timer = QElapsedTimer()
+        timer.start()
+        while self._tasks and not timer.hasExpired(SLICE_MS):
+            name, parts = next(iter(self._tasks.items()))
+            part = next(parts, STOP)
+            if isinstance(part, Ranking):
+                look = self._state.look
+                words = order_words(look.order, self._state.kind)
+                self.overview.rank(look.order, part, words)
+            elif part is STOP:
+                del self._tasks[name]
+                self._drawn.pop(name if name != "order" else None, None)
+        if not self._tasks:
+            self._turns.stop()
+            self.picked.emit({})  # the strips and the status line want it too
+            self.draw(self._state)
+
     def _changed(self, part: object, needs: tuple[object, ...]) -> bool:
         """Tell whether a part shows something else; Traces compare by identity."""
         changed = self._drawn.get(part) != needs
         self._drawn[part] = needs
         return changed
 
+    def _measure(self) -> None:
+        """Reserve room for all that was decoded: cells keep their size."""
+        trace, look = self._state.trace, self._state.look
+        if trace is self._measured[0] and look is self._measured[1]:
+            return
+        self._measured = trace, look
+        self._extents, self._longest = {}, {}
+        if trace is None:
+            return
+        labels = {kind: whole_labels(trace, kind, look) for kind in KINDS}
+        longest = {
+            kind: [max(names, key=len, default="") for names in both]
+            for kind, both in labels.items()
+        }
+        # one height of column labels, so that the maps start on one line
+        column = max((columns for _, columns in longest.values()), key=len)
+        for kind, (rows, columns) in labels.items():
+            self._extents[kind] = len(rows), len(columns)
+            self._longest[kind] = longest[kind][0], column
+
     def _extent(self, kind: Kind) -> tuple[int, int] | None:
-        """Rows and columns of all that was decoded: cells keep their size."""
+        """Rows and columns of the overview's thumbnails: every token decoded."""
         if self._state.trace is None:
             return None
         queries, keys = self._state.trace.tokens(kind)
         return len(queries), len(keys)
 
-    def _longest_labels(self, kind: Kind) -> tuple[str, str]:
-        trace = self._state.trace
-        if trace is None:
-            return "", ""
-        if trace is not self._measured:
-            self._measured = trace
-            longest = {kind: longest_labels(trace, kind) for kind in KINDS}
-            # one height of column labels, so that the maps start on one line
-            column = max((columns for _, columns in longest.values()), key=len)
-            self._longest = {
-                kind: (rows, column) for kind, (rows, _) in longest.items()
-            }
-        return self._longest[kind]
-
     # ---- what the user does ----------------------------------------------------
 
     @property
     def slicing(self) -> bool:
-        """Tell whether the overview of a long sentence is still being filled."""
-        return self._slices.isActive()
+        """Tell whether something of a long sentence is still being made."""
+        return self._slices.isActive() or self._turns.isActive()
 
     def walk(self, d_layer: int, d_head: int) -> None:
         """Choose a neighbour in the grid of heads."""
         self.overview.walk(d_layer, d_head)
 
+    def _choose_order(self, order: Order) -> None:
+        self.picked.emit({"look": replace(self._state.look, order=order)})
+
     def _choose(self, at: tuple[int, int]) -> None:
         self.picked.emit({"layer": at[0], "head": at[1]})
 
-    def _hover(self, kind: Kind, at: tuple[int, int] | None) -> None:
-        self.picked.emit({"hovered": Cell(kind, *at) if at else None})
+    def _hover(self, kind: Kind, at: tuple[int | str, int] | None) -> None:
+        self.picked.emit(self._focus(kind, "hovered", at))
 
-    def _click(self, kind: Kind, at: tuple[int, int] | None) -> None:
+    def _click(self, kind: Kind, at: tuple[int | str, int] | None) -> None:
         """Lock a cell, or free it where it is locked; a click beside takes the kind."""
         changes: dict[str, object] = {"kind": kind}
         if at is not None:
-            cell = Cell(kind, *at)
-            changes["locked"] = None if cell == self._state.locked else cell
+            changes |= self._focus(kind, "locked", at)
+            if changes["locked"] == self._state.locked:
+                changes["locked"] = None
         self.picked.emit(changes)
 
+    def _focus(
+        self, kind: Kind, field: str, at: tuple[int | str, int] | None
+    ) -> dict[str, object]:
+        """Return the changes that put a cell in focus.
 
-def _scale_box() -> QComboBox:
-    box = QComboBox()
-    for name, title in SCALES.items():
-        box.addItem(title, name)
-    box.setAccessibleName("colour scale of the maps")
-    return box
+        ``at``: a row and column, or a token's side and index: then the cell is that of
+        its strongest weight, and its weights stand out.
+        """
+        shown, look = self._readings.get(kind), self._state.look
+        if at is None or shown is None:
+            return {field: None}
+        side, index = at
+        if isinstance(side, int):
+            return {field: shown.cell(side, index)}
+        changes: dict[str, object] = {
+            field: shown.cell(*shown.partner(side, index)),
+        }
+        if side != look.by:
+            changes["look"] = replace(look, by=side)  # type: ignore[arg-type]
+        return changes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
@@ -41,16 +43,16 @@ class PositionInput(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
-        self._side = QComboBox()
-        self._side.addItems(list(SIDES))
-        self._side.setAccessibleName("side of the sentence")
-        self._side.currentIndexChanged.connect(self._redraw)
-        self._position = QSpinBox()
-        self._position.setAccessibleName("position whose fingerprint is drawn")
-        self._position.valueChanged.connect(self._draw_curves)
-        self._words = words("what is added")
-        self._maps = [HeatMap() for _ in range(3)]
-        for heat_map in self._maps:
+        self.side = QComboBox()
+        self.side.addItems(list(SIDES))
+        self.side.setAccessibleName("side of the sentence")
+        self.side.currentIndexChanged.connect(self._redraw)
+        self.position = QSpinBox()
+        self.position.setAccessibleName("position whose fingerprint is drawn")
+        self.position.valueChanged.connect(self._draw_curves)
+        self.about = words("what is added")
+        self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
+        for heat_map in self.maps:
             heat_map.failed.connect(self.failed)
             heat_map.clicked.connect(self._choose)
         self._fingerprint = make_plot("fingerprint of the chosen position")
@@ -59,14 +61,14 @@ class PositionInput(QWidget):
 
     def _lay_out(self) -> None:
         side, position = QLabel("Si&de"), QLabel("&Position")
-        side.setBuddy(self._side)
-        position.setBuddy(self._position)
+        side.setBuddy(self.side)
+        position.setBuddy(self.position)
         line = QHBoxLayout()
-        for widget in (side, self._side, position, self._position):
+        for widget in (side, self.side, position, self.position):
             line.addWidget(widget)
-        line.addWidget(self._words, 1)
+        line.addWidget(self.about, 1)
         maps, plots = QSplitter(Qt.Orientation.Horizontal), QSplitter()
-        for heat_map in self._maps:
+        for heat_map in self.maps:
             maps.addWidget(heat_map)
         plots.addWidget(self._fingerprint)
         plots.addWidget(self._distance)
@@ -95,18 +97,18 @@ class PositionInput(QWidget):
             self._draw_curves()
 
     def _redraw(self) -> None:
-        side = SIDES[self._side.currentIndex()]
+        side = SIDES[self.side.currentIndex()]
         pictures = input_pictures(self._state, side)
-        for index, heat_map in enumerate(self._maps):
+        for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
-        self._words.setText(
+        self.about.setText(
             "Every number on the left plus the one in the middle is the one on the "
             "right; click a row for its position."
             if pictures
             else UNKNOWN
         )
         table = self._table()
-        self._position.setRange(0, 0 if table is None else len(table) - 1)
+        self.position.setRange(0, 0 if table is None else len(table) - 1)
         self._draw_curves()
 
     def _table(self) -> Floats | None:
@@ -118,12 +120,12 @@ class PositionInput(QWidget):
 
     def _choose(self, cell: tuple[int, int] | None) -> None:
         if cell is not None:
-            self._position.setValue(cell[0])
+            self.position.setValue(cell[0])
 
     def _draw_curves(self) -> None:
-        table, position = self._table(), self._position.value()
+        table, position = self._table(), self.position.value()
         plots = {
-            self._fingerprint: ("dimension", f"position {position}"),
+            self._fingerprint: ("dimension: even ones solid, odd ones dashed", "value"),
             self._distance: (f"distance from position {position}", "dot product"),
         }
         for plot, axes in plots.items():
@@ -131,7 +133,11 @@ class PositionInput(QWidget):
             style_plot(plot, self, *axes)
         if table is None or position >= len(table):
             return
-        pen = pens(self.palette(), thin=False)[0]
-        self._fingerprint.plot(table[position], pen=pen, connect="finite")
+        colours = pens(self.palette(), thin=False)
+        pen, dashed = colours[0], colours[len(colours) // 2 + 1]
+        for first, line in enumerate((pen, dashed)):  # one of both would be a blur
+            dimensions = range(first, table.shape[1], 2)
+            values = table[position, first::2]
+            self._fingerprint.plot(dimensions, values, pen=line, connect="finite")
         distance, products = distance_products(table, position, REACH)
         self._distance.plot(distance, products, pen=pen, connect="finite")

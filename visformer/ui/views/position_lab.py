@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.intervention import PositionForm
 from visformer.state.pictures.position_lab import (
     AMOUNTS,
     FORMS,
@@ -43,39 +44,39 @@ class PositionLab(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
-        self._form = QComboBox()
-        self._form.setAccessibleName("positional encodings of the run")
+        self.form = QComboBox()
+        self.form.setAccessibleName("positional encodings of the run")
         for form, title in FORMS.items():
-            self._form.addItem(title, form)
-        self._form.activated.connect(self._take_form)
-        self._amount = QDoubleSpinBox()
-        self._amount.setAccessibleName("how much")
-        self._amount.setKeyboardTracking(False)
-        self._amount.valueChanged.connect(self._change)
-        self._seed = QSpinBox()
-        self._seed.setAccessibleName("seed of the shuffle")
-        self._seed.setPrefix("seed ")
-        self._seed.setRange(0, 9999)
-        self._seed.valueChanged.connect(self._change)
-        self._shuffle = QPushButton("Sh&uffle the source")
-        self._shuffle.setToolTip(
+            self.form.addItem(title, form)
+        self.form.activated.connect(self._take_form)
+        self.amount = QDoubleSpinBox()
+        self.amount.setAccessibleName("how much")
+        self.amount.setKeyboardTracking(False)
+        self.amount.valueChanged.connect(self._change)
+        self.seed = QSpinBox()
+        self.seed.setAccessibleName("seed of the shuffle")
+        self.seed.setPrefix("seed ")
+        self.seed.setRange(0, 9999)
+        self.seed.valueChanged.connect(self._change)
+        self.shuffle = QPushButton("Sh&uffle the source")
+        self.shuffle.setToolTip(
             "Run the source in another order, with the same target, and compare"
         )
-        self._shuffle.clicked.connect(self.shuffled)
+        self.shuffle.clicked.connect(self.shuffled)
         self._tables = [HeatMap(), HeatMap()]
         self._attention = [HeatMap(), HeatMap()]
         self._text = words("both translations")
-        self._bag = words("what the shuffled run gave")
+        self.bag = words("what the shuffled run gave")
         self._lay_out()
 
     def _lay_out(self) -> None:
         title = QLabel("Po&sitions")
-        title.setBuddy(self._form)
+        title.setBuddy(self.form)
         line = QHBoxLayout()
-        for widget in (title, self._form, self._amount, self._seed):
+        for widget in (title, self.form, self.amount, self.seed):
             line.addWidget(widget)
         line.addStretch(1)
-        line.addWidget(self._shuffle)
+        line.addWidget(self.shuffle)
         both = QSplitter(Qt.Orientation.Vertical)
         for pair in (self._tables, self._attention):
             row = QSplitter(Qt.Orientation.Horizontal)
@@ -91,7 +92,7 @@ class PositionLab(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(self._text)
-        layout.addWidget(self._bag)
+        layout.addWidget(self.bag)
         layout.addWidget(both, 1)
 
     def draw(self, state: State) -> None:
@@ -107,44 +108,49 @@ class PositionLab(QWidget):
                 heat_map.setVisible(there or index == 0)
                 heat_map.draw(pictures[index] if there else None)
         self._text.setText(text_words(state))
-        self._bag.setText(shuffle_words(state.shuffle) if state.shuffle else "")
-        self._bag.setVisible(state.shuffle is not None)
+        self.bag.setText(shuffle_words(state.shuffle) if state.shuffle else "")
+        self.bag.setVisible(state.shuffle is not None)
         idle = state.trace is not None and not state.recorded and not state.busy
-        self._shuffle.setEnabled(idle and bool(state.step))
-        self._form.setEnabled(state.positions is not None)
+        self.shuffle.setEnabled(idle and bool(state.step))
+        self.form.setEnabled(state.positions is not None)
 
     def _fill_fields(self, state: State) -> None:
         change = state.intervention.positions
         form = change.form if change else None
-        with QSignalBlocker(self._form):
-            self._form.setCurrentIndex(self._form.findData(form))
+        with QSignalBlocker(self.form):
+            self.form.setCurrentIndex(self.form.findData(form))
         self._fit_amount(form)
         if change is not None:
-            with QSignalBlocker(self._amount), QSignalBlocker(self._seed):
-                self._amount.setValue(change.amount)
-                self._seed.setValue(change.seed)
+            with QSignalBlocker(self.amount), QSignalBlocker(self.seed):
+                self.amount.setValue(change.amount)
+                self.seed.setValue(change.seed)
 
     def _fit_amount(self, form: str | None) -> None:
         """Give the field of the amount the range of what it counts."""
         table = self._state.positions
         last = 0 if table is None else len(table) - 1
-        self._amount.setVisible(form in AMOUNTS)
-        self._seed.setVisible(form == "permuted")
-        with QSignalBlocker(self._amount):
+        self.amount.setVisible(form in AMOUNTS)
+        self.seed.setVisible(form == "permuted")
+        with QSignalBlocker(self.amount):
             scaled = form == "scaled"
-            self._amount.setDecimals(2 if scaled else 0)
+            self.amount.setDecimals(2 if scaled else 0)
             low = -100.0 if scaled else 2.0 if form == "permuted" else 0.0
-            self._amount.setRange(low, 100.0 if scaled else last)
+            self.amount.setRange(low, 100.0 if scaled else last)
+
+    def choose(self, form: PositionForm | None) -> None:
+        """Choose a form as if it had been picked; None is the model's own."""
+        self.form.setCurrentIndex(self.form.findData(form))
+        self._take_form()
 
     def _take_form(self) -> None:
-        form = self._form.currentData()
+        form = self.form.currentData()
         self._fit_amount(form)
-        with QSignalBlocker(self._amount):
-            self._amount.setValue(FIRST_AMOUNTS.get(form, 0.0))
+        with QSignalBlocker(self.amount):
+            self.amount.setValue(FIRST_AMOUNTS.get(form, 0.0))
         self._change()
 
     def _change(self) -> None:
         change = change_of(
-            self._form.currentData(), self._amount.value(), self._seed.value()
+            self.form.currentData(), self.amount.value(), self.seed.value()
         )
         self.altered.emit(replace(self._state.intervention, positions=change))

@@ -93,6 +93,7 @@ class PositionsView(QWidget):
         self._bar, self._stack = QTabBar(), QStackedWidget()
         self._bar.setAccessibleName("pages of the positions")
         self._bar.setDrawBase(False)
+        self._bar.setExpanding(False)
         pages = {"Table": table, "Input": self.input, "Lab": self.lab}
         for title, page in pages.items():
             self._bar.addTab(title)
@@ -101,6 +102,11 @@ class PositionsView(QWidget):
         layout = QVBoxLayout(self)
         layout.addWidget(self._bar)
         layout.addWidget(self._stack, 1)
+
+    def turn(self, title: str) -> None:
+        """Turn to a page by its title."""
+        titles = [self._bar.tabText(at) for at in range(self._bar.count())]
+        self._bar.setCurrentIndex(titles.index(title))
 
     def _turn(self, page: int) -> None:
         self._stack.setCurrentIndex(page)

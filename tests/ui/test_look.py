@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QMouseEvent
+from PySide6.QtWidgets import QWidget
+
+from tests.state.test_maps import state
+from tests.state.test_reading import ALL, sentence
+from tests.traces import make_trace
+from tests.ui.test_heatmap import middle
+from visformer.state.look import FORMS, SUMMARIES, Look
+from visformer.state.pictures import summary
+from visformer.state.state import Cell, Session
+from visformer.trace import KINDS, Kind
+from visformer.ui.arcs import ArcsCanvas
+from visformer.ui.look_bar import LookBar
+from visformer.ui.overview import Overview
+from visformer.ui.running_text import RunningText
+from visformer.ui.views import attention
+from visformer.ui.views.attention import AttentionView
+
+
+@pytest.fixture
+def view(qtbot: Any) -> AttentionView:
+    view = AttentionView()
+    qtbot.addWidget(view)
+    view.resize(1000, 700)
+    view.show()
+    return view
+
+
+def joined(view: AttentionView) -> Session:
+    """Give the view a Session, as the window does."""
+    session = Session(view.draw)
+    view.picked.connect(lambda changes: session.set(**changes))
+    trace = sentence()
+    session.set(trace=trace, step=len(trace))
+    return session
+
+
+def point(widget: QWidget, at: QPointF) -> None:
+    """Move the mouse there; offscreen, Qt's own way reaches no scrolled widget."""
+    none = Qt.MouseButton.NoButton
+    move = QEvent.Type.MouseMove
+    where = widget.mapToGlobal(at)
+    keys = Qt.KeyboardModifier.NoModifier
+    event = QMouseEvent(move, at, where, none, none, keys)
+    widget.mouseMoveEvent(event)
+
+
+def arcs(view: AttentionView, kind: Kind) -> ArcsCanvas:
+    canvas = view.panels[kind].panel("arcs").canvas
+    assert isinstance(canvas, ArcsCanvas)
+    return canvas
+
+
+def texts(view: AttentionView, kind: Kind) -> RunningText:
+    canvas = view.panels[kind].panel("text").canvas
+    assert isinstance(canvas, RunningText)
+    return canvas
+
+
+def token_point(canvas: ArcsCanvas, side: str, index: int) -> QPointF:
+    """Find a point of a token's line."""
+    x = 3.0 if side == "query" else canvas.width() - 3.0
+    for y in range(0, canvas.height(), 2):
+        if canvas.token_at(QPointF(x, y)) == (side, index):
+            return QPointF(x, y)
+    raise LookupError(side, index)
+
+
+def pixels(widget: QWidget) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    image = widget.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
+    return np.frombuffer(image.constBits(), np.uint8).copy()
+
+
+# ---- the row of controls ----------------------------------------------------------
+
+
+def test_controls_change_one_thing_each(qtbot: Any) -> None:
+    bar = LookBar()
+    qtbot.addWidget(bar)
+    looks: list[Look] = []
+    bar.changed.connect(looks.append)
+    start = Look(hide=frozenset({"pad"}), renormalise=True)
+    bar.draw(start, "fixed", working=False)
+    qtbot.keyClick(bar.forms, Qt.Key.Key_Down)
+    qtbot.keyClick(bar.summaries, Qt.Key.Key_Down)
+    bar.draw(start, "fixed", working=False)
+    bar.actions_["special"].trigger()
+    bar.draw(start, "fixed", working=False)
+    bar.actions_["words"].trigger()
+    bar.draw(start, "fixed", working=False)
+    bar.actions_["pad"].trigger()
+    bar.draw(start, "fixed", working=False)
+    bar.mass.setValue(10)
+    assert looks == [
+        replace(start, form="arcs"),
+        replace(start, summary="mean"),
+        replace(start, hide=frozenset({"pad", "special"})),
+        replace(start, words=True),
+        replace(start, hide=frozenset(), renormalise=False),
+        replace(start, mass=0.5),
+    ]
+
+
+def test_renormalising_needs_something_hidden_and_the_slider_arcs(qtbot: Any) -> None:
+    bar = LookBar()
+    qtbot.addWidget(bar)
+    bar.show()
+    bar.draw(Look(), "fixed", working=False)
+    assert not bar.actions_["renormalise"].isEnabled()
+    assert not bar.mass.isVisible()
+    bar.draw(replace(ALL, form="arcs"), "fixed", working=False)
+    assert bar.actions_["renormalise"].isEnabled()
+    assert bar.mass.isVisible()
+    assert bar.tokens.text() == "some words"
+
+
+# ---- maps -------------------------------------------------------------------------
+
+
+def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> None:
+    session = joined(view)
+    session.set(look=replace(ALL, summary="mean", renormalise=True))
+    heat_map = view.maps["cross"]
+    assert heat_map.canvas.image.image.shape == (4, 3)
+    text = heat_map.numbers()
+    assert text.startswith(
+        '"cross · layer 1: mean of 2 heads; special tokens, pads, punctuation hidden, '
+        'renormalised; subwords merged","the","tired","cat"\n'
+    )
+    rows = [line.rsplit(",", 3)[1:] for line in text.splitlines()[1:]]
+    assert np.allclose(np.array(rows, float).sum(1), 1, atol=1e-6)
+
+
+def test_the_default_export_is_as_before(view: AttentionView) -> None:
+    joined(view)
+    assert view.maps["cross"].numbers().startswith(',"▁the"')
+
+
+def test_a_merged_cell_is_picked_by_its_first_tokens(
+    view: AttentionView, qtbot: Any
+) -> None:
+    session = joined(view)
+    session.set(look=ALL)
+    heat_map = view.maps["cross"]
+    where = middle(heat_map, 1, 1)
+    qtbot.mouseClick(heat_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    assert session.state.locked == Cell("cross", 1, 1)
+
+
+def test_cells_keep_their_size_while_words_are_added(view: AttentionView) -> None:
+    session = joined(view)
+    session.set(look=ALL, step=2)
+    before = view.maps["cross"].canvas.geometry()
+    session.set(step=4)
+    assert view.maps["cross"].canvas.geometry() == before
+
+
+# ---- arcs -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("side", "index"), [("query", 2), ("key", 3)])
+def test_pointing_at_a_token_takes_its_strongest_cell(
+    view: AttentionView, side: str, index: int
+) -> None:
+    session = joined(view)
+    session.set(look=Look(form="arcs"))
+    canvas = arcs(view, "cross")
+    point(canvas, token_point(canvas, side, index))
+    weights = sentence().attention("cross", 0, 0)
+    best = weights[index] if side == "query" else weights[:, index]
+    at = int(best.argmax())
+    expected = (index, at) if side == "query" else (at, index)
+    assert session.state.hovered == Cell("cross", *expected)
+    assert session.state.look.by == side
+    canvas.leaveEvent(QEvent(QEvent.Type.Leave))
+    assert session.state.hovered is None
+
+
+def test_a_click_on_a_token_keeps_its_cell(view: AttentionView, qtbot: Any) -> None:
+    session = joined(view)
+    session.set(look=Look(form="arcs"))
+    canvas = arcs(view, "decoder")
+    where = token_point(canvas, "query", 1).toPoint()
+    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=where)
+    assert session.state.locked is not None
+    assert session.state.locked.query == 1
+    assert session.state.kind == "decoder"
+
+
+def test_arcs_stand_out_and_the_threshold_takes_some_away(
+    view: AttentionView,
+) -> None:
+    session = joined(view)
+    session.set(look=Look(form="arcs"))
+    canvas = arcs(view, "cross")
+    plain = pixels(canvas)
+    session.set(locked=Cell("cross", 1, 1))
+    marked = pixels(canvas)
+    session.set(locked=None, look=Look(form="arcs", mass=0.05))
+    few = pixels(canvas)
+    assert not np.array_equal(plain, marked)
+    assert np.count_nonzero(few != few[0]) < np.count_nonzero(plain != plain[0])
+
+
+def test_of_a_long_sentence_the_rows_in_sight_are_painted(
+    view: AttentionView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[range] = []
+    original = attention_arcs()
+
+    def spy(matrix: Any, share: float, rows: range) -> Any:
+        asked.append(rows)
+        return original(matrix, share, rows)
+
+    monkeypatch.setattr("visformer.ui.arcs.arcs", spy)
+    view.draw(state(make_trace(300, 20, heads=1, layers=1), look=Look(form="arcs")))
+    panel = view.panels["encoder"].panel("arcs")
+    panel.area.verticalScrollBar().setValue(10**6)
+    panel.canvas.repaint()
+    assert asked
+    assert all(len(rows) < 100 for rows in asked)
+    assert asked[-1].stop == 300 or any(rows.stop == 300 for rows in asked)
+
+
+def test_the_newest_row_of_many_is_in_sight(view: AttentionView) -> None:
+    session = joined(view)
+    session.set(trace=make_trace(5, 120), step=1, look=Look(form="arcs"))
+    view.grab()
+    session.set(step=110)
+    canvas = arcs(view, "cross")
+    assert canvas.visibleRegion().contains(QPoint(5, round(canvas.line_of(109))))
+
+
+def attention_arcs() -> Any:
+    from visformer.state.pictures.arcs import arcs
+
+    return arcs
+
+
+# ---- text -------------------------------------------------------------------------
+
+
+def test_pointing_into_the_text_tints_the_other_side(view: AttentionView) -> None:
+    session = joined(view)
+    session.set(look=Look(form="text"))
+    canvas = texts(view, "cross")
+    before = pixels(canvas)
+    box = canvas.boxes("key", 3)[0]
+    point(canvas, box.center())
+    assert session.state.hovered is not None
+    assert session.state.hovered.key == 3
+    assert session.state.look.by == "key"
+    assert not np.array_equal(before, pixels(canvas))
+    box = canvas.boxes("query", 2)[0]
+    assert canvas.token_at(box.center()) == ("query", 2)
+    assert canvas.token_at(QPointF(-5, -5)) is None
+
+
+def test_right_to_left_and_wide_tokens_are_found_where_they_stand(
+    view: AttentionView,
+) -> None:
+    source = ("▁של", "ום", "▁עולם", "▁我有", "🙂", "</s>")
+    trace = sentence(source=source)
+    view.draw(state(trace, look=Look(form="text")))
+    canvas = texts(view, "cross")
+    canvas.grab()
+    for index in range(len(source)):
+        for box in canvas.boxes("key", index):
+            assert canvas.token_at(box.center()) == ("key", index)
+    first, second = canvas.boxes("key", 0)[0], canvas.boxes("key", 2)[0]
+    assert first.x() > second.x()  # the sentence begins at the right
+
+
+# ---- everything -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_every_look_of_every_step_is_drawn(
+    view: AttentionView, form: Any, name: Any
+) -> None:
+    session = joined(view)
+    for step in (0, 1, 5):
+        session.set(step=step, look=replace(ALL, form=form, summary=name))
+        view.grab()
+    for kind in KINDS:
+        panel = view.panels[kind].panel(form) if form != "map" else view.maps[kind]
+        assert panel.numbers()
+    session.set(trace=None)
+    view.grab()
+
+
+def test_a_long_summary_comes_in_slices(
+    view: AttentionView, qtbot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = joined(view)
+    monkeypatch.setattr(summary, "LARGE", 0)
+    monkeypatch.setattr(attention, "SLICE_MS", 0)
+    session.set(look=Look(summary="rollout"))
+    assert view.slicing
+    session.set(hovered=Cell("cross", 1, 1))  # of the picture before
+    qtbot.waitUntil(lambda: not view.slicing)
+    assert view.maps["cross"].numbers().startswith('"cross · layer 1: mean of 2 heads')
+    session.set(look=Look())
+    assert view.maps["cross"].numbers().startswith(',"▁the"')
+
+
+# ---- the overview's order ---------------------------------------------------------
+
+
+def head_at(overview: Overview, layer: int, head: int) -> QPoint:
+    for y in range(0, overview.height(), 4):
+        for x in range(0, overview.width(), 4):
+            if overview.head_at(QPointF(x, y)) == (layer, head):
+                return QPoint(x, y)
+    raise LookupError(layer, head)
+
+
+def test_heads_are_chosen_where_their_order_puts_them(
+    view: AttentionView, qtbot: Any
+) -> None:
+    session = joined(view)
+    overview = view.overview
+    plain = pixels(overview)
+    qtbot.keyClick(overview.orders, Qt.Key.Key_Down)
+    assert session.state.look.order == "entropy"
+    assert not np.array_equal(plain, pixels(overview))
+    ranking = overview._ranking
+    assert ranking is not None
+    places = [head_at(overview, *at) for at in ranking.order]
+    assert sorted(places, key=lambda at: (at.y(), at.x())) == places
+    last = ranking.order[-1]
+    qtbot.mouseClick(overview, Qt.MouseButton.LeftButton, pos=places[-1])
+    assert (session.state.layer, session.state.head) == last
+    qtbot.keyClick(overview, Qt.Key.Key_Left)
+    assert (session.state.layer, session.state.head) == ranking.order[-2]
+
+
+def test_a_long_sentence_is_ordered_in_slices(
+    view: AttentionView, qtbot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = joined(view)
+    monkeypatch.setattr(attention, "is_large", lambda *_: True)
+    monkeypatch.setattr(attention, "SLICE_MS", 0)
+    session.set(look=Look(order="maximum"))
+    assert view.overview._ranking is None
+    qtbot.waitUntil(lambda: not view.slicing)
+    assert view.overview._ranking is not None

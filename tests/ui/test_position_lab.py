@@ -1,0 +1,94 @@
+"""The Input and Lab pages of the Positions tab."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.intervention import PositionChange
+from visformer.messages import Opened, Shuffled
+from visformer.ui.views.positions import PositionsView
+from visformer.ui.window import MainWindow
+
+
+def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, PositionsView]:
+    window, engine = make_window(qtbot, folder)
+    trace = make_trace(source=6, target=5)
+    table = np.ones((16, trace.model.d_model), np.float32)
+    window.receive(
+        Opened(
+            number=1,
+            path="/model",
+            model=trace.model,
+            positions=table,
+            devices=("cpu",),
+            findings=(),
+        )
+    )
+    window.translate("one two")
+    answer(window, engine, trace)
+    window.session.set(tab="positions", step=3)
+    view = window.views["positions"]
+    assert isinstance(view, PositionsView)
+    return window, engine, view
+
+
+def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, view = opened(qtbot, tmp_path)
+    view.turn("Lab")
+    lab = view.lab
+    assert lab.isVisible()
+    assert not lab.amount.isVisible()
+    lab.choose("shifted")
+    assert engine.decodes[-1].intervention.positions == PositionChange("shifted", 5)
+    assert lab.amount.isVisible()
+    lab.amount.setValue(7)
+    assert engine.decodes[-1].intervention.positions == PositionChange("shifted", 7)
+    window.requests.undo()
+    assert lab.amount.value() == 5
+    lab.choose(None)
+    assert not window.session.state.intervention
+    assert lab.form.currentData() is None
+
+
+def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, view = opened(qtbot, tmp_path)
+    view.turn("Lab")
+    view.lab.shuffle.click()
+    asked = engine.shuffles[-1]
+    assert asked.source == "one two"
+    assert len(asked.target) == 3
+    shown = window.session.state.shown
+    assert shown is not None
+    moved = replace(shown, source=shown.source[::-1])
+    order = tuple(reversed(range(6)))
+    window.receive(Shuffled(number=0, order=order, plain=shown, shuffled=moved))
+    assert "knows the order" in view.lab.bag.text()
+    window.translate("three")
+    answer(window, engine, make_trace(source=4, target=5))
+    assert view.lab.bag.text() == ""
+
+
+def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    view.turn("Input")
+    maps = view.input.maps
+
+    def values(at: int) -> np.ndarray:
+        matrix = maps[at].matrix
+        assert matrix is not None
+        return matrix.values
+
+    assert values(2).shape == (6, 8)
+    view.input.side.setCurrentText("target")
+    np.testing.assert_allclose(values(0) + values(1), values(2), atol=1e-6)
+    assert len(values(2)) == 3
+    maps[0].clicked.emit((2, 4))
+    assert view.input.position.value() == 2
+    window.session.set(step=0)
+    assert view.input.about.text().startswith("The sum is drawn when")

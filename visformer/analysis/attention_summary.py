@@ -1,0 +1,67 @@
+"""One matrix out of many heads, and parts of it: means, maxima, tokens left out.
+
+``H`` heads, ``Q`` queries, ``K`` keys. A row of NaN stays one throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from visformer.trace import Bools, Floats
+
+
+def running_mean(parts: Iterable[Floats]) -> Iterator[Floats]:
+    """Yield the mean of the matrices [Q, K] so far; the last one is that of all."""
+    total: Floats | None = None
+    for count, part in enumerate(parts, 1):
+        total = part.copy() if total is None else total + part
+        yield total / np.float32(count)
+
+
+def running_maximum(parts: Iterable[Floats]) -> Iterator[Floats]:
+    """Yield each cell's maximum so far; the last is that of all: rows sum to >= 1."""
+    highest: Floats | None = None
+    for part in parts:
+        highest = part if highest is None else np.maximum(highest, part)
+        yield highest
+
+
+def chosen(
+    weights: Floats,
+    queries: Sequence[int],
+    keys: Sequence[int],
+    *,
+    renormalise: bool = False,
+) -> Floats:
+    """Return the rows and columns named, of [Q, K].
+
+    ``renormalise`` divides each row by what is left of it, so that it sums to 1 again;
+    a row of which nothing is left stays 0.
+    """
+    part = weights[np.ix_(list(queries), list(keys))]
+    if not renormalise or not part.size:
+        return part
+    left = part.sum(axis=1, keepdims=True)
+    # written so that a NaN row is divided by NaN
+    return (part / np.where(left == 0, 1, left)).astype(np.float32)
+
+
+def fewest_keys(weights: Floats, share: float) -> Bools:
+    """Mark in each row of [Q, K] the fewest keys that carry ``share`` of its sum.
+
+    The strongest first, of equal ones the first; keys without weight never, nor any
+    in a row of NaN. ``share`` in (0, 1]; 1 marks every key that has weight.
+    """
+    marked = np.zeros(weights.shape, bool)
+    if not weights.size:
+        return marked
+    order = np.argsort(-weights, axis=1, kind="stable")
+    sorted_ = np.take_along_axis(weights, order, axis=1).astype(np.float64)
+    before = np.cumsum(sorted_, axis=1) - sorted_  # carried by the stronger keys
+    total = sorted_.sum(axis=1, keepdims=True)
+    # a sum of floats reaches 0.9 of itself only up to rounding
+    needed = (before < share * total - 1e-7) & (sorted_ > 0)
+    np.put_along_axis(marked, order, needed, axis=1)
+    return marked

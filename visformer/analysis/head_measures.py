@@ -1,0 +1,78 @@
+"""One number a head: how spread, how peaked, how aligned its attention is.
+
+Each is a mean over the queries; a query whose weights are NaN is left out, and a head
+without any other is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from visformer.trace import Floats
+
+OFFSETS = {"previous": -1, "itself": 0, "next": 1}  # the key minus the query
+
+
+def row_entropy(weights: Floats) -> Floats:
+    """Return each row's entropy in bits, [..., Q] of [..., Q, K]; 0 log 0 is 0.
+
+    log2 n for n equal weights, 0 for a single one; NaN for a row of NaN.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = weights * np.log2(np.where(weights == 0, np.float32(1), weights))
+    made: Floats = np.abs(terms.sum(axis=-1))  # abs: no "-0.0"
+    return made
+
+
+def entropy(weights: Floats) -> float:
+    """Return the mean entropy of the rows of [Q, K], in bits."""
+    return _mean(row_entropy(weights))
+
+
+def maximum(weights: Floats) -> float:
+    """Return the mean of the rows' largest weights (Voita et al. 2019: confidence)."""
+    return _mean(weights.max(axis=-1)) if weights.size else math.nan
+
+
+def place_correlation(weights: Floats) -> float:
+    """Return how straight the reading runs through the keys, in [-1, 1], of [Q, K].
+
+    Pearson's correlation of a query's place q with the mean place of the keys it
+    reads, sum over k of k w[q, k] / sum of w[q]. 1: along a straight line; -1:
+    backwards; NaN for fewer than two queries or where either never changes.
+    """
+    if not weights.size:
+        return math.nan
+    rows = weights.astype(np.float64)
+    sums = rows.sum(axis=1)
+    known = sums > 0  # False for NaN
+    queries = np.flatnonzero(known).astype(np.float64)
+    places = rows[known] @ np.arange(rows.shape[1]) / sums[known]
+    if len(queries) < 2 or np.ptp(places) < 1e-9:
+        return math.nan
+    return float(np.corrcoef(queries, places)[0, 1])
+
+
+def offset_mass(weights: Floats, offset: int) -> float:
+    """Return the mean weight on the key at q + offset, of [Q, Q].
+
+    Over the queries that have such a key; NaN where none has.
+    """
+    return _mean(np.diagonal(weights, offset))
+
+
+def neighbour(weights: Floats) -> tuple[str, float]:
+    """Return the one of previous, itself, next that gets most weight, and its mean."""
+    masses = {name: offset_mass(weights, by) for name, by in OFFSETS.items()}
+    known = {name: mass for name, mass in masses.items() if not math.isnan(mass)}
+    if not known:
+        return "itself", math.nan
+    best = max(known, key=lambda name: known[name])
+    return best, known[best]
+
+
+def _mean(values: Floats) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean(dtype=np.float64)) if known.size else math.nan

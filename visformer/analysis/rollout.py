@@ -1,0 +1,48 @@
+"""Attention rollout: what a token of the last layer reads of the first one's input.
+
+Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers", section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from visformer.trace import Bools, Floats
+
+
+def with_residual(weights: Floats) -> Floats:
+    """Return 0.5 A + 0.5 I of [Q, Q], rows renormalised: the residual's equal share."""
+    mixed = (weights + np.eye(len(weights), dtype=np.float32)) / np.float32(2)
+    made: Floats = mixed / mixed.sum(axis=1, keepdims=True)
+    return made
+
+
+def running_rollout(layers: Iterable[Floats]) -> Iterator[Floats]:
+    """Yield the product of the layers so far, [Q, Q]; the last is that of all.
+
+    ``layers``: weights averaged over heads, the first layer first. Row q says which
+    tokens of the first layer's input row q is made of, as far as attention and equal
+    residuals tell; rows sum to 1.
+    """
+    product: Floats | None = None
+    for weights in layers:
+        layer = with_residual(weights)
+        product = layer if product is None else through(layer, product)
+        yield product
+
+
+def through(weights: Floats, below: Floats) -> Floats:
+    """Return weights [Q, K] @ below [K, S].
+
+    A row is NaN where it is NaN itself or gives weight to a row that is; a plain
+    product would make every row NaN.
+    """
+    unknown: Bools = np.logical_or.reduce(np.isnan(below), axis=1)
+    reads = np.isnan(weights) | ((weights > 0) & unknown)
+    lost: Bools = np.logical_or.reduce(reads, axis=1)
+    clean = np.where(unknown[:, None], np.float32(0), below)
+    made: Floats = np.where(lost[:, None], np.float32(0), weights) @ clean
+    made[lost] = np.nan
+    return made
