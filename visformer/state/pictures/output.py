@@ -121,7 +121,8 @@ def output_words(trace: Trace, row: int) -> str:
         later = ", of no later one"
     return (
         f"Row {row} of Z holds what came of the source and of target "
-        f"{_read(trace, row)}{later}; the softmax of its logits predicts token {row + 1}: “{made}”."
+        f"{_read(trace, row)}{later}; the softmax of its logits "
+        f"predicts token {row + 1}: “{made}”."
     )
 
 
