@@ -168,11 +168,11 @@ def test_sampling_says_what_it_draws_from() -> None:
     words = softmax_words(state_of(2, strategy=strategy))
     look = known_rows(state_of(2, strategy=strategy))[1]
     drawn = np.exp(2 * look.chosen_logits[-1] - look.tempered_log_sum)
-    assert "draws from softmax(z / 0.5)" in words
+    assert "softmax(z / 0.5) gives" in words
     assert numbers_in(words.partition("Sampling")[2])[-2] == pytest.approx(
         drawn, rel=1e-3
     )
-    assert "before top-k 5 cut the rest" in words
+    assert "before top-k 5 cut tokens off" in words
     assert "Sampling" not in softmax_words(state_of(2))
 
 

@@ -260,9 +260,9 @@ def _sampling_words(state: State, look: LensRow, logit: float) -> list[str]:
         cuts.append(f"top-k {strategy.top_k}")
     if strategy.top_p < 1:
         cuts.append(f"top-p {strategy.top_p:g}")
-    after = f", before {' and '.join(cuts)} cut the rest" if cuts else ""
+    after = f", before {' and '.join(cuts)} cut tokens off" if cuts else ""
     return [
-        f"Sampling at temperature {heat:g} draws from softmax(z / {heat:g}): "
+        f"Sampling at temperature {heat:g}: softmax(z / {heat:g}) gives "
         f"exp({fixed(logit)} / {heat:g} − {fixed(total)}) = {number(drawn)}{after}."
     ]
 
