@@ -21,6 +21,7 @@ ROOMS = {  # room -> what it must not import
     "trace.py": (*QT, *TORCH),
     "trace_file.py": (*QT, *TORCH),
     "parameters.py": (*QT, *TORCH),
+    "lens.py": (*QT, *TORCH),
     "recorder.py": (*QT, *TORCH),
     "messages.py": (*QT, *TORCH),
     "engine.py": (*QT, *TORCH),

@@ -16,15 +16,19 @@ from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
+from visformer.core.lens import lens
 from visformer.core.parameters import layer_parameters
 from visformer.engine import Decoded, Engine, Event, Replaced
 from visformer.formats.loading import load
 from visformer.intervention import parse
+from visformer.lens import streams
 from visformer.messages import (
     Asked,
     BatchDone,
     Decode,
     Finished,
+    Lens,
+    LensDone,
     Opened,
     Parameters,
     ParametersDone,
@@ -254,6 +258,55 @@ def test_weights_are_answered_between_requests_that_supersede_each_other() -> No
     pipe.requests = [newest]
     assert server.newest() is newest  # what interrupted is superseded like any other
     assert len(pipe.sent) == 3
+
+
+def test_a_lens_disturbs_no_decode_and_no_decode_it(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked amid a decode and after it; rows of another model get none."""
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    checkpoint = load(folder)
+    whole = Decoding(checkpoint, "abcdef", limit=60).finish()
+    chosen = whole.target_ids[1:3]
+    number = handle.decode(request("abcdef", limit=60))
+    handle.lens(streams(whole, [0, 1]), chosen, 1.0)
+    seen: list[Event] = []
+
+    def over(event: Event) -> bool:
+        seen.append(event)
+        kinds = {type(event) for event in seen}
+        return {Finished, LensDone} <= kinds
+
+    listener.wait(over)
+    rows = [event for event in seen if isinstance(event, Decoded)]
+    assert rows[-1].number == number
+    assert rows[-1].trace.target == whole.target
+    done = next(event for event in seen if isinstance(event, LensDone))
+    expected = lens(checkpoint, whole, [0, 1])
+    assert [look.tokens for look in done.rows] == [look.tokens for look in expected]
+    np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
+    assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank
+
+    handle.lens(np.zeros((1, 9, 4), np.float32), np.array([0]), 1.0)
+    none = listener.wait_for(LensDone)
+    assert isinstance(none, LensDone)
+    assert none.rows == ()
+
+
+def test_a_lens_is_answered_between_requests_that_supersede_each_other() -> None:
+    hidden, chosen = np.zeros((1, 3, 16), np.float32), np.array([0])
+    asked = Lens(number=1, hidden=hidden, chosen=chosen, temperature=1.0)
+    newest = request("abc")
+    pipe = Pipe(request("ab"), asked, newest)
+    server = Server(pipe)  # type: ignore[arg-type]
+    assert server.newest() is newest
+    assert [type(answer) for answer in pipe.sent] == [LensDone]
+    pipe.requests = [asked]
+    assert not server._interrupted()  # a decode goes on
+    server.answer(asked)
+    assert [answer.number for answer in pipe.sent] == [1, 1, 1]
 
 
 def test_each_pass_of_an_altered_run_is_kept(

@@ -21,7 +21,7 @@ from visformer.errors import VisformerError
 from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.text import clean
-from visformer.trace import Trace
+from visformer.trace import Floats, Ids, Trace
 from visformer.trace_file import read_trace
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
@@ -150,6 +150,10 @@ class NoEngine:
         raise VisformerError(NO_ENGINE)
 
     def parameters(self, stack: Stack, layer: int) -> None:
+        """Refuse; never asked, since no model is open."""
+        raise VisformerError("This window shows one Trace, without its weights.")
+
+    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
         """Refuse; never asked, since no model is open."""
         raise VisformerError("This window shows one Trace, without its weights.")
 

@@ -22,6 +22,8 @@ from visformer.messages import (
     BatchDone,
     Decode,
     Finished,
+    Lens,
+    LensDone,
     Open,
     Opened,
     Parameters,
@@ -38,7 +40,7 @@ from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.recorder import Recording
 from visformer.server import serve
-from visformer.trace import Step, Trace
+from visformer.trace import Floats, Ids, Step, Trace
 
 log = logging.getLogger(__name__)
 OPEN_SECONDS = 120.0  # an opening that takes longer is given up
@@ -69,6 +71,7 @@ Event = (
     | BatchDone
     | Shuffled
     | ParametersDone
+    | LensDone
     | Refused
     | Replaced
 )
@@ -130,6 +133,7 @@ class Engine:
         self._opened: Open | None = None  # what the working process has open
         self._last: Decode | None = None
         self._asked: Parameters | None = None  # the newest of these, numbered apart
+        self._lens = 0  # number of the newest Lens, counted apart too
         self._recording: Recording | None = None  # mirrors the engine's last decode
         self._steps: tuple[Step, ...] = ()  # of the last decode, as far as it came
         self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
@@ -196,6 +200,21 @@ class Engine:
             number = 1 if self._asked is None else self._asked.number + 1
             self._asked = Parameters(number=number, stack=stack, layer=layer)
             self._current.send(self._asked)
+
+    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
+        """Ask for the lens of rows as in ``Lens``; what runs goes on, and so does this.
+
+        They go through the pipe at once: a few rows at a time keep the caller quick.
+        """
+        with self._lock:
+            self._lens += 1
+            request = Lens(
+                number=self._lens,
+                hidden=hidden,
+                chosen=chosen,
+                temperature=temperature,
+            )
+            self._current.send(request)
 
     def close(self) -> None:
         """End every process and thread; no event comes after this."""
@@ -299,6 +318,10 @@ class Engine:
 
     def _answered(self, answer: Answer) -> None:
         """Take an answer of the working process; pass on what is still wanted."""
+        if isinstance(answer, LensDone):
+            if answer.number == self._lens:
+                self._listener(answer)
+            return
         if isinstance(answer, ParametersDone):
             if self._asked is not None and answer.number == self._asked.number:
                 self._listener(answer)

@@ -1,8 +1,8 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends ``Open``, ``Decode``, ``Batch`` and ``Parameters``; the engine answers
-with the rest. Every request carries a number, the newest wins, and answers carry it
-back. ``Parameters`` are numbered apart: they disturb no decode, and none them.
+The window sends the ``Request`` ones, the engine answers with the rest. Every request
+carries a number, the newest wins, and answers carry it back. ``Parameters`` and
+``Lens`` are asked aside, numbered apart: they disturb no decode, and none them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.intervention import UNTOUCHED, Intervention
+from visformer.lens import LensRow
 from visformer.parameters import LayerParameters, Stack
 from visformer.questions import Asking, Form, Told
 from visformer.recorder import Row
-from visformer.trace import Floats, ModelFacts, Origin, Trace
+from visformer.trace import Floats, Ids, ModelFacts, Origin, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,19 @@ class Parameters:
     number: int  # counted apart from the other requests
     stack: Stack
     layer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lens:
+    """Tell what each decoder layer of the open model would have predicted of N rows.
+
+    The rows themselves come along: they may be of any run of the model.
+    """
+
+    number: int  # counted apart, as those of ``Parameters``
+    hidden: Floats  # [N, L + 1, D], the rows' residual stream
+    chosen: Ids  # [N], the token that each row's step chose
+    temperature: float  # what sampling divides the logits by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,6 +183,14 @@ class ParametersDone:
     parameters: LayerParameters | None  # None: the open model has no such layer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LensDone:
+    """The rows of a ``Lens``."""
+
+    number: int
+    rows: tuple[LensRow, ...]  # N of them; none: they are not of the open model
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A request cannot be carried out; one sentence says why and what to do."""
@@ -177,7 +199,8 @@ class Refused:
     reason: str
 
 
-Request = Open | Decode | Batch | Shuffle | Parameters
+Aside = Parameters | Lens
+Request = Open | Decode | Batch | Shuffle | Aside
 Answer = (
     Asked
     | Opened
@@ -188,5 +211,6 @@ Answer = (
     | BatchDone
     | Shuffled
     | ParametersDone
+    | LensDone
     | Refused
 )

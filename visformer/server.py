@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, cast
 from visformer.errors import VisformerError
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import (
+    Aside,
     Asked,
     Batch,
     BatchDone,
     Decode,
     Finished,
+    Lens,
+    LensDone,
     Open,
     Opened,
     Parameters,
@@ -40,6 +43,7 @@ from visformer.trace import Floats, Origin, Trace
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
+    from visformer.lens import LensRow
 
 log = logging.getLogger(__name__)
 MAX_PASSES = 128  # steps that are kept as a pass each: their rows grow as the square
@@ -73,24 +77,24 @@ class Server:
         """Wait for a request; of several take the last, so that no stale one runs.
 
         An ``Open`` is never skipped: what comes after it is meant for its model. Nor
-        are ``Parameters``: they are answered before what they stand among.
+        is an ``Aside``: it is answered before what it stands among.
         """
         request: Request = self._waiting or self._connection.recv()
         self._waiting = None
-        while not isinstance(request, Open | Parameters) and self._connection.poll():
+        while not isinstance(request, Open | Aside) and self._connection.poll():
             newer: Request = self._connection.recv()
-            if isinstance(newer, Parameters):
-                self._parameters(newer)
+            if isinstance(newer, Aside):
+                self._aside(newer)
             else:
                 request = newer
         return request
 
     def _interrupted(self) -> bool:
-        """Tell whether a newer request waits; weights asked for are sent meanwhile."""
+        """Tell whether a newer request waits; what is aside is answered meanwhile."""
         while self._waiting is None and self._connection.poll():
             request: Request = self._connection.recv()
-            if isinstance(request, Parameters):
-                self._parameters(request)
+            if isinstance(request, Aside):
+                self._aside(request)
             else:
                 self._waiting = request
         return self._waiting is not None
@@ -104,8 +108,8 @@ class Server:
                 self._decode(request)
             elif isinstance(request, Batch):
                 self._batch(request)
-            elif isinstance(request, Parameters):
-                self._parameters(request)
+            elif isinstance(request, Aside):
+                self._aside(request)
             else:
                 self._shuffle(request)
         except VisformerError as error:
@@ -274,6 +278,28 @@ class Server:
                 shuffled=lean(shuffled),
             )
         )
+
+    def _aside(self, request: Aside) -> None:
+        if isinstance(request, Parameters):
+            self._parameters(request)
+        else:
+            self._lens(request)
+
+    def _lens(self, request: Lens) -> None:
+        from visformer.core.lens import read_streams
+
+        rows: tuple[LensRow, ...] = ()
+        try:
+            if self._checkpoint is not None:
+                rows = read_streams(
+                    self._checkpoint,
+                    request.hidden,
+                    request.chosen,
+                    temperature=request.temperature,
+                )
+        except (VisformerError, RuntimeError):  # of another model; or no memory for it
+            log.exception("no lens of %s rows", len(request.chosen))
+        self._connection.send(LensDone(number=request.number, rows=rows))
 
     def _parameters(self, request: Parameters) -> None:
         from visformer.core.parameters import layer_parameters

@@ -13,7 +13,7 @@ from visformer.engine import Decoded
 from visformer.messages import Decode, Finished, Shuffle
 from visformer.parameters import Stack
 from visformer.questions import Asking, Told
-from visformer.trace import Trace
+from visformer.trace import Floats, Ids, Trace
 from visformer.ui.window import MainWindow
 
 
@@ -28,6 +28,7 @@ class FakeEngine:
         self.shuffles: list[Shuffle] = []
         self.batches: list[tuple[str, ...]] = []
         self.asked: list[tuple[Stack, int]] = []
+        self.lenses: list[tuple[Floats, Ids, float]] = []
 
     def open(
         self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
@@ -53,6 +54,9 @@ class FakeEngine:
 
     def parameters(self, stack: Stack, layer: int) -> None:
         self.asked.append((stack, layer))
+
+    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
+        self.lenses.append((hidden, chosen, temperature))
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from visformer.intervention import UNTOUCHED, Intervention
+from visformer.lens import LensRows
 from visformer.messages import Asked, Opened, Shuffled
 from visformer.parameters import LayerParameters
 from visformer.state.look import PLAIN, Look
@@ -47,6 +48,7 @@ class State:
     step: int = 0
     recorded: bool = False  # the Trace was read from a file; no engine has made it
     parameters: LayerParameters | None = None  # of the layer looked at, once they came
+    lens: LensRows | None = None  # what each layer would predict, as far as it came
     intervention: Intervention = UNTOUCHED  # what the user has changed in the run
     plain: Trace | None = None  # the run without it, once that is known
     passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before

@@ -14,6 +14,7 @@ from visformer.messages import (
     BatchDone,
     Decode,
     Finished,
+    LensDone,
     Opened,
     ParametersDone,
     Refused,
@@ -26,9 +27,10 @@ from visformer.questions import Told
 from visformer.state.pictures.about import opened_words, readable
 from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.trace import Floats, ModelFacts, Trace
+from visformer.trace import Floats, Ids, ModelFacts, Trace
 from visformer.trace_file import read_trace
 from visformer.ui.answers import Answers
+from visformer.ui.lens import LensRequests
 from visformer.ui.openings import Opener, Openings
 
 
@@ -46,6 +48,9 @@ class EngineLike(Opener, Protocol):
 
     def parameters(self, stack: Stack, layer: int) -> None:
         """Ask for the weights of a layer of the open model."""
+
+    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
+        """Ask what each layer would predict of some rows: ``Lens`` says of which."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -77,6 +82,7 @@ class Requests:
         self._positions: Floats | None = None  # of the model that the engine has open
         self._model: ModelFacts | None = None  # that one
         self._asked: tuple[Stack, int] | None = None  # for the weights of this layer
+        self._lens = LensRequests(session, engine)
         self.path = ""  # of the checkpoint that is open, or being opened
         self.sentence = ""
         self.strategy = Strategy()
@@ -173,8 +179,8 @@ class Requests:
 
     @property
     def asking(self) -> bool:
-        """Tell whether weights were asked for and have not come yet."""
-        return self._asked is not None
+        """Tell whether weights or a lens were asked for and have not come yet."""
+        return self._asked is not None or self._lens.asking
 
     def parameters(self, stack: Stack, layer: int) -> None:
         """Have the weights of a layer brought into the State, once the engine is up.
@@ -187,6 +193,10 @@ class Requests:
         if self._asked != (stack, layer):
             self._asked = stack, layer
             self._engine.parameters(stack, layer)
+
+    def lens(self, rows: tuple[int, ...]) -> None:
+        """Have the lens of some rows brought into the State, the first ones first."""
+        self._lens.ask(rows, self._model, self.strategy)
 
     def intervene(self, intervention: Intervention) -> None:
         """Run the sentence again as altered; nothing changed brings the plain run."""
@@ -279,6 +289,8 @@ class Requests:
         elif isinstance(event, ParametersDone):
             self._asked = None
             self._session.set(parameters=event.parameters)
+        elif isinstance(event, LensDone):
+            self._lens.receive(event)
         elif isinstance(event, Refused):
             if self.openings.refused(event):
                 return
@@ -288,6 +300,7 @@ class Requests:
             self._session.set(error=event.reason, busy="")
         elif isinstance(event, Replaced):
             self._asked = None  # the question has died with the engine
+            self._lens.forget()
             self._session.set(notice=event.reason)
 
     def _decoded(self, event: Decoded) -> None:
@@ -344,6 +357,7 @@ class Requests:
         self._positions, self._model = event.positions, event.model
         self._asked, self._about = None, event
         changed = self.openings.opened(event)
+        self._lens.forget()
         state, pending = self._session.state, self._pending
         recorded = state.trace if state.recorded else None
         foreign = recorded is not None and recorded.model.digest != event.model.digest

@@ -49,6 +49,7 @@ from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import VIEWS, View
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
 
 SIZE = (1280, 800)  # of a first start
@@ -159,6 +160,8 @@ class MainWindow(QMainWindow):
                 view.lab.shuffled.connect(self.requests.shuffle)
             if isinstance(view, ComputationView):
                 view.weights_wanted.connect(self.requests.parameters)
+            if isinstance(view, OutputView):
+                view.lens_wanted.connect(self.requests.lens)
             view.picked.connect(lambda changes: self.session.set(**changes))
             view.failed.connect(lambda text: self.session.set(error=text))
             self.views[name] = view

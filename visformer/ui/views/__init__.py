@@ -10,14 +10,23 @@ from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
+from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
 
-View = AttentionView | ComputationView | MasksView | PositionsView | ArchitectureView
+View = (
+    AttentionView
+    | ComputationView
+    | OutputView
+    | MasksView
+    | PositionsView
+    | ArchitectureView
+)
 VIEWS: tuple[
     tuple[str, str, type[View]], ...
 ] = (  # name in the State, title of the tab, class
     ("attention", "Attention", AttentionView),
     ("computation", "Computation", ComputationView),
+    ("output", "Output", OutputView),
     ("masks", "Masks", MasksView),
     ("positions", "Positions", PositionsView),
     ("architecture", "Architecture", ArchitectureView),

@@ -1,0 +1,291 @@
+"""The Output tab: decoder output, logits, softmax; what each layer would predict."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QRectF, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.state.pictures.logit_lens import (
+    MOST_STEPS,
+    SHOWS,
+    all_lens,
+    how_words,
+    lens_cell_words,
+    rank_words,
+    step_lens,
+    steps_range,
+)
+from visformer.state.pictures.output import (
+    MOST_ROWS,
+    chosen_line,
+    current,
+    first_row,
+    flow_words,
+    logit_table,
+    missing,
+    output_picture,
+    output_words,
+    product_table,
+    softmax_words,
+)
+from visformer.state.state import State
+from visformer.ui.candidates import plain_label
+from visformer.ui.cell_texts import CellTexts
+from visformer.ui.heatmap import HeatMap
+from visformer.ui.number_table import NumberTable
+from visformer.ui.words import words
+
+HINT = "click: go there · drag: see more"
+LEAST_LINES = 10  # of text that a map is high; below that the view scrolls
+STRETCH = 100.0  # few rows of many columns still fill their room
+CELL_LINES = 1.15  # of text that a step's cell is high; the map of more is dragged
+
+
+class OutputView(QWidget):
+    """Above: the current step, from vector to token. Below: the logit lens."""
+
+    picked = Signal(object)  # a dict of State changes
+    lens_wanted = Signal(object)  # rows, the first ones first
+    failed = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._state = State()
+        self._drawn: tuple[object, ...] = ()
+        self._flow = words("how the token of this step came about")
+        self._output = self._map("decoder output Z, row by dimension")
+        self._output.hovered.connect(self._tell_output)
+        self._output.clicked.connect(self._go_to_row)
+        self.products = self._table("the current row of Z and the chosen token's logit")
+        self.products.hovered.connect(self._mark_dimension)
+        self._softmax = words("the softmax with its numbers")
+        self.logits = self._table("logits and probabilities, best first")
+        self._how = words("how the lens was made")
+        self._ranks = words("the chosen token through the layers")
+        self._step_map = self._map("logit lens of this step, layer by token")
+        self._step_texts = CellTexts(self._step_map.canvas)
+        self._step_map.hovered.connect(self._tell_step)
+        self._steps_map = self._map("logit lens of all steps, step by layer")
+        self._steps_texts = CellTexts(self._steps_map.canvas)
+        self._steps_texts.resized.connect(self._follow)
+        self._steps_map.hovered.connect(self._tell_steps)
+        self._steps_map.clicked.connect(self._go_to_step)
+        self.shows = QComboBox()
+        for name, title in SHOWS.items():
+            self.shows.addItem(title, name)
+        self.shows.setAccessibleName("what the cells of all steps show")
+        self.shows.currentIndexChanged.connect(self._draw_lens)
+        self._lay_out()
+
+    def _map(self, name: str) -> HeatMap:
+        heat_map = HeatMap(stretch=STRETCH)
+        heat_map.setAccessibleName(name)
+        heat_map.failed.connect(self.failed)
+        return heat_map
+
+    def _table(self, name: str) -> NumberTable:
+        table = NumberTable()
+        table.setAccessibleName(name)
+        table.failed.connect(self.failed)
+        return table
+
+    def _lay_out(self) -> None:
+        chooser = QHBoxLayout()
+        title = QLabel("cells s&how")
+        title.setBuddy(self.shows)
+        chooser.addWidget(title)
+        chooser.addWidget(self.shows)
+        hint = plain_label(HINT, faint=True)
+        hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        chooser.addWidget(hint, 1)
+        above = _splitter(
+            Qt.Orientation.Horizontal,
+            _column(self._output, self.products),
+            _column(self._softmax, self.logits),
+        )
+        below = _splitter(
+            Qt.Orientation.Horizontal,
+            _column(self._ranks, self._step_map),
+            _column(chooser, self._steps_map),
+        )
+        lens = _column(self._how, below)
+        scroll = QScrollArea()
+        scroll.setWidget(_splitter(Qt.Orientation.Vertical, above, lens))
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(4, 4, 4, 4)
+        layout.setSpacing(4)
+        layout.addWidget(self._flow)
+        layout.addWidget(scroll, 1)
+        self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Reserve lines for the words, so that stepping and hovering move nothing."""
+        lines = {self._flow: 2, self._softmax: 3, self._how: 2, self._ranks: 2}
+        for label, count in lines.items():
+            label.setMinimumHeight(count * self.fontMetrics().lineSpacing())
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        for heat_map in (self._output, self._step_map, self._steps_map):
+            heat_map.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_ranks"):
+            self._keep_room()
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def draw(self, state: State) -> None:
+        """Show a State; ask for the rows of the lens that are not in it."""
+        rows = missing(state)
+        if rows:
+            self.lens_wanted.emit(rows)
+        needs = (state.shown, state.trace, state.lens, state.model)
+        if needs != self._drawn:
+            self._drawn, self._state = needs, state
+            self._draw_step()
+            self._draw_lens()
+
+    def _draw_step(self) -> None:
+        state = self._state
+        self._tell_row("")
+        extent = None
+        if state.trace is not None and state.shown is not None:
+            extent = min(len(state.trace), MOST_ROWS), state.trace.model.d_model
+        self._output.draw(output_picture(state), extent=extent)
+        self._mark_dimension(None)
+        self.products.draw(product_table(state))
+        self._softmax.setText(softmax_words(state))
+        self.logits.draw(logit_table(state))
+        self.logits.mark(chosen_line(state), None)
+
+    def _mark_dimension(self, at: tuple[int, int] | None) -> None:
+        """Mark the current row of Z, and a dimension of it."""
+        found = current(self._state)
+        if found is None:
+            return
+        trace, row, _ = found
+        row -= first_row(trace)
+        cell = None if at is None else (row, at[1])
+        self._output.mark(cell, rows=(row,), columns=() if at is None else (at[1],))
+
+    def _draw_lens(self) -> None:
+        state = self._state
+        model = state.shown.model if state.shown is not None else None
+        self._how.setText("" if model is None else how_words(model))
+        self._ranks.setText(rank_words(state))
+        one = step_lens(state)
+        self._step_map.draw(one.matrix if one else None)
+        self._step_map.mark(None, columns=(0,))
+        self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
+        every = all_lens(state, self.shows.currentData())
+        extent = None
+        if every is not None and state.trace is not None:
+            steps = min(len(state.trace), MOST_STEPS)
+            extent = steps, len(every.matrix.columns)
+        self._steps_map.draw(every.matrix if every else None, extent=extent)
+        self._steps_texts.draw(*((every.matrix, every.texts) if every else (None, ())))
+        if every is not None:
+            last = len(every.matrix.rows) - 1
+            self._steps_map.mark(None, rows=(last,))
+            self._follow()
+
+    def _follow(self) -> None:
+        """Bring the current step in sight, with cells high enough to be read."""
+        row = len(self._steps_texts.texts) - 1
+        if row < 0:
+            return
+        canvas, view = self._steps_map.canvas, self._steps_map.canvas.view
+        fit = max(1, int(canvas.height() / (CELL_LINES * self.fontMetrics().height())))
+        high = min(view.height(), fit)
+        if view.height() > fit or not view.top() <= row <= view.bottom() - 1:
+            top = max(0.0, row + 1 - high)
+            canvas.look_at(QRectF(view.x(), top, view.width(), high))
+
+    # ---- what the user does ----------------------------------------------------
+
+    def _tell_output(self, cell: tuple[int, int] | None) -> None:
+        """Say the cell pointed at, and mark its dimension below."""
+        trace = self._state.shown
+        if cell is None or trace is None:
+            self._tell_row("")
+            self.products.mark(None, None)
+            return
+        self.products.mark(None, cell[1])
+        row = first_row(trace) + cell[0]
+        value = float(trace.decoder_output[row, cell[1]])
+        self._tell_row(
+            f"Z[{row}], dimension {cell[1]}: {value:.6g}. {output_words(trace, row)}"
+        )
+
+    def _tell_row(self, pointed: str) -> None:
+        """Say how the step's token came about, then the row pointed at, or its own."""
+        lines, found = [flow_words(self._state)], current(self._state)
+        if found is not None:
+            lines.append(pointed or output_words(found[0], found[1]))
+        self._flow.setText("\n".join(lines))
+
+    def _tell_step(self, cell: tuple[int, int] | None) -> None:
+        found = current(self._state)
+        if found is not None:
+            self._tell_lens((found[1], cell[0]) if cell else None)
+
+    def _tell_steps(self, cell: tuple[int, int] | None) -> None:
+        trace = self._state.shown
+        if trace is not None and len(trace):
+            first = steps_range(trace).start
+            self._tell_lens((first + cell[0], cell[1]) if cell else None)
+
+    def _tell_lens(self, at: tuple[int, int] | None) -> None:
+        """Say what a row and a layer predict, in place of how the lens was made."""
+        said = lens_cell_words(self._state, *at) if at else ""
+        model = self._state.shown.model if self._state.shown is not None else None
+        self._how.setText(said or ("" if model is None else how_words(model)))
+
+    def _go_to_row(self, cell: tuple[int, int] | None) -> None:
+        trace = self._state.shown
+        if cell is not None and trace is not None:
+            self.picked.emit({"step": first_row(trace) + cell[0] + 1})
+
+    def _go_to_step(self, cell: tuple[int, int] | None) -> None:
+        trace = self._state.shown
+        if cell is not None and trace is not None:
+            self.picked.emit({"step": steps_range(trace).start + cell[0] + 1})
+
+
+def _column(*parts: QWidget | QHBoxLayout) -> QWidget:
+    """Put parts under each other; heat maps and splitters take the room."""
+    column = QWidget()
+    layout = QVBoxLayout(column)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(4)
+    for part in parts:
+        if isinstance(part, QHBoxLayout):
+            layout.addLayout(part)
+        else:
+            layout.addWidget(part, 1 if isinstance(part, HeatMap | QSplitter) else 0)
+    if not any(isinstance(part, HeatMap | QSplitter) for part in parts):
+        layout.addStretch(1)
+    return column
+
+
+def _splitter(orientation: Qt.Orientation, *parts: QWidget) -> QSplitter:
+    splitter = QSplitter(orientation)
+    for part in parts:
+        splitter.addWidget(part)
+        splitter.setStretchFactor(splitter.count() - 1, 1)
+    splitter.setSizes([500] * len(parts))  # shared out evenly
+    splitter.setChildrenCollapsible(False)
+    return splitter
