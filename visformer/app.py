@@ -12,7 +12,13 @@ import traceback
 from collections.abc import Callable
 from types import TracebackType
 
-from PySide6.QtCore import QSettings, QTimer, qInstallMessageHandler
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QSettings,
+    QTimer,
+    qInstallMessageHandler,
+)
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
@@ -92,6 +98,9 @@ class App:
         self.engine.close()
         self.window.close()
         self.window.deleteLater()
+        # now, while nothing is collected: a collection inside Qt's destructors can wait
+        # for a lock that they hold
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.enable()
 
 

@@ -37,7 +37,7 @@ def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Trace]:
 def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
     window.session.set(step=3)
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     assert engine.decodes[-1].intervention == HIDDEN
     assert engine.decodes[-1].source == "one two"
     assert "slower" in window.session.state.busy
@@ -53,10 +53,10 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     asked = len(engine.decodes)
-    window.requests.intervene(UNTOUCHED)
+    window.requests.alterations.make(UNTOUCHED)
     state = window.session.state
     assert state.trace is plain
     assert state.plain is None
@@ -67,30 +67,38 @@ def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    requests, both = window.requests, replace(OPEN, masks=OPEN.masks + HIDDEN.masks)
-    requests.undo()
-    requests.redo()
+    changes, both = (
+        window.requests.alterations,
+        replace(OPEN, masks=OPEN.masks + HIDDEN.masks),
+    )
+    changes.undo()
+    changes.redo()
     assert len(engine.decodes) == 1  # there was nothing to take back
     for made in (HIDDEN, both):
-        requests.intervene(made)
+        changes.make(made)
         answer(window, engine, altered(plain, made))
     seen = []
-    for act in (requests.undo, requests.undo, requests.undo, requests.redo):
+    for act in (
+        changes.undo,
+        changes.undo,
+        changes.undo,
+        changes.redo,
+    ):
         act()
         seen.append(window.session.state.intervention)
     assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN]
     assert engine.decodes[-1].intervention == HIDDEN
-    requests.redo()
+    changes.redo()
     assert window.session.state.intervention == both
-    requests.undo()
-    requests.intervene(OPEN)  # another change: nothing is left to redo
-    requests.redo()
+    changes.undo()
+    changes.make(OPEN)  # another change: nothing is left to redo
+    changes.redo()
     assert window.session.state.intervention == OPEN
 
 
 def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.translate("three")
     assert engine.decodes[-1].intervention == UNTOUCHED
@@ -106,7 +114,7 @@ def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> No
 def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     window.translate("one two")
-    window.requests.intervene(OPEN)
+    window.requests.alterations.make(OPEN)
     assert [decode.intervention for decode in engine.decodes] == [UNTOUCHED]
     answer(window, engine)
     assert [d.intervention for d in engine.decodes] == [UNTOUCHED, OPEN]
@@ -114,7 +122,7 @@ def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> N
 
 def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.intervene(OPEN)
+    window.requests.alterations.make(OPEN)
     passes = tuple(
         replace(altered(plain, OPEN, seed=n).until(n), source_text="one two")
         for n in range(6)
@@ -132,21 +140,21 @@ def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     number = len(engine.decodes)
     window.receive(Refused(number=number, reason="“hide 3”: the source has 2 tokens."))
     state = window.session.state
     assert state.error
     assert state.trace is plain
     assert "To be changed: hide 3" in window.altered.words.text()
-    window.requests.undo()
+    window.requests.alterations.undo()
     assert window.session.state.trace is plain
     assert not window.altered.isVisible()
 
 
 def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.receive(
         Opened(
@@ -169,12 +177,12 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     heat_map = view.maps["cross"]
     export, before = heat_map.export, heat_map.export.numbers()
     assert export.picture().height() == SHARPNESS * heat_map.height()
-    window.requests.intervene(HIDDEN)
+    window.requests.alterations.make(HIDDEN)
     same = replace(plain, intervention=HIDDEN)
     answer(window, engine, same)
     header, rows = export.numbers().split("\n", 1)
     assert header.startswith("altered run: hide 3,")
     assert rows == before.split("\n", 1)[1]
     assert export.picture().height() > SHARPNESS * heat_map.height()
-    window.requests.intervene(UNTOUCHED)
+    window.requests.alterations.make(UNTOUCHED)
     assert export.numbers() == before

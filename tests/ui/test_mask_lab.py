@@ -68,10 +68,10 @@ def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> Non
     lab.causal.activated.emit(1)
     lab.fill.setCurrentIndex(1)
     lab.fill.activated.emit(1)
-    window.requests.undo()
+    window.requests.alterations.undo()
     assert lab.fill.currentIndex() == 0
     assert lab.causal.currentData() == "off"
-    window.requests.intervene(UNTOUCHED)
+    window.requests.alterations.make(UNTOUCHED)
     assert lab.causal.currentData() == "own"
 
 

@@ -70,9 +70,9 @@ def build_menus(window: MainWindow) -> None:
     file.addSeparator()
     _add(file, "&Quit", window.close, "Ctrl+Q").setMenuRole(QAction.MenuRole.QuitRole)
     edit = bar.addMenu("&Edit")
-    _add(edit, "&Undo change of the run", window.requests.undo, keys.Undo)
-    _add(edit, "&Redo change of the run", window.requests.redo, keys.Redo)
-    restore = partial(window.requests.intervene, UNTOUCHED)
+    _add(edit, "&Undo change of the run", window.requests.alterations.undo, keys.Undo)
+    _add(edit, "&Redo change of the run", window.requests.alterations.redo, keys.Redo)
+    restore = partial(window.requests.alterations.make, UNTOUCHED)
     _add(edit, "Restore the &model's own run", restore)
     view = bar.addMenu("&View")
     for name, title in theme.NAMES.items():

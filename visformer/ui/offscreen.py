@@ -50,7 +50,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         app.start(str(checkpoint), options.text)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if intervention:
-            window.requests.intervene(intervention)
+            window.requests.alterations.make(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
         steps = len(window.session.state.trace or ())

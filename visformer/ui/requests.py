@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from visformer.engine import Decoded, Event, Replaced
 from visformer.errors import VisformerError
-from visformer.intervention import UNTOUCHED, Intervention
+from visformer.intervention import UNTOUCHED
 from visformer.messages import (
     Asked,
     BatchDone,
@@ -29,6 +29,7 @@ from visformer.state.state import Session
 from visformer.text import MAX_CHARACTERS, clean
 from visformer.trace import Floats, Ids, ModelFacts, Trace
 from visformer.trace_file import read_trace
+from visformer.ui.alterations import Alterations
 from visformer.ui.answers import Answers
 from visformer.ui.lens import LensRequests
 from visformer.ui.openings import Opener, Openings
@@ -90,8 +91,7 @@ class Requests:
         self._reference = ""
         self._then = ""
         self._shuffles = 0  # each in another order
-        self._done: list[Intervention] = []  # to undo, the latest last
-        self._undone: list[Intervention] = []  # to redo
+        self.alterations = Alterations(session, self)
 
     def open(
         self,
@@ -198,44 +198,18 @@ class Requests:
         """Have the lens of some rows brought into the State, the first ones first."""
         self._lens.ask(rows, self._model, self.strategy)
 
-    def intervene(self, intervention: Intervention) -> None:
-        """Run the sentence again as altered; nothing changed brings the plain run."""
-        now = self._session.state.intervention
-        if intervention != now:
-            self._done.append(now)
-            self._undone.clear()
-            self._alter(intervention)
-
-    def undo(self) -> None:
-        """Take the last change of the intervention back."""
-        self._exchange(self._done, self._undone)
-
-    def redo(self) -> None:
-        """Make the change again that was taken back last."""
-        self._exchange(self._undone, self._done)
-
-    def _exchange(self, source: list[Intervention], target: list[Intervention]) -> None:
-        if source:
-            target.append(self._session.state.intervention)
-            self._alter(source.pop())
-
-    def _alter(self, intervention: Intervention) -> None:
-        state = self._session.state
-        self._session.set(intervention=intervention, error="")
-        if state.plain is None:
-            if self._busy or state.trace is None:
-                return  # the altered run follows the plain one
-            if not state.recorded:
-                self._session.set(plain=state.trace)
-        if intervention:
-            self._decode(state.step)
-        elif state.plain is not None:
-            self._pending = None
-            self._session.set(trace=state.plain, plain=None, passes=(), busy="")
-
     @property
-    def _busy(self) -> bool:
+    def decoding(self) -> bool:
+        """Whether a decode has not come to its end."""
         return self._pending is not None and not self._pending.done
+
+    def run_again(self, step: int) -> None:
+        """Decode the sentence under the State's intervention."""
+        self._decode(step)
+
+    def drop(self) -> None:
+        """Take no more of the decode that is going on."""
+        self._pending = None
 
     def shuffle(self) -> None:
         """Run the source in another order too, the target as far as it is shown."""
@@ -376,8 +350,7 @@ class Requests:
             intervention=UNTOUCHED,
             plain=None,
         )
-        self._done.clear()
-        self._undone.clear()
+        self.alterations.forget()
         if self._then:
             self.translate(self._then)
             self._then = ""

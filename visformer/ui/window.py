@@ -102,9 +102,9 @@ class MainWindow(QMainWindow):
         self.form.answered.connect(self.requests.openings.answer)
         self.form.left.connect(self.requests.openings.cancel)
         self.altered = AlteredBar()
-        self.altered.undone.connect(self.requests.undo)
-        self.altered.redone.connect(self.requests.redo)
-        self.altered.restored.connect(lambda: self.requests.intervene(UNTOUCHED))
+        self.altered.undone.connect(self.requests.alterations.undo)
+        self.altered.redone.connect(self.requests.alterations.redo)
+        self.altered.restored.connect(lambda: self.requests.alterations.make(UNTOUCHED))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
@@ -154,9 +154,9 @@ class MainWindow(QMainWindow):
             view = make()
             if isinstance(view, MasksView):
                 view.batch_requested.connect(self.requests.batch)
-                view.lab.altered.connect(self.requests.intervene)
+                view.lab.altered.connect(self.requests.alterations.make)
             if isinstance(view, PositionsView):
-                view.lab.altered.connect(self.requests.intervene)
+                view.lab.altered.connect(self.requests.alterations.make)
                 view.lab.shuffled.connect(self.requests.shuffle)
             if isinstance(view, ComputationView):
                 view.weights_wanted.connect(self.requests.parameters)
