@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QImage
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import make_window
@@ -121,8 +121,8 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
     window.session.set(trace=trace, step=3, tab=tab, batch=(trace,))
     assert not window.grab().isNull()
     if tab == "masks":
-        labels = window.views[tab].findChildren(QWidget)
-        said = " ".join(w.text() for w in labels if hasattr(w, "text"))
+        labels = window.views[tab].findChildren(QLabel)
+        said = " ".join(label.text() for label in labels)
         assert "NaN" in said
 
 

@@ -88,7 +88,9 @@ class MaskLab(QWidget):
     def _chooser(self, name: str) -> QComboBox:
         box = QComboBox()
         box.setAccessibleName(name)
-        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        box.setSizeAdjustPolicy(policy)
+        box.setMinimumContentsLength(9)
         return box
 
     def _lay_out(self) -> None:
@@ -97,15 +99,16 @@ class MaskLab(QWidget):
             "&Causal mask": (self.causal, self.offset),
             "&Masked score": (self.fill,),
         }
-        line = QHBoxLayout()
-        for title, widgets in fields.items():
+        line = QGridLayout()
+        for at, (title, widgets) in enumerate(fields.items()):
             label = QLabel(title)
             label.setBuddy(widgets[0])
-            line.addWidget(label)
+            line.addWidget(label, 0, at)
+            beside = QHBoxLayout()
             for widget in widgets:
-                line.addWidget(widget)
-        line.addWidget(self.hide_button)
-        line.addStretch(1)
+                beside.addWidget(widget)
+            line.addLayout(beside, 1, at)
+        line.addWidget(self.hide_button, 1, len(fields))
         maps = QGridLayout()
         places = (self.mask_map, *self.attention, self.difference)
         for index, heat_map in enumerate(places):
