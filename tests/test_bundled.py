@@ -35,7 +35,11 @@ def test_the_recorded_trace_is_what_the_model_makes(en_fr: Checkpoint) -> None:
 
 def test_sizes_and_cards() -> None:
     folders = paths.bundled_checkpoints()
-    assert [folder.name for folder in folders] == ["reverse", "tatoeba-en-fr"]
+    assert [folder.name for folder in folders] == [
+        "reverse",
+        "tatoeba-en-fr",
+        "tatoeba-zh-en",
+    ]
     for folder in folders:
         assert "icen" in (folder / "README.md").read_text(encoding="utf-8")
         size = sum(file.stat().st_size for file in folder.iterdir())
@@ -47,6 +51,17 @@ def test_sample_sentences_translate(en_fr: Checkpoint) -> None:
     cat, tired = translate(en_fr, ["I have a cat.", animal])
     assert cat == "J'ai un chat."
     assert tired == "L'animal ne traversa pas la rue parce qu'il était trop fatigué."
+
+
+def test_the_handouts_sentence_translates() -> None:
+    checkpoint = load(paths.checkpoint("tatoeba-zh-en"))
+    assert (
+        translate(checkpoint, ["我有一只猫", "我有一只猫。"]) == ["I have a cat."] * 2
+    )
+    decoding = Decoding(checkpoint, "我有一只猫")
+    assert decoding.finish().text == "I have a cat."
+    folder = paths.checkpoint("tatoeba-zh-en")
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 15e6
 
 
 def test_reverse_reverses_and_its_attention_is_the_anti_diagonal() -> None:

@@ -21,6 +21,7 @@ from visformer.state.pictures.position_lab import (
     distance_products,
     input_pictures,
 )
+from visformer.state.pictures.weights import same
 from visformer.state.state import State
 from visformer.trace import Floats
 from visformer.ui.curves import make_plot, pens, style_plot
@@ -43,6 +44,7 @@ class PositionInput(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
+        self._drawn: tuple[object, ...] = ()
         self.side = QComboBox()
         self.side.addItems(list(SIDES))
         self.side.setAccessibleName("side of the sentence")
@@ -87,7 +89,15 @@ class PositionInput(QWidget):
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
         self._state = state
-        self._redraw()
+        if not same(self._made_of(), self._drawn):
+            self._redraw()
+
+    def _made_of(self) -> tuple[object, ...]:
+        """Return what the maps are made of; the source's stay from step to step."""
+        shown = self._state.shown
+        source = self.side.currentIndex() == 0
+        rows = shown.encoder_rows if shown is not None and source else shown
+        return self._state.positions, rows
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the palette and the font: pyqtgraph does neither."""
@@ -97,6 +107,7 @@ class PositionInput(QWidget):
             self._draw_curves()
 
     def _redraw(self) -> None:
+        self._drawn = self._made_of()
         side = SIDES[self.side.currentIndex()]
         pictures = input_pictures(self._state, side)
         for index, heat_map in enumerate(self.maps):
