@@ -60,6 +60,7 @@ def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> Non
         (["render", "--text", "a", "-o", "x.png", "--zoom", "5"], "--zoom is 5"),
         (["render", "--text", "a", "-o", "x.png", "--stage", "no"], "--stage is no"),
         (["render", "--text", "a", "-o", "x.png", "--form", "pie"], "--form is pie"),
+        (["render", "--text", "a", "-o", "x.png", "--page", "no"], "has no pages"),
         (["render", "--text", "a", "-o", "x.png", "--hide", "x"], "--hide names x"),
         (["render", "--text", "a", "-o", "x.png", "--size", "200x200"], "too small"),
         (["train", "--out", "x"], ""),

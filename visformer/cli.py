@@ -168,6 +168,9 @@ def _render_parser() -> _Parser:
     parser.add_argument(
         "--stage", default="softmax", help="of the computation view (softmax)"
     )
+    parser.add_argument(
+        "--page", help="of masks: masks, lab; positions: table, input, lab"
+    )
     parser.add_argument("--kind", default="cross", help="encoder, decoder or cross")
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
     parser.add_argument("--head", type=int, default=1, help="from 1 (1)")

@@ -20,7 +20,7 @@ from visformer.state.pictures.computation import STAGE_NAMES
 from visformer.state.state import State
 from visformer.trace import KINDS
 from visformer.ui import theme
-from visformer.ui.views import VIEWS
+from visformer.ui.views import VIEWS, View
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # a model that has not answered by then never will
@@ -53,6 +53,8 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
             window.requests.alterations.make(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
+        if options.page:
+            _turn(window.views[options.view], options.page)
         steps = len(window.session.state.trace or ())
         wanted = steps if options.steps is None else options.steps
         window.session.set(**_selection(options, window.session.state), step=wanted)
@@ -119,6 +121,16 @@ def _select(options: argparse.Namespace, state: State) -> None:
         raise InputError(f"--layer is {options.layer}: this model has 1 to {layers}.")
     if not 1 <= options.head <= heads:
         raise InputError(f"--head is {options.head}: this model has 1 to {heads}.")
+
+
+def _turn(view: View, page: str) -> None:
+    """Turn a view with pages to one of them."""
+    pages = getattr(view, "pages", None)
+    titles = {} if pages is None else {title.lower(): title for title in pages.titles}
+    if page.lower() not in titles:
+        choices = f"choose {', '.join(titles)}" if titles else "this view has no pages"
+        raise InputError(f"--page is {page}: {choices}.")
+    pages.turn(titles[page.lower()])
 
 
 def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
