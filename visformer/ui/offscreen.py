@@ -21,6 +21,8 @@ from visformer.state.state import State
 from visformer.trace import KINDS
 from visformer.ui import theme
 from visformer.ui.views import VIEWS, View
+from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # a model that has not answered by then never will
@@ -125,9 +127,9 @@ def _select(options: argparse.Namespace, state: State) -> None:
 
 def _turn(view: View, page: str) -> None:
     """Turn a view with pages to one of them."""
-    pages = getattr(view, "pages", None)
-    titles = {} if pages is None else {title.lower(): title for title in pages.titles}
-    if page.lower() not in titles:
+    pages = view.pages if isinstance(view, MasksView | PositionsView) else None
+    titles = {title.lower(): title for title in pages.titles} if pages else {}
+    if pages is None or page.lower() not in titles:
         choices = f"choose {', '.join(titles)}" if titles else "this view has no pages"
         raise InputError(f"--page is {page}: {choices}.")
     pages.turn(titles[page.lower()])
