@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.traces import make_trace
 from visformer.analysis.words import (
+    glued_source,
+    glued_target,
     has_word_marks,
     is_punctuation,
     merged,
@@ -70,3 +75,20 @@ def test_rows_still_sum_to_one_and_nan_stays() -> None:
 def test_no_rows_or_no_keys_merge_to_nothing() -> None:
     assert merged(np.zeros((0, 2), np.float32), (), ((0, 1),)).shape == (0, 1)
     assert merged(np.zeros((2, 0), np.float32), ((0, 1),), ()).shape == (1, 0)
+
+
+def test_a_gap_that_the_text_has_not_begins_no_word() -> None:
+    trace = replace(
+        make_trace(source=6, target=4),
+        source_text="dogs' l'été",
+        source=("▁dogs", "’", "▁l", "'", "▁été", "</s>"),
+        source_spans=((0, 4), (4, 4), (4, 7), (7, 8), (8, 11), (11, 11)),
+        target=("<s>", "▁l", "'", "▁été"),
+    )
+    texts = ("l", "l'", "l'été", "l'été fini")
+    steps = tuple(replace(s, text=t) for s, t in zip(trace.steps, texts, strict=True))
+    trace = replace(trace, steps=steps)
+    assert glued_source(trace) == {4}
+    assert glued_target(trace) == {3}
+    assert word_groups(trace.source, {5}, {4}) == ((0, 1), (2, 3, 4), (5,))
+    assert word_groups(trace.source, {5}) == ((0, 1), (2, 3), (4,), (5,))

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from visformer.trace import Floats
+from visformer.trace import Floats, Trace
 
 SPACE = "▁"
 JOINERS = "'’-‐‑"  # inside words: "didn't", "well-known"
@@ -43,10 +43,42 @@ def bare(token: str) -> str:
     return token.removeprefix(SPACE)
 
 
-def word_groups(tokens: Sequence[str], special: Collection[int] = ()) -> Groups:
+def glued_source(trace: Trace) -> frozenset[int]:
+    """Return the source tokens whose mark of a space is none in the typed text.
+
+    Some normalisers put a gap where there is none: after the apostrophe of "l'animal".
+    """
+    spans = trace.source_spans
+    return frozenset(
+        at
+        for at in range(1, len(spans))
+        if trace.source[at].startswith(SPACE)
+        and 0 < spans[at - 1][1] == spans[at][0] < spans[at][1]
+        and not any(map(str.isspace, trace.source_text[slice(*spans[at])]))
+    )
+
+
+def glued_target(trace: Trace) -> frozenset[int]:
+    """Return the target tokens whose mark of a space is none in the decoded text."""
+    texts = ["", *(step.text for step in trace.steps)]
+    return frozenset(
+        at
+        for at in range(1, len(trace.target))
+        if trace.target[at].startswith(SPACE)
+        and texts[at - 1]
+        and texts[at] == texts[at - 1] + bare(trace.target[at])
+    )
+
+
+def word_groups(
+    tokens: Sequence[str],
+    special: Collection[int] = (),
+    glued: Collection[int] = (),
+) -> Groups:
     """Return the indices of each word's tokens, in order; each token once.
 
-    ``special``: indices of tokens that stand alone whatever they look like.
+    ``special``: indices of tokens that stand alone whatever they look like; ``glued``:
+    of tokens that begin no word although they begin with a mark.
     """
     if not has_word_marks(tokens):
         return tuple((index,) for index in range(len(tokens)))
@@ -55,7 +87,8 @@ def word_groups(tokens: Sequence[str], special: Collection[int] = ()) -> Groups:
     for index, token in enumerate(tokens):
         apart = index in special
         alone = apart or _stands_alone(token)
-        goes_on = bool(before) and not alone and not token.startswith(SPACE)
+        begins = token.startswith(SPACE) and index not in glued
+        goes_on = bool(before) and not alone and not begins
         if goes_on or (before == SPACE and not apart and token[:1] != SPACE):
             groups[-1].append(index)
         else:

@@ -16,6 +16,8 @@ import numpy as np
 from visformer.analysis.attention_summary import chosen
 from visformer.analysis.words import (
     Groups,
+    glued_source,
+    glued_target,
     has_word_marks,
     is_punctuation,
     merged,
@@ -329,7 +331,12 @@ def _words(trace: Trace, side: Side, look: Look) -> Groups:
     if not look.words:
         return tuple((at,) for at in range(len(tokens)))
     kinds = hidden_tokens(trace, side)
-    return word_groups(tokens, kinds["special"] | kinds["pad"])
+    return word_groups(tokens, kinds["special"] | kinds["pad"], glued(trace, side))
+
+
+def glued(trace: Trace, side: Side) -> frozenset[int]:
+    """Return a side's tokens that begin no word although they are marked so."""
+    return glued_source(trace) if side == "source" else glued_target(trace)
 
 
 def _renumbered(groups: Groups) -> Groups:

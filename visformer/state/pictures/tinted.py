@@ -9,9 +9,9 @@ import numpy as np
 
 from visformer.analysis.words import SPACE, has_word_marks
 from visformer.state.look import Side
-from visformer.state.pictures.maps import ARROW, Marks
+from visformer.state.pictures.maps import ARROW, Marks, sides
 from visformer.state.pictures.picture import Matrix
-from visformer.state.pictures.reading import Reading
+from visformer.state.pictures.reading import Reading, glued
 from visformer.trace import Floats, Trace
 
 
@@ -86,13 +86,14 @@ def _pieces(
     groups = shown.queries if side == "query" else shown.keys
     labels = shown.rows if side == "query" else shown.columns
     marks = has_word_marks(tokens)
+    joined = glued(trace, sides(shown.kind)[side == "key"])
     pieces: list[Piece] = []
     loose = True  # loose: the next piece is spaced whatever it begins with
     for at, label in enumerate(labels):
         text = label.rpartition(ARROW)[0] or label if side == "query" else label
         first = groups[at][0] if groups is not None else at
         special = text.startswith("<") and text.endswith(">") and len(text) > 2
-        begins = tokens[first].startswith(SPACE)
+        begins = tokens[first].startswith(SPACE) and first not in joined
         bare = text.removeprefix(SPACE)
         pieces.append(
             Piece(
