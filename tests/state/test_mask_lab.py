@@ -16,6 +16,7 @@ from visformer.state.pictures.mask_lab import (
     difference_words,
     hidden_of,
     leak_words,
+    paint_picture,
     row_numbers,
     row_words,
     toggled,
@@ -142,3 +143,40 @@ def test_leaks_are_named() -> None:
     assert words.startswith("2 leaks. decoder self: “")
     assert "reads the later token" in words
     assert leak_words(make_trace()).startswith("No leak")
+
+
+def altered_by(trace: Trace, change: Cell) -> Trace:
+    """Return the trace as if run with one cell changed in every layer of a kind."""
+    mask = trace.mask(change.kind).copy()
+    mask[change.query, change.key] = change.allowed
+    made = UNTOUCHED.with_mask(change)
+    return replace(trace, intervention=made, masks={**trace.masks, change.kind: mask})
+
+
+def test_a_cell_painted_twice_leaves_no_change() -> None:
+    plain = make_trace(source=3, target=4)
+    painted = Cell("decoder", 0, 2, True)
+    altered = altered_by(plain, painted)
+    kept = altered.intervention.with_mask(HideSource(0))
+    for intervention in (altered.intervention, kept):
+        state = shown(altered, plain=plain, kind="decoder", intervention=intervention)
+        assert toggled(state, 0, 2, None) == intervention.without(painted)
+    # what a moved diagonal leaves of the cell is not known here: it is said outright
+    moved = altered.intervention.with_mask(Causal(1))
+    state = shown(altered, plain=plain, kind="decoder", intervention=moved)
+    assert Cell("decoder", 0, 2, False) in toggled(state, 0, 2, None).masks
+
+
+def test_the_layer_in_the_field_is_painted() -> None:
+    plain = make_trace(source=3, target=4, layers=2)
+    own = plain.mask("decoder")
+    opened = own.copy()
+    opened[0, 2] = True
+    by_layer = replace(plain, masks={**plain.masks, "decoder": np.stack([own, opened])})
+    state = shown(by_layer, kind="decoder", layer=0)
+    assert toggled(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
+    assert toggled(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
+    picture = paint_picture(state, 1)
+    assert picture is not None
+    assert "layer 2" in picture.title
+    np.testing.assert_array_equal(picture.values, opened)

@@ -163,3 +163,16 @@ def test_a_cell_is_said_with_its_reason() -> None:
         cell_words(leak, "encoder", 0, 4)
     )
     assert "the model hides it" in cell_words(leak, "encoder", 0, 0)
+
+
+def test_each_side_has_its_own_pad_id() -> None:
+    trace = make_trace(source=4, target=3)
+    ids = trace.source_ids.copy()
+    ids[3] = 77
+    model = replace(trace.model, source_pad=77)
+    trace = replace(trace, model=model, source_ids=ids)
+    for kind in ("encoder", "cross"):
+        assert not part_mask(trace, kind, "padding")[:, 3].any()
+    assert part_mask(trace, "decoder", "padding").all()
+    assert batch_table((trace,), "source").pads.tolist() == [[False] * 3 + [True]]
+    assert "(1 pad in the source)" in row_name(trace, 0)

@@ -25,7 +25,9 @@ from tests.traces import make_trace
 from visformer.app import App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
+from visformer.intervention import UNTOUCHED
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
 
 WAIT = 60_000
@@ -219,3 +221,36 @@ def test_a_students_file_is_dropped_asked_about_and_run(
     assert trace is not None
     assert trace.source == ("5", "7", "3")
     assert trace.target == Decoding(checkpoint, "5 7 3").finish().target
+
+
+def test_a_mask_is_altered_named_as_a_leak_and_restored(
+    app: App, qtbot: QtBot, folder: Path
+) -> None:
+    app.start(str(folder))
+    window = app.window
+    qtbot.waitUntil(lambda: window.session.state.model is not None, timeout=WAIT)
+    window.translate("abc")
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    view = window.views["masks"]
+    assert isinstance(view, MasksView)
+    view.pages.turn("Lab")
+    window.session.set(tab="masks", kind="decoder", step=3)
+    assert view.lab.leaks.text().startswith("No leak")
+
+    def altered(change: str) -> bool:
+        trace = window.session.state.trace
+        return finished(app) and trace is not None and str(trace.intervention) == change
+
+    view.lab.causal.setCurrentIndex(view.lab.causal.findData("off"))
+    view.lab.causal.activated.emit(view.lab.causal.currentIndex())
+    qtbot.waitUntil(lambda: altered("causal off"), timeout=WAIT)
+    window.session.set(step=3)
+    assert "reads the later token" in view.lab.leaks.text()
+    window.requests.alterations.make(UNTOUCHED)
+    qtbot.waitUntil(lambda: altered(""), timeout=WAIT)
+    assert view.lab.leaks.text().startswith("No leak")
+    # a cell painted and painted back is the untouched run again
+    view.lab.mask_map.clicked.emit((0, 2))
+    qtbot.waitUntil(lambda: altered("cell decoder 1 3 on"), timeout=WAIT)
+    view.lab.mask_map.clicked.emit((0, 2))
+    qtbot.waitUntil(lambda: altered(""), timeout=WAIT)

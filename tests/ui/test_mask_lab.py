@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -97,3 +98,29 @@ def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) ->
     lab.attention[0].clicked.emit((2, 1))
     assert window.session.state.locked == ("decoder", 2, 1)
     assert "position 2:" in lab.row_words.text()
+
+
+def test_the_map_shows_the_layer_in_the_field(qtbot: QtBot, tmp_path: Path) -> None:
+    window, _engine, lab = opened(qtbot, tmp_path)
+    window.session.set(layer=0)
+    lab.layers.setCurrentIndex(2)
+    lab.layers.activated.emit(2)
+    assert lab.mask_map.matrix is not None
+    assert "layer 2" in lab.mask_map.matrix.title
+
+
+def test_hovering_does_not_search_for_leaks_again(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, _engine, lab = opened(qtbot, tmp_path)
+    searched: list[object] = []
+
+    def search(trace: object) -> str:
+        searched.append(trace)
+        return ""
+
+    monkeypatch.setattr("visformer.ui.views.mask_lab.leak_words", search)
+    lab.attention[0].hovered.emit((2, 1))
+    assert not searched
+    window.session.set(step=3)
+    assert searched == [window.session.state.shown]

@@ -23,12 +23,17 @@ TOP = 10  # candidates compared
 NO_DIFFERENCE = "Alter the masks above: the difference to the untouched run comes here."
 
 
-def paint_picture(state: State) -> Matrix | None:
-    """Return the mask of the focused kind and layer: a click changes its cells."""
+def painted_layer(state: State, layer: int | None) -> int:
+    """Return the layer whose mask is painted: the field's, or else the focused one."""
+    return place(state, state.kind)[0] if layer is None else layer
+
+
+def paint_picture(state: State, field: int | None = None) -> Matrix | None:
+    """Return the mask that a click changes: of the focused kind, the field's layer."""
     trace = state.shown
     if trace is None:
         return None
-    layer = place(state, state.kind)[0]
+    layer = painted_layer(state, field)
     picture = mask_picture(trace, state.kind, "combined", layer)
     title = (
         f"{KIND_NAMES[state.kind]} mask, layer {layer + 1}: click a cell to change it"
@@ -40,9 +45,30 @@ def toggled(state: State, query: int, key: int, layer: int | None) -> Interventi
     """Return the intervention with one cell of the focused kind turned over."""
     if state.shown is None:
         return state.intervention
-    mask = state.shown.mask(state.kind, place(state, state.kind)[0])
-    allowed = not bool(mask[query, key])
-    return state.intervention.with_mask(Cell(state.kind, query, key, allowed, layer))
+    mask = state.shown.mask(state.kind, painted_layer(state, layer))
+    change = Cell(state.kind, query, key, not bool(mask[query, key]), layer)
+    kept = state.intervention.without(change)
+    if kept != state.intervention and _needless(state.plain, kept, change):
+        return kept
+    return state.intervention.with_mask(change)
+
+
+def _needless(plain: Trace | None, kept: Intervention, change: Cell) -> bool:
+    """Whether the cell is as wanted by the untouched mask and the kept changes alone.
+
+    A causal change is no such case: the untouched run does not tell what it opens.
+    """
+    if plain is None or any(isinstance(other, Causal) for other in kept.masks):
+        return False
+    kind, cell = change.kind, (change.query, change.key)
+    every = range(plain.layers(kind))
+    for layer in every if change.layer is None else (change.layer,):
+        own = plain.mask(kind, layer)
+        if cell[0] >= own.shape[0] or cell[1] >= own.shape[1]:
+            return False
+        if kept.mask(kind, layer, own, own)[cell] != change.allowed:
+            return False
+    return True
 
 
 def causal_of(intervention: Intervention, layer: int | None) -> Causal | None:

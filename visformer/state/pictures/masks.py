@@ -47,7 +47,7 @@ def part_mask(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Bools:
     queries, keys = trace.tokens(kind)
     shape = len(queries), len(keys)
     if part == "padding":
-        return np.broadcast_to(_key_ids(trace, kind) != trace.model.pad, shape)
+        return np.broadcast_to(~_key_pads(trace, kind), shape)
     full = np.ones(shape, bool)
     return np.tril(full) if kind == "decoder" else full
 
@@ -181,24 +181,34 @@ def batch_table(traces: tuple[Trace, ...], side: Side) -> BatchTable:
         side=side,
         tokens=tuple(trace.source if source else trace.target for trace in traces),
         ids=ids,
-        pads=ids == traces[0].model.pad,
+        pads=ids == (_source_pad(traces[0]) if source else traces[0].model.pad),
     )
 
 
 def row_name(trace: Trace, row: int) -> str:
     """Name a batch's row: its number from 1, its text, and its padding in words."""
-    real = np.count_nonzero(trace.source_ids != trace.model.pad)
+    real = np.count_nonzero(trace.source_ids != _source_pad(trace))
     text = trace.source_text or " ".join(trace.source[:real])
     pads = len(trace.source) - real
     return f"{row + 1}: {text} ({pads} pad{'' if pads == 1 else 's'} in the source)"
 
 
-def _key_ids(trace: Trace, kind: Kind) -> Ids:
-    return trace.target_ids if kind == "decoder" else trace.source_ids
+def _source_pad(trace: Trace) -> int:
+    pad = trace.model.source_pad
+    return trace.model.pad if pad is None else pad
+
+
+def _key_pads(trace: Trace, kind: Kind) -> Bools:
+    """Return which keys are pads, bool [K]: each side has its own pad id."""
+    if kind == "decoder":
+        pads: Bools = trace.target_ids == trace.model.pad
+    else:
+        pads = trace.source_ids == _source_pad(trace)
+    return pads
 
 
 def _padding_words(trace: Trace, kind: Kind) -> str:
-    pads = np.count_nonzero(_key_ids(trace, kind) == trace.model.pad)
+    pads = np.count_nonzero(_key_pads(trace, kind))
     if not pads:
         return "No key is padding."
     return f"{pads:,} key{' is' if pads == 1 else 's are'} padding."
@@ -214,7 +224,7 @@ def _difference_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
     reader, read = _named(queries, query), _named(keys, key)
     if not trace.mask(kind)[query, key]:
         return f"the model's own mask also hides {read} from query {reader}."
-    if _key_ids(trace, kind)[key] == trace.model.pad:
+    if _key_pads(trace, kind)[key]:
         return f"the model's own mask also lets query {reader} read pad {read}."
     return f"the model's own mask also lets query {reader} read {read}, a later token."
 

@@ -37,7 +37,7 @@ from visformer.state.pictures.masks import KIND_NAMES, fill_text
 from visformer.state.pictures.position_lab import attention_pictures, text_words
 from visformer.state.state import Cell, State
 from visformer.text import visible
-from visformer.trace import KINDS
+from visformer.trace import KINDS, Trace
 from visformer.ui.heatmap import HeatMap
 from visformer.ui.number_table import NumberTable
 from visformer.ui.words import words
@@ -55,8 +55,9 @@ class MaskLab(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
+        self._searched: Trace | None = None  # its leaks are named
         self.layers = self._chooser("layers that a change is made in")
-        self.layers.activated.connect(lambda _: self._fill_fields())
+        self.layers.activated.connect(lambda _: self._change_layer())
         self.causal = self._chooser("causal mask")
         for name, title in CAUSAL.items():
             self.causal.addItem(title, name)
@@ -142,7 +143,7 @@ class MaskLab(QWidget):
         """Show both runs; the fields say what is changed."""
         self._state = state
         self._fill_fields()
-        self.mask_map.draw(paint_picture(state))
+        self.mask_map.draw(paint_picture(state, self._layer))
         pictures = attention_pictures(state)
         for index, heat_map in enumerate(self.attention):
             there = index < len(pictures)
@@ -153,7 +154,9 @@ class MaskLab(QWidget):
         self.difference.setVisible(difference is not None)
         texts = f"{text_words(state)} {difference_words(state)}"
         self.text.setText(texts if difference is not None else NO_DIFFERENCE)
-        self.leaks.setText(leak_words(state.shown))
+        if state.shown is not self._searched:  # hovering searches nothing again
+            self._searched = state.shown
+            self.leaks.setText(leak_words(state.shown))
         self.row_words.setText(row_words(state))
         candidates = candidate_numbers(state)
         self.candidates.draw(candidates)
@@ -231,6 +234,10 @@ class MaskLab(QWidget):
     def _layer(self) -> int | None:
         layer: int | None = self.layers.currentData()
         return layer
+
+    def _change_layer(self) -> None:
+        self._fill_fields()
+        self.mask_map.draw(paint_picture(self._state, self._layer))
 
     def _change_causal(self) -> None:
         name, offset = self.causal.currentData(), self.offset.value()
