@@ -9,6 +9,7 @@ import numpy as np
 from tests.traces import make_trace
 from visformer.intervention import UNTOUCHED, Causal, Cell, HideSource, parse
 from visformer.state.pictures.mask_lab import (
+    batch_words,
     candidate_numbers,
     causal_of,
     compared,
@@ -143,6 +144,28 @@ def test_leaks_are_named() -> None:
     assert words.startswith("2 leaks. decoder self: “")
     assert "reads the later token" in words
     assert leak_words(make_trace()).startswith("No leak")
+
+
+def test_rows_that_attend_to_nothing_are_named() -> None:
+    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    mask = np.zeros((3, 3), bool)
+    words = leak_words(replace(trace, masks={**trace.masks, "decoder": mask}))
+    assert "3 leaks" not in words
+    assert "may attend to nothing" in words
+    # equal weights over all keys: what comes later is read as well
+    assert "reads the later token" in words
+
+
+def test_a_row_of_a_batch_is_searched_for_leaks() -> None:
+    trace = make_trace(source=3, target=3)
+    ids = trace.source_ids.copy()
+    ids[2] = trace.model.pad
+    padded = replace(trace, source_ids=ids)
+    state = shown(trace, batch=(padded,))
+    assert "reads the pad" in batch_words(state, padded)
+    assert batch_words(shown(trace), padded) == ""
+    altered = replace(state, intervention=parse(["causal off"]))
+    assert "run without the changes" in batch_words(altered, padded)
 
 
 def altered_by(trace: Trace, change: Cell) -> Trace:

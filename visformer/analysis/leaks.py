@@ -8,6 +8,7 @@ import numpy as np
 
 from visformer.trace import KINDS, Bools, Kind, Trace
 
+SURE = -1e4  # a masked score so low has no weight beside any score that occurs
 LEAST = 1e-6  # a smaller weight is rounding, not reading
 
 
@@ -36,6 +37,8 @@ def leaks(trace: Trace) -> list[Leak]:
         if not (future | pads).any():
             continue
         for layer in range(trace.layers(kind)):
+            if _sealed(trace, kind, layer, future | pads):
+                continue
             weights = np.where(future | pads, trace.attention(kind, layer), 0)
             weights = np.where(real[:, None], np.nan_to_num(weights), 0)
             flat = weights.transpose(1, 0, 2).reshape(len(real), -1)
@@ -45,6 +48,15 @@ def leaks(trace: Trace) -> list[Leak]:
                 what: Literal["future", "pad"] = "pad" if pads[query, key] else "future"
                 found.append(Leak(kind, layer, head, query, key, weight, what))
     return sorted(found, key=lambda leak: -leak.weight)
+
+
+def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
+    """Tell from the mask alone that no weight can be on ``hidden``, bool [Q, K]."""
+    mask = trace.mask(kind, layer)
+    no_row_is_empty = bool(mask.any(-1).all())
+    return (
+        trace.model.mask_fill <= SURE and no_row_is_empty and not (hidden & mask).any()
+    )
 
 
 def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:

@@ -11,12 +11,17 @@ from visformer.analysis.leaks import Leak, leaks
 from visformer.intervention import Causal, Cell, HideSource, Intervention
 from visformer.state.pictures.computation_parts import Numbers
 from visformer.state.pictures.maps import labels, place
-from visformer.state.pictures.masks import KIND_NAMES, fill_text, mask_picture
+from visformer.state.pictures.masks import (
+    KIND_NAMES,
+    fill_text,
+    mask_picture,
+    nothing_words,
+)
 from visformer.state.pictures.picture import Matrix
 from visformer.state.pictures.positions import diverging, ends
 from visformer.state.state import State
 from visformer.text import visible
-from visformer.trace import Trace
+from visformer.trace import KINDS, Trace
 
 MOST_NAMED = 3  # leaks in words
 TOP = 10  # candidates compared
@@ -234,12 +239,21 @@ def leak_words(trace: Trace | None) -> str:
     if trace is None:
         return ""
     found = leaks(trace)
+    empty = " ".join(filter(None, (nothing_words(trace, kind) for kind in KINDS)))
     if not found:
-        return "No leak: no query reads a later token or a pad."
+        return f"No leak: no query reads a later token or a pad. {empty}".rstrip()
     count = f"{len(found):,} leak{'' if len(found) == 1 else 's'}"
     named = " ".join(_leak_words(trace, leak) for leak in found[:MOST_NAMED])
     rest = f" And {len(found) - MOST_NAMED:,} more." if len(found) > MOST_NAMED else ""
-    return f"{count}. {named}{rest}"
+    return f"{count}. {named}{rest} {empty}".rstrip()
+
+
+def batch_words(state: State, trace: Trace | None) -> str:
+    """Return what is said of one row of a batch, besides its masks."""
+    if not state.batch:
+        return ""
+    plain = " A batch is run without the changes." if state.intervention else ""
+    return leak_words(trace) + plain
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.state.pictures.mask_lab import batch_words
 from visformer.state.pictures.masks import (
     KIND_NAMES,
     PARTS,
@@ -100,7 +101,8 @@ class MasksView(QWidget):
     def _draw_row(self, row: int) -> None:
         # The cell in focus is one of the sentence on screen, not of the batch.
         cell = None if self._state.batch else self._state.cell
-        self._maps.draw(chosen(self._state, row), cell)
+        trace = chosen(self._state, row)
+        self._maps.draw(trace, cell, batch_words(self._state, trace))
 
     def _lock(self, cell: Cell) -> None:
         if not self._state.batch:
@@ -124,6 +126,7 @@ class _Maps(QWidget):
         self._pictures: dict[tuple[Kind, Part], Matrix] = {}
         self._notes: dict[tuple[Kind, Part], str] = {}
         self._legend = words("what the colours mean")
+        self._about = words("leaks of this row of the batch")
         maps = QWidget()
         self._grid = QGridLayout(maps)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -135,6 +138,7 @@ class _Maps(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(layout.spacing(), 0, 0, 0)
         layout.addWidget(self._legend)
+        layout.addWidget(self._about)
         layout.addWidget(scroll)
         self._cells: dict[tuple[Kind, Part], tuple[HeatMap, QLabel]] = {}
         for column, (part, explanation) in enumerate(PARTS.items()):
@@ -183,8 +187,10 @@ class _Maps(QWidget):
         self._legend.setText(cell_words(self._trace, kind, *cell))
         self.hovered.emit(Cell(kind, *cell))
 
-    def draw(self, trace: Trace | None, cell: Cell | None) -> None:
+    def draw(self, trace: Trace | None, cell: Cell | None, about: str) -> None:
         """Show the masks of one Trace, or say that there is none."""
+        self._about.setText(about)
+        self._about.setVisible(bool(about))
         if trace is not self._trace or trace is None:
             self._trace = trace
             self._legend.setText(_legend(trace))
