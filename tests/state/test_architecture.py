@@ -188,7 +188,9 @@ def test_where_the_blocks_lead() -> None:
     assert changes("encoder.0.self_attention.mask")["tab"] == "masks"
     assert changes("target_positions") == {"tab": "positions"}
     assert changes("decoder.1") == {"kind": "decoder", "layer": 1}
-    assert changes("output") == {}
+    for block in ("output", "softmax", "decoder.norm"):
+        assert changes(block) == {"tab": "output"}
+    assert changes("encoder.norm") == {}
     assert changes("decoder.0.cross_attention_norm")["stage"] == "residual"
     assert changes("encoder.0.feed_forward") == {
         "tab": "computation",

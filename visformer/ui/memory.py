@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QSettings
+from PySide6.QtCore import QByteArray, QSettings, QSize
+from PySide6.QtWidgets import QWidget
+
+SIZE = (1280, 800)  # of a first start
 
 
 class Memory:
@@ -42,3 +45,9 @@ class Memory:
     def write(self) -> None:
         """Bring everything to the disk now."""
         self._settings.sync()
+
+
+def first_size(window: QWidget) -> QSize:
+    """Return the size of a first start, less where the screen has no room for it."""
+    frame = 2 * window.fontMetrics().height()
+    return QSize(*SIZE).boundedTo(window.screen().availableSize() - QSize(0, frame))

@@ -39,7 +39,7 @@ from visformer.ui.answers import Answers
 from visformer.ui.candidates import CandidatesPanel, plain_label
 from visformer.ui.choosing import local, open_button, open_together
 from visformer.ui.export import ALTERED
-from visformer.ui.memory import Memory
+from visformer.ui.memory import Memory, first_size
 from visformer.ui.open_form import OpenForm
 from visformer.ui.requests import EngineLike, Requests
 from visformer.ui.samples import sample_button
@@ -51,8 +51,6 @@ from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
-
-SIZE = (1280, 800)  # of a first start
 
 
 class MainWindow(QMainWindow):
@@ -306,7 +304,7 @@ class MainWindow(QMainWindow):
 
     def _restore(self) -> None:
         memory = self._memory
-        self.resize(*SIZE)
+        self.resize(first_size(self))
         geometry = memory.data("geometry")
         if geometry is not None:
             self.restoreGeometry(geometry)
@@ -348,7 +346,7 @@ class MainWindow(QMainWindow):
         """Bring sizes back to what they were at first."""
         self._memory.keep("geometry", None)
         self._memory.keep("parts", None)
-        self.resize(*SIZE)
+        self.resize(first_size(self))
         self._size_parts()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

@@ -35,6 +35,11 @@ _PLACES: dict[str, dict[str, object]] = {
     "feed_forward_norm": {"tab": "computation", "stage": "feed_residual"},
     "source_positions": {"tab": "positions"},
     "target_positions": {"tab": "positions"},
+    "source_embedding": {"tab": "positions"},  # the page of its sum with the position
+    "target_embedding": {"tab": "positions"},
+    "decoder.norm": {"tab": "output"},
+    "output": {"tab": "output"},
+    "softmax": {"tab": "output"},
 }
 
 
