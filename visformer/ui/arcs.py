@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import (
-    QMouseEvent,
     QPainter,
     QPainterPath,
     QPaintEvent,
@@ -15,13 +14,13 @@ from PySide6.QtGui import (
     QPen,
     QPixmap,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.state.look import Side
 from visformer.state.pictures.arcs import Arcs, arcs
 from visformer.state.pictures.maps import Marks
 from visformer.state.pictures.picture import Matrix
 from visformer.ui.labels import short
+from visformer.ui.token_canvas import TokenCanvas
 
 WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
 FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
@@ -30,11 +29,8 @@ LEVELS = 20  # of width and opacity told apart
 LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
 
 
-class ArcsCanvas(QWidget):
+class ArcsCanvas(TokenCanvas):
     """Draws a Matrix as arcs; reports the token under the mouse as (side, index)."""
-
-    pointed = Signal(object)  # (side, index) or None
-    clicked = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,9 +41,6 @@ class ArcsCanvas(QWidget):
         self._by: Side = "query"
         self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
         self._layer: tuple[tuple[object, ...], QPixmap] | None = None
-        self._under: tuple[Side, int] | None = None
-        self.setMouseTracking(True)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     # ---- what is shown ---------------------------------------------------------
 
@@ -216,24 +209,6 @@ class ArcsCanvas(QWidget):
         count = len(self._labels()[0 if side == "query" else 1])
         usable = self._matrix is not None and self._matrix.values.size > 0
         return (side, index) if usable and 0 <= index < count else None
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Report the token under the mouse."""
-        self._point(self.token_at(event.position()))
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Report the token that is clicked."""
-        if event.button() == Qt.MouseButton.LeftButton:
-            self.clicked.emit(self.token_at(event.position()))
-
-    def leaveEvent(self, event: QEvent) -> None:
-        """Nothing is under the mouse."""
-        self._point(None)
-
-    def _point(self, at: tuple[Side, int] | None) -> None:
-        if at != self._under:
-            self._under = at
-            self.pointed.emit(at)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font."""

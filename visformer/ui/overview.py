@@ -27,6 +27,7 @@ from visformer.state.pictures.mosaic import Mosaic
 from visformer.state.pictures.ranking import Ranking
 from visformer.ui.colour_map import NAN_COLOUR, codes, table
 from visformer.ui.export import Export
+from visformer.ui.plain_keys import keeps
 
 CAPTION = 0.45  # of a thumbnail's height takes its caption
 SMALLEST = 0.6  # of the text's size
@@ -327,17 +328,8 @@ class Overview(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """Keep plain arrows from the window's own keys; say what the mouse is on."""
-        if (
-            isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.ShortcutOverride
-        ):
-            plain = event.modifiers() in (
-                Qt.KeyboardModifier.NoModifier,
-                Qt.KeyboardModifier.KeypadModifier,
-            )
-            if plain and Qt.Key(event.key()) in STEPS:
-                event.accept()
-                return True
+        if keeps(event, STEPS):
+            return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             at = self.head_at(QPointF(event.pos()))
             text = f"layer {at[0] + 1}, head {at[1] + 1}" if at else ""

@@ -6,12 +6,11 @@ import bisect
 import math
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QBrush,
     QColor,
     QFont,
-    QMouseEvent,
     QPainter,
     QPaintEvent,
     QPalette,
@@ -21,11 +20,11 @@ from PySide6.QtGui import (
     QTextLayout,
     QTextOption,
 )
-from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.state.look import Side
 from visformer.state.pictures.tinted import Piece, Tinted
 from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, table
+from visformer.ui.token_canvas import TokenCanvas
 from visformer.ui.words import wrapped_height
 
 # "</s>" reads from left to right in any text
@@ -47,11 +46,8 @@ class _Paragraph:
     height: float = 0.0  # of the text
 
 
-class RunningText(QWidget):
+class RunningText(TokenCanvas):
     """Draws a Tinted; reports the token under the mouse as (side, index)."""
-
-    pointed = Signal(object)  # (side, index) or None
-    clicked = Signal(object)
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,9 +55,6 @@ class RunningText(QWidget):
         self._texts: list[list[tuple[str, bool]]] = []
         self._paragraphs: list[_Paragraph] = []
         self._room = (0, 0)  # for which the texts were laid out
-        self._under: tuple[Side, int] | None = None
-        self.setMouseTracking(True)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     # ---- what is shown ---------------------------------------------------------
 
@@ -186,24 +179,6 @@ class RunningText(QWidget):
                 if any(box.contains(at) for box in _boxes(paragraph, index)):
                     return paragraph.side, index
         return None
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Report the token under the mouse."""
-        self._point(self.token_at(event.position()))
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Report the token that is clicked."""
-        if event.button() == Qt.MouseButton.LeftButton:
-            self.clicked.emit(self.token_at(event.position()))
-
-    def leaveEvent(self, event: QEvent) -> None:
-        """Nothing is under the mouse."""
-        self._point(None)
-
-    def _point(self, at: tuple[Side, int] | None) -> None:
-        if at != self._under:
-            self._under = at
-            self.pointed.emit(at)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Break the texts anew."""

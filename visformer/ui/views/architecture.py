@@ -33,6 +33,7 @@ from visformer.state.pictures.diagram import Drawing
 from visformer.state.state import State
 from visformer.ui.diagram import Painting
 from visformer.ui.export import Export
+from visformer.ui.plain_keys import keeps
 
 FLOW_MS = 700  # of a step's token on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold
@@ -281,17 +282,8 @@ class _Diagram(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """Keep plain arrows from the window's own keys."""
-        if (
-            isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.ShortcutOverride
-        ):
-            plain = event.modifiers() in (
-                Qt.KeyboardModifier.NoModifier,
-                Qt.KeyboardModifier.KeypadModifier,
-            )
-            if plain and Qt.Key(event.key()) in WALKS:
-                event.accept()
-                return True
+        if keeps(event, WALKS):
+            return True
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
