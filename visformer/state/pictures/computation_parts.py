@@ -182,7 +182,9 @@ def plus(linear: Linear) -> str:
 
 def bias_words(linear: Linear, letter: str) -> str:
     """Continue a formula with the bias, or say that there is none."""
-    return " (no bias)" if linear.bias is None else f" + b_{letter}"
+    if linear.bias is None:
+        return " (no bias)"
+    return f" + b_{letter}" if letter.isascii() else f" + b{letter}"
 
 
 def number(value: float) -> str:
