@@ -16,6 +16,7 @@ from visformer.engine import Decoded, Replaced
 from visformer.messages import Opened, Refused
 from visformer.state.state import Cell
 from visformer.trace_file import write_trace
+from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow
 
 Pair = tuple[MainWindow, FakeEngine]
@@ -327,7 +328,7 @@ def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
     window, _ = translated
     for theme in ("dark", "contrast", "light"):
         window.set_theme(theme)
-        for name in window.views:
+        for name, _title, _view in VIEWS:
             window.session.set(tab=name)
             image = window.grab().toImage()
             pixels = {

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
     QSplitter,
-    QTabWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -45,8 +44,9 @@ from visformer.ui.requests import EngineLike, Requests
 from visformer.ui.samples import sample_button
 from visformer.ui.source_line import SourceLine
 from visformer.ui.strip import TokenStrip
+from visformer.ui.tabs import Tabs
 from visformer.ui.transport import StrategyControls, Transport
-from visformer.ui.views import VIEWS, View
+from visformer.ui.views import View
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.output import OutputView
@@ -145,32 +145,30 @@ class MainWindow(QMainWindow):
         return _row(*parts, stretch=self.reference)
 
     def _middle(self) -> QSplitter:
-        self.tabs = QTabWidget()
-        self.tabs.setDocumentMode(True)
-        self.views: dict[str, View] = {}
-        for name, title, make in VIEWS:
-            view = make()
-            if isinstance(view, MasksView):
-                view.batch_requested.connect(self.requests.batch)
-                view.lab.altered.connect(self.requests.alterations.make)
-            if isinstance(view, PositionsView):
-                view.lab.altered.connect(self.requests.alterations.make)
-                view.lab.shuffled.connect(self.requests.shuffle)
-            if isinstance(view, ComputationView):
-                view.weights_wanted.connect(self.requests.parameters)
-            if isinstance(view, OutputView):
-                view.lens_wanted.connect(self.requests.lens)
-            view.picked.connect(lambda changes: self.session.set(**changes))
-            view.failed.connect(lambda text: self.session.set(error=text))
-            self.views[name] = view
-            self.tabs.addTab(view, title)
-        self.tabs.currentChanged.connect(self._tab_changed)
+        self.tabs = Tabs(self._connect)
+        self.views = self.tabs.views
+        self.tabs.turned.connect(self._tab_turned)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(self.tabs)
         self._splitter.addWidget(self.candidates)
         self._splitter.setStretchFactor(0, 1)
         self._splitter.setChildrenCollapsible(False)
         return self._splitter
+
+    def _connect(self, view: View) -> None:
+        """Wire a view that has just been built."""
+        if isinstance(view, MasksView):
+            view.batch_requested.connect(self.requests.batch)
+            view.lab.altered.connect(self.requests.alterations.make)
+        if isinstance(view, PositionsView):
+            view.lab.altered.connect(self.requests.alterations.make)
+            view.lab.shuffled.connect(self.requests.shuffle)
+        if isinstance(view, ComputationView):
+            view.weights_wanted.connect(self.requests.parameters)
+        if isinstance(view, OutputView):
+            view.lens_wanted.connect(self.requests.lens)
+        view.picked.connect(lambda changes: self.session.set(**changes))
+        view.failed.connect(lambda text: self.session.set(error=text))
 
     def _build_status(self) -> None:
         self._status = [plain_label("") for _ in range(4)]
@@ -196,9 +194,7 @@ class MainWindow(QMainWindow):
         self.form.draw(state)
         shown = state.shown.intervention if state.shown is not None else UNTOUCHED
         self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
-        self.views[state.tab].draw(state)
-        if self.tabs.currentWidget() is not self.views[state.tab]:
-            self.tabs.setCurrentWidget(self.views[state.tab])
+        self.tabs.turn(state.tab).draw(state)
         self._draw_words(state)
 
     def _draw_words(self, state: State) -> None:
@@ -258,8 +254,7 @@ class MainWindow(QMainWindow):
         if self.requests.path:
             self.requests.open(self.requests.path, self._device.currentData())
 
-    def _tab_changed(self, index: int) -> None:
-        name = next(n for n, v in self.views.items() if v is self.tabs.widget(index))
+    def _tab_turned(self, name: str) -> None:
         if name != self.session.state.tab:
             self.session.set(tab=name)
 

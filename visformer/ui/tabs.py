@@ -1,0 +1,58 @@
+"""Tabs: the views, each built when it is first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtWidgets import QTabWidget, QWidget
+
+from visformer.ui.views import VIEWS, View
+
+
+class Tabs(QTabWidget):
+    """One tab a view; an empty page stands in for a view that nobody has seen."""
+
+    turned = Signal(str)  # the name of the view that the user turned to
+
+    def __init__(self, connect: Callable[[View], None]) -> None:
+        """``connect`` is called with every view that is built."""
+        super().__init__()
+        self.setDocumentMode(True)
+        self._connect = connect
+        self.views = _Views(self._build)
+        for _name, title, _make in VIEWS:
+            self.addTab(QWidget(), title)
+        self.currentChanged.connect(lambda index: self.turned.emit(VIEWS[index][0]))
+
+    def turn(self, name: str) -> View:
+        """Bring a view in sight."""
+        view = self.views[name]
+        if self.currentWidget() is not view:
+            self.setCurrentWidget(view)
+        return view
+
+    def _build(self, name: str) -> View:
+        index = next(at for at, entry in enumerate(VIEWS) if entry[0] == name)
+        view = VIEWS[index][2]()
+        self._connect(view)
+        page, current = self.widget(index), self.currentIndex()
+        with QSignalBlocker(self):
+            self.removeTab(index)
+            self.insertTab(index, view, VIEWS[index][1])
+            self.setCurrentIndex(current)
+        if page is not None:
+            page.deleteLater()
+        return view
+
+
+class _Views(dict[str, View]):
+    """Views by name; asking for one that is not there builds it."""
+
+    def __init__(self, build: Callable[[str], View]) -> None:
+        super().__init__()
+        self._build = build
+
+    def __missing__(self, name: str) -> View:
+        view = self[name] = self._build(name)
+        return view
