@@ -68,7 +68,8 @@ def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
     assert picture is not None
     assert picture.values.shape == (2, 3)
     assert "From decoder row 3 on" in difference_words(state)
-    assert candidate_numbers(state) is None
+    assert candidate_numbers(state) is not None
+    assert "after different beginnings" in difference_words(state)
     session = Session()
     session.state = replace(state, kind="decoder")
     picture = difference_picture(session.state)

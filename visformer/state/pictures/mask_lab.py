@@ -137,11 +137,16 @@ def difference_picture(state: State) -> Matrix | None:
 def difference_words(state: State) -> str:
     """Say which decoder rows cannot be compared; "" where all can."""
     runs = compared(state)
-    if runs is None or runs[2] == len(runs[1]):
+    if runs is None:
         return ""
+    plain, altered, rows = runs
+    if rows == min(len(plain), len(altered)):
+        return ""
+    before, after = visible(plain.target[rows]), visible(altered.target[rows])
     return (
-        f"From decoder row {runs[2] + 1} on the runs read different tokens: the "
-        "difference is shown up to there."
+        f"From decoder row {rows + 1} on the runs read different tokens (“{before}” "
+        f"untouched, “{after}” altered): attention is compared up to there, the next "
+        "token's probabilities after different beginnings."
     )
 
 
@@ -210,11 +215,9 @@ def focused_query(state: State, count: int) -> int:
 def candidate_numbers(state: State) -> Numbers | None:
     """Compare the step's best tokens in both runs; NaN below the kept ones."""
     runs = compared(state)
-    if runs is None or not state.step or not min(len(runs[0]), len(runs[1])):
+    if runs is None or not 0 < state.step <= min(len(runs[0]), len(runs[1])):
         return None
-    plain, altered, rows = runs
-    if rows < state.step:
-        return None
+    plain, altered, _ = runs
     before, after = plain.steps[state.step - 1], altered.steps[state.step - 1]
     kept = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
     tokens = list((kept[0] | kept[1]).values())[:TOP]
