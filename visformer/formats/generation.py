@@ -43,7 +43,9 @@ class Settings:
     ``config.json`` only where that file is missing.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], config_name: str):
+    def __init__(
+        self, folder: Path, config: Mapping[str, Any], config_name: str
+    ) -> None:
         path = folder / FILE
         own = path.is_file()
         self._values = read_json(path) if own else config
