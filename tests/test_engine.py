@@ -61,6 +61,15 @@ class Listener:
             found, self.events = self.events[at], self.events[at + 1 :]
             return found
 
+    def gather(self, *kinds: type) -> list[Event]:
+        """Return all events once there is one of each of these kinds; forget them."""
+        with self._arrived:
+            assert self._arrived.wait_for(
+                lambda: {type(event) for event in self.events} >= set(kinds), SECONDS
+            )
+            found, self.events = self.events, []
+            return found
+
     def wait_for(self, *kinds: type) -> Event:
         """Return the first event of these kinds."""
         return self.wait(lambda event: isinstance(event, kinds))
@@ -272,14 +281,7 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
     chosen = whole.target_ids[1:3]
     number = handle.decode(request("abcdef", limit=60))
     handle.lens(streams(whole, [0, 1]), chosen, 1.0)
-    seen: list[Event] = []
-
-    def over(event: Event) -> bool:
-        seen.append(event)
-        kinds = {type(event) for event in seen}
-        return {Finished, LensDone} <= kinds
-
-    listener.wait(over)
+    seen = listener.gather(Finished, LensDone)
     rows = [event for event in seen if isinstance(event, Decoded)]
     last = max(rows, key=lambda event: len(event.trace))
     assert last.number == number

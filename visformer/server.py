@@ -126,6 +126,7 @@ class Server:
 
     def _open(self, request: Open) -> None:
         from visformer.core.checkpoint import available_devices
+        from visformer.core.incremental import warm_up
         from visformer.formats.loading import form, load_told
         from visformer.formats.sides import NumberSide
 
@@ -138,7 +139,7 @@ class Server:
                 return
         checkpoint = load_told(request.path, request.told, request.device)
         source = checkpoint.tokenizer.source
-        checkpoint.packed.warm_up()
+        warm_up(checkpoint.packed)
         self._checkpoint, self._decoding = checkpoint, None
         self._connection.send(
             Opened(

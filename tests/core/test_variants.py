@@ -15,63 +15,21 @@ from torch.nn import functional as F
 import visformer
 from tests.core import references
 from tests.core.references import Reference, Result
-from visformer.core.check import check
+from tests.core.variants import SMALL, difference, small
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.core.decoding import Decoding
-from visformer.core.passes import run, run_texts
+from visformer.core.passes import run
 from visformer.core.positions import fixed_table, sinusoidal
 from visformer.core.presets import PRESETS
-from visformer.core.search import search
 from visformer.errors import CheckpointError, InputError
-from visformer.messages import Answer, Decode, Started, Stepped
-from visformer.recorder import Recording
-from visformer.server import Server
-from visformer.trace import KINDS, Kind, Origin, Trace
-
-SMALL: dict[str, Any] = {
-    "source_vocabulary": 23,
-    "target_vocabulary": 19,
-    "d_model": 16,
-    "heads": 4,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "feed_forward": 24,
-}
-SHARED = {"paper", "marian"}
-
-
-def small(preset: str, seed: int = 0, **sizes: Any) -> Checkpoint:
-    """Build a small preset, with biases and norms that are not their initial ones."""
-    fields = {**SMALL, **sizes}
-    if preset in SHARED:
-        fields["source_vocabulary"] = fields["target_vocabulary"]
-    checkpoint = visformer.build(preset, seed=seed, device="cpu", **fields)
-    drawn = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in checkpoint.model.named_parameters():
-            if parameter.dim() == 1 or "positions" in name:
-                noise = torch.randn(parameter.shape, generator=drawn)
-                parameter.add_(noise, alpha=0.2)
-            elif ".layers." in name:
-                parameter.mul_(2)  # attention far from uniform
-    return checkpoint
+from visformer.trace import KINDS, Kind, Trace
 
 
 def reference(checkpoint: Checkpoint, **choices: Any) -> Reference:
     weights = dict(checkpoint.model.named_parameters(remove_duplicate=False))
     plain = {name: weight.detach() for name, weight in weights.items()}
     return Reference(plain, checkpoint.config.heads, **choices)
-
-
-def difference(ours: Any, theirs: Any) -> float:
-    """Return the largest difference over max(1, largest magnitude); NaN meets NaN."""
-    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-    assert a.shape == b.shape
-    assert np.array_equal(np.isnan(a), np.isnan(b))
-    if np.isnan(b).all():
-        return 0.0
-    return float(np.nanmax(np.abs(a - b)) / max(1.0, float(np.nanmax(np.abs(b)))))
 
 
 def assert_equal(traces: list[Trace], theirs: Result) -> None:
@@ -311,126 +269,6 @@ def torch_layer(ours: dict[str, Tensor], at: str, stack: str) -> dict[str, Tenso
     return made
 
 
-ODD: dict[str, Any] = {
-    "gate": {"gated": True, "activation": "gelu", "contract_bias": False},
-    "no positions": {"positions": "none"},
-    "learned": {"positions": "learned", "max_positions": 30},
-    "odd width": {
-        "positions": "learned",
-        "max_positions": 30,
-        "d_model": 15,
-        "heads": 5,
-    },
-    "some biases": {"encoder_bias": "value_output", "decoder_bias": "value_output"},
-    "pre-norm": {"norm_first": True, "final_norm": True},
-}
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("choices", ODD.values(), ids=ODD)
-def test_cached_decoding_equals_the_full_pass(
-    preset: str, choices: dict[str, Any]
-) -> None:
-    if "positions" in choices:
-        choices = {**choices, "position_axis": "time"}
-    checkpoint = small(preset, seed=5, **choices)
-    decoding = Decoding(checkpoint, [4, 5, 6, 7, 8], limit=9)
-    trace = decoding.step(9)
-    if checkpoint.config.position_axis == "restart":
-        trace = decoding.feed([step.id for step in trace.steps])
-    assert_same(trace, checkpoint)
-    assert check(checkpoint)["passed"]
-
-
-def assert_same(trace: Trace, checkpoint: Checkpoint) -> None:
-    """Compare a decoding with the full pass over the same ids."""
-    source, target = trace.source_ids.tolist(), trace.target_ids.tolist()
-    full = run(checkpoint, [source], [target])[0]
-    assert difference(trace.encoder_rows, full.encoder_rows) <= 2e-5
-    assert difference(trace.memory_rows, full.memory_rows) <= 2e-5
-    assert difference(trace.decoder_rows, full.decoder_rows) <= 2e-5
-    assert difference(trace.logits, full.logits) <= 2e-5
-    for kind in KINDS:
-        assert np.array_equal(trace.mask(kind), full.mask(kind))
-        assert difference(trace.attention(kind, 0), full.attention(kind, 0)) <= 2e-5
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("at", [0, 2])
-def test_pads_in_source_and_target_at_every_step(preset: str, at: int) -> None:
-    checkpoint = small(preset, seed=2)
-    pad = checkpoint.tokenizer.pad
-    decoding = Decoding(checkpoint, [4, pad, 6, 7, pad], limit=9)
-    decoding.step(at)
-    decoding.force(pad)
-    lengths: list[int] = []
-    while not decoding.ended and len(lengths) < 4:
-        trace = decoding.step()
-        lengths.append(len(trace))
-        if checkpoint.config.position_axis != "restart":
-            assert_same(trace, checkpoint)
-    assert lengths == list(range(lengths[0], lengths[0] + len(lengths)))
-    if checkpoint.config.position_axis != "restart":
-        assert_same(decoding.back(2), checkpoint)
-        assert_same(decoding.step(), checkpoint)
-
-
-def test_a_padded_row_changes_the_rows_before_it_in_scratch() -> None:
-    checkpoint = small("scratch", seed=2)
-    decoding = Decoding(checkpoint, [4, 5, 6], limit=9)
-    decoding.follow([(5, "forced"), (0, "forced"), (6, "forced")])
-    before = decoding.trace
-    after = decoding.follow([*((s.id, s.origin) for s in before.steps), (7, "forced")])
-    assert decoding.changed == 0
-    assert difference(after.decoder_rows[2], before.decoder_rows[2]) > 1e-3
-    assert difference(after.decoder_rows[:2], before.decoder_rows[:2]) <= 2e-5
-    choices = [(step.id, step.origin) for step in before.steps]
-    assert_same(decoding.follow(choices), checkpoint)
-    decoding.follow([(5, "forced"), (6, "forced")])
-    assert_same(decoding.step(3), checkpoint)
-
-
-class Pipe:
-    """The window's end of the engine's pipe: mirrors the rows, as ``Engine`` does."""
-
-    def __init__(self) -> None:
-        self.recording: Recording | None = None
-
-    def poll(self) -> bool:
-        return False
-
-    def send(self, answer: Answer) -> None:
-        if isinstance(answer, Started) and answer.start is not None:
-            self.recording = Recording(answer.start, answer.limit)
-        elif self.recording is not None and isinstance(answer, Started):
-            self.recording.shorten(answer.kept)
-        elif self.recording is not None and isinstance(answer, Stepped):
-            self.recording.append(answer.row)
-
-    def trace(self) -> Trace:
-        assert self.recording is not None
-        return self.recording.trace()
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
-    checkpoint, pipe = small(preset, seed=2), Pipe()
-    server = Server(pipe)  # type: ignore[arg-type]
-    server._checkpoint = checkpoint
-    forced: tuple[tuple[int, Origin], ...] = ((5, "forced"), (0, "forced"))
-    prefixes = [(), forced, (*forced, (6, "forced")), forced, forced[:1]]
-    for number, prefix in enumerate(prefixes):
-        request = Decode(number=number, source="4 5 6", prefix=prefix, limit=7)
-        server.answer(request)
-        made = pipe.trace()
-        assert [s.id for s in made.steps[: len(prefix)]] == [i for i, _ in prefix]
-        again = Decoding(checkpoint, "4 5 6", limit=7)
-        again.follow(prefix)
-        expected = again.finish()
-        assert difference(made.decoder_rows, expected.decoder_rows) <= 2e-5
-        assert [s.id for s in made.steps] == [s.id for s in expected.steps]
-
-
 def test_halves_by_hand() -> None:
     config = ModelConfig(
         source_vocabulary=5,
@@ -464,20 +302,6 @@ def test_a_stored_table_replaces_the_computed_one() -> None:
     assert difference(trace.hidden("encoder", 0), rows.detach()) <= 1e-6
     with pytest.raises(ValueError, match="positions"):
         checkpoint.model.replace_positions(table[:5])
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-def test_search_finds_what_decoding_finds(preset: str) -> None:
-    checkpoint = small(preset, seed=7, max_positions=14)
-    sources = [[4, 5, 6, 7], [8, 9], [10, 11, 12, 13, 4], [5, 9]]
-    found = search(checkpoint, sources, beam=1)
-    for source, ids in zip(sources, found, strict=True):
-        steps = Decoding(checkpoint, source).finish().steps
-        assert [step.id for step in steps] == ids
-        assert not set(ids) & {id for (id,) in checkpoint.generation.forbidden}
-    assert len(search(checkpoint, sources, beam=3)) == 4
-    traces = run_texts(checkpoint, ["4 5 6", "7 8"])
-    assert [len(trace.source) for trace in traces] == [len(traces[0].source)] * 2
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
@@ -537,19 +361,6 @@ def test_arguments_of_run_that_do_not_fit() -> None:
     tight = small("labml", max_positions=2)
     with pytest.raises(InputError, match="along the batch"):
         run(tight, [[4], [5], [6]], [[2], [2], [2]])
-
-
-def test_a_start_token_that_is_padding_attends_to_all_in_the_handout() -> None:
-    checkpoint = small("handout", seed=2)
-    checkpoint.tokenizer.bos = 0
-    decoding = Decoding(checkpoint, [4, 5, 6], limit=6)
-    decoding.force(0)
-    for _ in range(3):
-        assert_same(decoding.step(), checkpoint)
-        decoding.force(5)
-    trace = decoding.step()
-    assert np.allclose(trace.attention("decoder", 0)[:, :2], 1 / len(trace))
-    assert_same(decoding.back(), checkpoint)
 
 
 def test_facts_name_the_choices() -> None:

@@ -27,6 +27,7 @@ from tests.formats.layout_models import (
 from visformer.core.check import check
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.incremental import warm_up
 from visformer.core.parameters import layer_parameters
 from visformer.core.passes import run
 from visformer.core.positions import sinusoidal
@@ -273,7 +274,7 @@ def test_a_norm_over_time_runs_at_its_length(
     with pytest.raises(InputError, match="cannot be shown token by token"):
         layer_parameters(checkpoint, "encoder" if lengths[0] else "decoder", 0)
     if lengths[1]:
-        checkpoint.packed.warm_up()
+        warm_up(checkpoint.packed)
         with pytest.raises(InputError, match="neither its own program nor this one"):
             Decoding(checkpoint, source[0])
         return

@@ -10,8 +10,8 @@ import torch
 from visformer.core.config import ModelConfig
 from visformer.core.counting import count_blocks
 from visformer.core.generation import Generation
-from visformer.core.incremental import PackedDecoder
 from visformer.core.model import Transformer
+from visformer.core.packed import PackedDecoder
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Tokenizer
 from visformer.trace import Layout, ModelFacts

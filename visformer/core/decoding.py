@@ -133,8 +133,8 @@ class Decoding:
         return self._position == self.limit or self._ends_at(self._position)
 
     def _ends_at(self, position: int) -> bool:
-        choices = self._recording.choices
-        return position > 0 and choices[position - 1] in self.checkpoint.ends
+        steps = self._recording.steps
+        return position > 0 and steps[position - 1].id in self.checkpoint.ends
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
@@ -246,15 +246,16 @@ class Decoding:
 
     def _extend(self, choices: Sequence[Choice | None]) -> None:
         """Compute a row for each choice; None (only alone) leaves it to the model."""
-        given = [*self._choices(len(self._recording)), *choices]
         # the row of a choice is the one that consumed the choice before it
-        made = [choice[0] for choice in given[:-1] if choice]
-        consumed = [self.checkpoint.tokenizer.bos, *made]
-        self.changed = len(self._recording)
+        made = [choice[0] for choice in choices[:-1] if choice]
+        bos, recorded = self.checkpoint.tokenizer.bos, self._recording.choices
+        consumed = [bos, *recorded, *made]
+        self.changed = len(recorded)
         if self._unsettled(consumed):
+            choices = [*self._choices(len(recorded)), *choices]
             self._recording.shorten(0)
             self.changed = 0
-        self._record(self._recording, consumed, given[self.changed :])
+        self._record(self._recording, consumed, choices)
 
     @torch.inference_mode()
     def _record(

@@ -1,140 +1,19 @@
-"""Decoding with a cache: each new row costs one row, and leaves everything it computed.
-
-The layers' matrices are packed once: query, key and value side by side and stored
-[in, out], which a single row multiplies twice as fast as ``F.linear``'s [out, in].
-"""
+"""Decoding with a cache: each new row costs one row, and leaves all it computed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from visformer.core.masks import RULES, causal_mask
-from visformer.core.model import Layer, Transformer
-from visformer.core.parts import (
-    ACTIVATIONS,
-    Attention,
-    split_heads,
-)
+from visformer.core.one_row import OneRow
+from visformer.core.packed import PackedDecoder, PackedLayer
+from visformer.core.parts import Attention, split_heads
 from visformer.core.positions import PASS, STEP, Places
-from visformer.trace import Layout
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
-
-
-class Affine(NamedTuple):
-    """x W + b with W stored [in, out]."""
-
-    bias: Tensor
-    weight: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """[N, in] -> [N, out]."""
-        return torch.addmm(self.bias, x, self.weight)
-
-    def into(self, x: Tensor, out: Tensor) -> Tensor:
-        """[N, in] -> ``out`` [N, out]."""
-        return torch.addmm(self.bias, x, self.weight, out=out)
-
-
-def _affine(*linears: nn.Linear) -> Affine:
-    weight = torch.cat([linear.weight for linear in linears]).T.contiguous()
-    biases: list[Tensor] = [
-        linear.weight.new_zeros(linear.out_features)
-        if linear.bias is None
-        else linear.bias
-        for linear in linears
-    ]
-    return Affine(torch.cat(biases), weight)
-
-
-Function = Callable[[Tensor], Tensor]
-
-
-class Sublayer(NamedTuple):
-    """The norm around a sublayer; where it stands is asked once, when packing."""
-
-    enter: Function | None  # the norm before it
-    leave: Function | None  # the norm after the residual
-
-
-def _sublayer(norm: nn.Module, norm_first: bool) -> Sublayer:
-    function: Function = norm
-    if type(norm) is nn.LayerNorm:  # a module's call costs more than the norm of a row
-        shape, weight, bias, eps = (
-            norm.normalized_shape,
-            norm.weight,
-            norm.bias,
-            norm.eps,
-        )
-
-        def function(x: Tensor) -> Tensor:
-            return torch.layer_norm(x, shape, weight, bias, eps)
-
-    return Sublayer(function, None) if norm_first else Sublayer(None, function)
-
-
-class PackedLayer(NamedTuple):
-    """One decoder layer's matrices, packed."""
-
-    qkv: Affine
-    self_output: Affine
-    cross_query: Affine
-    cross_output: Affine
-    expand: Affine
-    gate: Affine | None
-    contract: Affine
-    around: tuple[Sublayer, Sublayer, Sublayer]
-    layer: Layer
-
-
-class PackedDecoder:
-    """A model's decoder, packed for rows; reads the model's weights once."""
-
-    @torch.no_grad()
-    def __init__(self, model: Transformer, layout: Layout) -> None:
-        self.model, self.layout = model, layout
-        self.layers = [self._pack(layer) for layer in model.decoder]
-        self.output = _affine(model.output)  # [D, V]
-        self.activation = ACTIVATIONS[model.config.activation]
-
-    @staticmethod
-    def _pack(layer: Layer) -> PackedLayer:
-        own, cross = layer.self_attention, layer.cross_attention
-        return PackedLayer(
-            _affine(own.query, own.key, own.value),
-            _affine(own.output),
-            _affine(cross.query),
-            _affine(cross.output),
-            _affine(layer.feed_forward.expand),
-            _affine(layer.feed_forward.gate) if layer.feed_forward.gated else None,
-            _affine(layer.feed_forward.contract),
-            (
-                _sublayer(layer.self_attention_norm, layer.norm_first),
-                _sublayer(layer.cross_attention_norm, layer.norm_first),
-                _sublayer(layer.feed_forward_norm, layer.norm_first),
-            ),
-            layer,
-        )
-
-    def warm_up(self) -> None:
-        """Run two rows, so that the first real step is as fast as any."""
-        if self.model.config.decoder_norm_length:
-            return  # there are no steps
-        memory = self.output.weight.new_zeros(1, 2, self.output.weight.shape[0])
-        readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
-        state = DecoderState(self, memory, readable, 2)
-        for _ in range(2):
-            state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))
-
-    def logits(self, output: Tensor) -> Tensor:
-        """Project decoder output [N, D] -> [N, V]."""
-        return self.output(output)
 
 
 class DecoderState:
@@ -169,6 +48,8 @@ class DecoderState:
         self.cache = memory.new_empty(shape)
         self.visible: Tensor | None = None  # bool [B, length], None: all
         self._nothing = memory.new_zeros(1, 1, 1)
+        alone = batch == 1 and memory.device.type == "cpu"
+        self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
 
     @property
     def places(self) -> Places:
@@ -207,11 +88,14 @@ class DecoderState:
         batch, count = ids.shape
         start, stop = self.length, self.length + count
         model, layout = self.packed.model, self.packed.layout
+        masks = self._mask(count, visible, batch), self._cross_mask(visible)
+        self.length = stop
+        if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
+            row = self._one_row.extend(int(ids), start, self.places)
+            return torch.from_numpy(row)[None, None]
         rows = self.cache.new_empty(batch * count, layout.width("decoder"))
         x = rows[:, layout.hidden("decoder", 0)]
         x.copy_(model.embed("target", ids, start, places=self.places).flatten(0, 1))
-        masks = self._mask(count, visible, batch), self._cross_mask(visible)
-        self.length = stop
         for index, part in enumerate(self.packed.layers):
             x = self._layer(index, part, x, rows, masks)
             rows[:, layout.hidden("decoder", index + 1)] = x
@@ -315,8 +199,18 @@ def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:
 
 def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
-    log_p = F.log_softmax(logits, -1)
-    p = log_p.exp()
-    # 0 log 0 counts as 0; where the logits are NaN, so is the entropy
-    entropy = -torch.where(p == 0, 0.0, p * log_p).sum(-1) / math.log(2)
+    p, log_p = logits.softmax(-1), logits.log_softmax(-1)
+    # 0 log 0 counts as 0: a float32 below e^-200 is 0; where logits are NaN, so is this
+    entropy = -(p * log_p.clamp_min(-200)).sum(-1) / math.log(2)
     return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy
+
+
+def warm_up(packed: PackedDecoder) -> None:
+    """Run two rows, so that the first real step is as fast as any."""
+    if packed.model.config.decoder_norm_length:
+        return  # there are no steps
+    memory = packed.output.weight.new_zeros(1, 2, packed.output.weight.shape[0])
+    readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
+    state = DecoderState(packed, memory, readable, 2)
+    for _ in range(2):
+        state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))

@@ -165,14 +165,13 @@ class Distribution:
     def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
         """Describe the choice of ``id`` at a row."""
         p, token = self.p[row], self._checkpoint.tokenizer.target.token
+        best = self.best[row]
         return Step(
             id=id,
             token=token(id),
             probability=float(p[id]),
-            rank=int((p > p[id]).sum()) + 1,
-            candidates=tuple(
-                Candidate(i, token(i), float(p[i])) for i in self.best[row]
-            ),
+            rank=int(np.count_nonzero(p > p[id])) + 1,
+            candidates=tuple(map(Candidate, best, map(token, best), p[best].tolist())),
             entropy=self.entropy[row],
             origin=origin,
             text=text,
