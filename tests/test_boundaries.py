@@ -28,6 +28,7 @@ ROOMS = {  # room -> what it must not import
     "server.py": (*QT, *TORCH),
     "cli.py": (*QT, *TORCH),
     "app.py": TORCH,
+    "bench/command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
 }
 BLOCKER = """

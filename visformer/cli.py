@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from visformer.errors import CheckpointError, InputError, VisformerError
 from visformer.questions import Told
 
-COMMANDS = ("translate", "render", "inspect", "train")
+COMMANDS = ("translate", "render", "inspect", "train", "bench")
 GROUP = 64  # lines translated together
 
 
@@ -64,7 +64,7 @@ def _window_parser() -> _Parser:
     parser = _Parser(
         prog="visformer",
         description="Show an encoder-decoder Transformer while it works.",
-        epilog="Commands: translate, render, inspect, train; each has --help.",
+        epilog="Commands: translate, render, inspect, train, bench; each has --help.",
     )
     parser.add_argument(
         "path", nargs="?", help="a checkpoint folder or file, or a trace (*.vis)"
@@ -335,6 +335,28 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
+# ---- bench ---------------------------------------------------------------------
+
+
+def _bench_parser() -> _Parser:
+    from visformer.bench.command import add_options
+
+    parser = _Parser(
+        prog="visformer bench",
+        description="Measure how fast this computer runs Visformer, as ratios against "
+        "named peers that take turns with it. Some minutes; best on an idle computer. "
+        "Peers that are not installed are named: pip install 'visformer[bench]'.",
+    )
+    add_options(parser)
+    return parser
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from visformer.bench.command import run
+
+    return run(options)
+
+
 # ---- shared --------------------------------------------------------------------
 
 
@@ -371,10 +393,12 @@ PARSERS = {
     "render": _render_parser,
     "inspect": _inspect_parser,
     "train": _train_parser,
+    "bench": _bench_parser,
 }
 RUNNERS = {
     "translate": _translate,
     "render": _render,
     "inspect": _inspect,
     "train": _train,
+    "bench": _bench,
 }

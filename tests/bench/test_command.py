@@ -1,0 +1,85 @@
+"""The command: which budgets, what is printed, and what happens when one fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from visformer.bench import command
+from visformer.bench.figures import Figure
+from visformer.cli import main
+
+Made = Callable[[str, int], list[Figure]]
+
+
+class Here:
+    """Stands in for the pool: measures in this process."""
+
+    _work: Made
+    _given: tuple[str, int]
+
+    def __init__(self, workers: int, mp_context: object) -> None:
+        pass
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def submit(self, work: Made, name: str, budget: int) -> Here:
+        self._work, self._given = work, (name, budget)
+        return self
+
+    def result(self) -> list[Figure]:
+        return self._work(*self._given)
+
+
+@pytest.fixture
+def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    def figures(name: str, budget: int) -> list[Figure]:
+        if budget == 9:
+            raise MemoryError("too large")
+        return [Figure(budget, name, 2.0, "x", "at most", budget)]
+
+    monkeypatch.setattr(command, "GROUPS", {"first": (3, 1), "second": (2, 9)})
+    monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(command, "_figures", figures)
+
+
+@pytest.mark.usefixtures("measuring")
+def test_budgets_are_measured_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--only", "3, 2,1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "  1  first: 2 x (at most 1 x: MISSED)",
+        "  2  second: 2 x (at most 2 x: met)",
+        "  3  first: 2 x (at most 3 x: met)",
+    ]
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_failure_loses_no_other_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--json"]) == 1
+    made = json.loads(capsys.readouterr().out)["figures"]
+    assert [figure["budget"] for figure in made] == [1, 2, 3, 9]
+    assert [figure["met"] for figure in made] == [False, True, True, None]
+    assert made[-1]["note"] == "MemoryError: too large"
+
+
+@pytest.mark.parametrize("wrong", ["99", "one", "1,,3", "-1"])
+def test_numbers_that_are_no_budgets(
+    wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", f"--only={wrong}"]) == 2
+    assert "is no budget measured here: these are 1, 2" in capsys.readouterr().err
+
+
+def test_every_group_measures_its_budgets() -> None:
+    import importlib
+
+    for name, budgets in command.GROUPS.items():
+        module = importlib.import_module(f"visformer.bench.{name}")
+        assert set(module.BENCHMARKS) == set(budgets)

@@ -1,0 +1,1 @@
+"""``visformer bench``: how fast this computer runs Visformer, against named peers."""
