@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 Kind = Literal["encoder", "decoder", "cross"]
-Origin = Literal["model", "forced", "reference"]
+Origin = Literal["model", "rule", "forced", "reference"]
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 CANDIDATES = 50  # how many of the best tokens a step keeps
@@ -54,7 +54,9 @@ class Step:
     rank: int  # of the choice, from 1
     candidates: tuple[Candidate, ...]  # the best, best first
     entropy: float  # of the whole distribution, in bits
-    origin: Origin  # who chose: the model's strategy, the user, or the reference target
+    # who chose: the model's strategy, its rules of generation where they changed that,
+    # the user, or the reference target
+    origin: Origin
     text: str  # the translation so far, this choice included
 
 

@@ -84,6 +84,10 @@ def test_decoding_keeps_the_rules_and_the_models_probabilities() -> None:
     step = Decoding(checkpoint, SOURCE).step().steps[0]
     assert step.candidates[0].id == never
     assert step.rank == 2
+    assert step.origin == "rule"
+    assert Decoding(ruled(), SOURCE).step().steps[0].origin == "model"
+    unaltered = Decoding(ruled(forbidden=((never, never, never),)), SOURCE).step()
+    assert unaltered.steps[0].origin == "model"  # there are rules: they change nothing
     assert search(checkpoint, [SOURCE], beam=1) == [made]
 
 

@@ -38,6 +38,15 @@ def test_a_choice_beyond_the_candidates_has_a_row_of_its_own() -> None:
     assert f"most probable: “{rare.candidates[0].token}”" in table.summary
 
 
+def test_a_choice_that_a_rule_changed_says_so() -> None:
+    trace = make_trace()
+    second = replace(trace.steps[0], id=trace.steps[0].candidates[1].id, origin="rule")
+    trace = replace(trace, steps=(second, *trace.steps[1:]))
+    table = candidate_table(shown(trace, 1))
+    assert table.summary.startswith("by its generation rules: “")
+    assert f"most probable: “{second.candidates[0].token}”" in table.summary
+
+
 def test_nothing_decoded_yet() -> None:
     table = candidate_table(shown(make_trace(), 0))
     assert table.rows == ()

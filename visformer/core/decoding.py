@@ -272,7 +272,7 @@ class Decoding:
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):
             at = start + index
-            id, origin = choice or (self._chosen(logits[index], consumed), "model")
+            id, origin = choice or self._chosen(logits[index], consumed)
             self_mask, cross_mask = (
                 made.allowed(at) if made else self._allowed(consumed, at)
             )
@@ -288,16 +288,18 @@ class Decoding:
             )
             recording.append(row)
 
-    def _chosen(self, logits: Tensor, consumed: list[int]) -> int:
+    def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:
         """Choose the token after those consumed from logits [V]."""
         rules, at = self.checkpoint.generation, len(consumed) - 1
-        if rules.restricts:
-            made = torch.tensor([consumed], device=logits.device)
-            last = torch.tensor([at + 1 == self.limit], device=logits.device)
-            logits = rules.restrict(
-                logits[None].clone(), made, last, self.checkpoint.ends
-            )[0]
-        return choose(logits, self.strategy, at)
+        free = choose(logits, self.strategy, at)
+        if not rules.restricts:
+            return free, "model"
+        made = torch.tensor([consumed], device=logits.device)
+        last = torch.tensor([at + 1 == self.limit], device=logits.device)
+        ends = self.checkpoint.ends
+        restricted = rules.restrict(logits[None].clone(), made, last, ends)[0]
+        bound = choose(restricted, self.strategy, at)
+        return bound, "model" if bound == free else "rule"
 
     def _cached(self, consumed: list[int]) -> Tensor:
         """Compute the rows that the cache lacks, [n, W]: at least the last one."""

@@ -30,7 +30,12 @@ class CandidateTable:
     rows: tuple[CandidateRow, ...]
 
 
-_ORIGINS = {"model": "chosen", "forced": "forced by you", "reference": "reference"}
+ORIGINS = {  # who chose a step's token
+    "model": "chosen",
+    "rule": "by its generation rules",
+    "forced": "forced by you",
+    "reference": "the reference",
+}
 
 
 def candidate_table(state: State) -> CandidateTable:
@@ -53,11 +58,11 @@ def candidate_table(state: State) -> CandidateTable:
 def _summary(step: Step) -> str:
     if math.isnan(step.probability):
         return (
-            f"{_ORIGINS[step.origin]}: “{visible(step.token)}”\n"
+            f"{ORIGINS[step.origin]}: “{visible(step.token)}”\n"
             "all probabilities are NaN:\nno rank, no entropy"
         )
     lines = [
-        f"{_ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
+        f"{ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
         f"entropy {step.entropy:.2f} bits",
         "click a row to choose it instead",
     ]

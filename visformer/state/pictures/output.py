@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from visformer.lens import LensRow
+from visformer.state.pictures.candidates import ORIGINS
 from visformer.state.pictures.computation_parts import Numbers, number
 from visformer.state.pictures.maps import ARROW
 from visformer.state.pictures.picture import Matrix
@@ -21,7 +22,6 @@ MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are asked for before they are shown
 AROUND = 128  # rows on both sides of the current one whose lens is asked for
 UNDECODED = "Nothing is decoded yet: step on to see what the decoder predicts."
-_ORIGINS = {"model": "chosen", "forced": "forced by you", "reference": "the reference"}
 
 
 def lens_trace(state: State) -> Trace | None:
@@ -153,7 +153,7 @@ def flow_words(state: State) -> str:
         f"Z[{row}]·W{' + b' if model.output_bias else ''} = "
         f"{model.target_vocabulary:,} logits z",
         "softmax",
-        f"{_ORIGINS[step.origin]}: “{visible(step.token)}”, "
+        f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
         f"p {number(step.probability)}, rank {step.rank:,}.",
     ]
     return ARROW.join(parts)
