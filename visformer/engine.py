@@ -137,7 +137,7 @@ class Engine:
         self._recording: Recording | None = None  # mirrors the engine's last decode
         self._steps: tuple[Step, ...] = ()  # of the last decode, as far as it came
         self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
-        self._fragile = False  # it has just been replaced, and has answered nothing yet
+        self._fragile = False  # it was replaced, and has ended no request since
         self._current = Worker(self._receive)
 
     @property
@@ -326,7 +326,6 @@ class Engine:
             if self._asked is not None and answer.number == self._asked.number:
                 self._listener(answer)
             return
-        self._fragile = False
         if isinstance(answer, Started | Stepped | Passed):
             trace, limit = self._record(answer)
             if trace is None or self._last is None:
@@ -338,7 +337,7 @@ class Engine:
         elif isinstance(answer, Opened):
             return  # reopened by a replacement: nothing new
         else:
-            event = answer
+            event, self._fragile = answer, False
         if answer.number == self._number:
             self._listener(event)
 
