@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, cast
@@ -154,6 +154,11 @@ class Server:
             )
         )
 
+    def _open_checkpoint(self) -> Checkpoint:
+        if self._checkpoint is None:
+            raise VisformerError("No model is open: open a checkpoint first.")
+        return self._checkpoint
+
     def _decode(self, request: Decode) -> None:
         decoding, fresh = self._prepared(request)
         if request.intervention.looks_ahead:
@@ -172,8 +177,20 @@ class Server:
         )
         for row in decoding.rows(kept):
             self._send_row(request, row)
-        times = [] if request.reference else self._finish(request, decoding)
+        times: list[float] = []
+        if not request.reference:
+            times = self._go_on(decoding, lambda: self._send_step(request, decoding))
         self._say_finished(request, times)
+
+    def _go_on(self, decoding: Decoding, send: Callable[[], None]) -> list[float]:
+        """Decode until the end or a newer request -> each step's milliseconds."""
+        times: list[float] = []
+        while not (decoding.ended or self._interrupted()):
+            began = time.perf_counter()
+            decoding.step()
+            times.append(1e3 * (time.perf_counter() - began))
+            send()
+        return times
 
     def _say_finished(self, request: Decode, times: list[float]) -> None:
         step_ms = statistics.median(times) if times else None
@@ -181,21 +198,17 @@ class Server:
 
     def _passes(self, request: Decode, decoding: Decoding) -> list[float]:
         """Send each step as the pass that it was; old rows change with every token."""
-        times: list[float] = []
         choices: Sequence[tuple[int, Origin]] = request.prefix
         if request.reference:
             choices = decoding.reference(request.reference)
         for length in range(len(choices) + 1):
             if length and self._interrupted():
-                return times
+                return []
             decoding.follow(choices[:length])
             self._send_pass(request, decoding)
-        while not (request.reference or decoding.ended or self._interrupted()):
-            began = time.perf_counter()
-            decoding.step()
-            times.append(1e3 * (time.perf_counter() - began))
-            self._send_pass(request, decoding)
-        return times
+        if request.reference:
+            return []
+        return self._go_on(decoding, lambda: self._send_pass(request, decoding))
 
     def _send_pass(self, request: Decode, decoding: Decoding) -> None:
         trace, limit = lean(decoding.trace), decoding.limit
@@ -205,9 +218,7 @@ class Server:
         """Return the decoding to go on with, and whether it is a new one."""
         from visformer.core.decoding import Decoding
 
-        if self._checkpoint is None:
-            raise VisformerError("No model is open: open a checkpoint first.")
-        limit = request.limit
+        checkpoint, limit = self._open_checkpoint(), request.limit
         if request.intervention.looks_ahead:
             limit = min(limit or MAX_PASSES, MAX_PASSES)
         wanted = (request.source, limit, request.intervention)
@@ -216,7 +227,7 @@ class Server:
             return self._decoding, False
         self._decoding = None
         decoding = Decoding(
-            self._checkpoint,
+            checkpoint,
             request.source,
             strategy=request.strategy,
             limit=limit,
@@ -224,16 +235,6 @@ class Server:
         )
         self._decoding, self._wanted = decoding, wanted
         return decoding, True
-
-    def _finish(self, request: Decode, decoding: Decoding) -> list[float]:
-        """Decode on, telling each row, until the end or a newer request."""
-        times = []
-        while not decoding.ended and not self._interrupted():
-            began = time.perf_counter()
-            decoding.step()
-            times.append(1e3 * (time.perf_counter() - began))
-            self._send_step(request, decoding)
-        return times
 
     def _send_step(self, request: Decode, decoding: Decoding) -> None:
         """Send the new row, and before it the old ones that it changed."""
@@ -252,9 +253,7 @@ class Server:
     def _batch(self, request: Batch) -> None:
         from visformer.core.passes import run_texts
 
-        if self._checkpoint is None:
-            raise VisformerError("No model is open: open a checkpoint first.")
-        traces = run_texts(self._checkpoint, request.sources)
+        traces = run_texts(self._open_checkpoint(), request.sources)
         self._connection.send(
             BatchDone(number=request.number, traces=tuple(map(lean, traces)))
         )
@@ -262,10 +261,8 @@ class Server:
     def _shuffle(self, request: Shuffle) -> None:
         from visformer.core.passes import run_shuffled
 
-        if self._checkpoint is None:
-            raise VisformerError("No model is open: open a checkpoint first.")
         order, plain, shuffled = run_shuffled(
-            self._checkpoint,
+            self._open_checkpoint(),
             request.source,
             request.target,
             intervention=request.intervention,
