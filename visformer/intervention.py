@@ -210,11 +210,11 @@ def _place(change: MaskChange) -> tuple[Any, ...]:
 
 
 def _source_token(change: MaskChange) -> int:
-    """Return the last source token that a change names; 0 where it names none."""
+    """Return the last source token that a change names; -1 where it names none."""
     if isinstance(change, HideSource):
         return change.token
     if isinstance(change, Causal) or change.kind == "decoder":
-        return 0
+        return -1
     return max(change.query, change.key) if change.kind == "encoder" else change.key
 
 

@@ -108,6 +108,7 @@ class ModelFacts:
     expand_bias: bool = True  # of the feed-forward's W1
     gate_bias: bool = True
     contract_bias: bool = True  # of W2
+    cross: bool = True  # False: the decoder ran alone, without an encoder
     blocks: tuple[BlockParameters, ...] = ()  # sum to ``parameters``; () in old files
 
     @property
@@ -117,7 +118,9 @@ class ModelFacts:
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers that have attention of this kind."""
-        return self.encoder_layers if kind == "encoder" else self.decoder_layers
+        if kind == "encoder":
+            return self.encoder_layers
+        return self.decoder_layers if self.cross or kind == "decoder" else 0
 
 
 class Layout:
@@ -126,17 +129,18 @@ class Layout:
     Encoder row: q, k, v of each layer, then the residual stream. Decoder row: q, k, v
     and the cross attention's q of each layer, then the residual stream. Memory row (one
     a source token): the cross attention's k, v of each layer. A stack's output follows
-    its residual stream where a final norm makes it differ from the last of it.
+    its residual stream where a final norm makes it differ from the last of it. A
+    decoder that ran alone has no cross attention's q, and no memory.
     """
 
     def __init__(self, model: ModelFacts) -> None:
         self._width = model.d_model
         self._final = model.final_norm
-        self._parts = {"encoder": 3, "decoder": 4, "memory": 2}
+        self._parts = {"encoder": 3, "decoder": 3 + model.cross, "memory": 2}
         self._layers = {
             "encoder": model.encoder_layers,
             "decoder": model.decoder_layers,
-            "memory": model.decoder_layers,
+            "memory": model.layers("cross"),
         }
 
     def width(self, rows: str) -> int:
@@ -343,6 +347,10 @@ class Trace:
     def _check(self, kind: Kind, layer: int, head: int = 0) -> None:
         if kind not in KINDS:
             raise InputError(f"kind is {kind!r}: it must be one of {', '.join(KINDS)}.")
+        if not self.layers(kind):
+            raise InputError(
+                f"the decoder ran without an encoder: there is no {kind} attention."
+            )
         if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads(kind):
             raise InputError(
                 f"there is no layer {layer}, head {head}: {kind} attention has layers "

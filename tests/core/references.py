@@ -108,12 +108,13 @@ class Reference:
         return self.norm("encoder.norm", x) if self.ends("encoder") else x
 
     def decoder(
-        self, x: Tensor, memory: Tensor, allowed: Tensor, across: Tensor
+        self, x: Tensor, memory: Tensor | None, allowed: Tensor, across: Tensor
     ) -> Tensor:
-        """Run the decoder over embedded tokens [B, T, D]."""
+        """Run the decoder over embedded tokens [B, T, D]; alone without a memory."""
         for layer in range(self.count("decoder")):
             x = self.attend(("decoder", layer), x, None, allowed)
-            x = self.attend(("cross", layer), x, memory, across)
+            if memory is not None:
+                x = self.attend(("cross", layer), x, memory, across)
             x = self.feed(f"decoder.layers.{layer}.feed_forward", x)
         return self.norm("decoder.norm", x) if self.ends("decoder") else x
 
@@ -240,6 +241,22 @@ def labml(
     memory = model.encoder(x, every)
     made = model.decoder(y, memory, lower(target.shape[1]), every)
     return Result(memory, model.linear("output", made), model.maps)
+
+
+def labml_alone(model: Reference, target: Tensor) -> Tensor:
+    """002's decoder, whose layers were given no source -> logits [B, T, V]."""
+    table = by_exponential(5000, _width(model))[: len(target)].unsqueeze(1)
+    y = model.embedded("target", target, scaled=True) + table
+    made = model.decoder(y, None, lower(target.shape[1]), torch.empty(0))
+    return model.linear("output", made)
+
+
+def modular_alone(model: Reference, target: Tensor, pad: int) -> Tensor:
+    """003's decoder, called with no encoder output -> logits [B, T, V]."""
+    table, real = by_power(512, _width(model)), target != pad
+    own = lower(target.shape[1]) & real[:, None, :] & real[:, :, None]
+    y = model.embedded("target", target, scaled=False) + table[: target.shape[1]]
+    return model.linear("output", model.decoder(y, None, own, torch.empty(0)))
 
 
 def modular(

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 import visformer
 from tests.core import references
-from tests.core.references import Reference, Result
-from tests.core.variants import SMALL, difference, small
+from tests.core.references import Result
+from tests.core.variants import SMALL, difference, reference, small
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.config import ModelConfig
 from visformer.core.decoding import Decoding
@@ -24,12 +24,6 @@ from visformer.core.positions import fixed_table, sinusoidal
 from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError, InputError
 from visformer.trace import KINDS, Kind, Trace
-
-
-def reference(checkpoint: Checkpoint, **choices: Any) -> Reference:
-    weights = dict(checkpoint.model.named_parameters(remove_duplicate=False))
-    plain = {name: weight.detach() for name, weight in weights.items()}
-    return Reference(plain, checkpoint.config.heads, **choices)
 
 
 def assert_equal(traces: list[Trace], theirs: Result) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 import visformer
+from tests.core.references import Reference
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
 from visformer.trace import KINDS, Trace
@@ -54,6 +55,13 @@ ODD: dict[str, Any] = {
     "some biases": {"encoder_bias": "value_output", "decoder_bias": "value_output"},
     "pre-norm": {"norm_first": True, "final_norm": True},
 }
+
+
+def reference(checkpoint: Checkpoint, **choices: Any) -> Reference:
+    """Return the reference implementation of a checkpoint's weights."""
+    weights = dict(checkpoint.model.named_parameters(remove_duplicate=False))
+    plain = {name: weight.detach() for name, weight in weights.items()}
+    return Reference(plain, checkpoint.config.heads, **choices)
 
 
 def difference(ours: Any, theirs: Any) -> float:

@@ -30,7 +30,7 @@ class StackRecord(NamedTuple):
 
     hidden: list[Tensor]  # L + 1 of [B, T, D]: the input, then each layer's output
     attention: list[Projections]  # L of them: self-attention
-    cross: list[Projections]  # L of them in the decoder, none in the encoder
+    cross: list[Projections]  # L of them in a decoder that reads an encoder, else none
     output: Tensor  # [B, T, D], after the final norm where there is one
 
 
@@ -183,7 +183,7 @@ class Transformer(nn.Module):
     def decode(
         self,
         ids: Tensor,
-        memory: Tensor,
+        memory: Tensor | None,
         self_mask: LayerMasks,
         cross_mask: LayerMasks,
         places: Places | None = None,
@@ -191,14 +191,16 @@ class Transformer(nn.Module):
         """Run the decoder over ids [B, T] given the encoder output [B, S, D].
 
         The masks broadcast to [B, T, T] and [B, T, S]; ``places`` as in ``embed``.
+        Without a memory the cross attention is skipped, its residual and norm too.
         """
         hidden, made, crossed = [self.embed("target", ids, places=places)], [], []
         masks = zip(self._each(self_mask), self._each(cross_mask), strict=False)
         for layer, (own, across) in zip(self.decoder, masks, strict=False):
             x, projections = layer.attend(hidden[-1], own)
             made.append(projections)
-            x, projections = layer.attend_across(x, memory, across)
-            crossed.append(projections)
+            if memory is not None:
+                x, projections = layer.attend_across(x, memory, across)
+                crossed.append(projections)
             hidden.append(layer.feed(x))
         return StackRecord(hidden, made, crossed, self.decoder.norm(hidden[-1]))
 

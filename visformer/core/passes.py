@@ -38,6 +38,7 @@ from visformer.trace import (
     Bools,
     Floats,
     Kind,
+    ModelFacts,
     OwnWeights,
     Step,
     Trace,
@@ -54,7 +55,7 @@ GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 @torch.inference_mode()
 def run(
     checkpoint: Checkpoint,
-    source_ids: Ids,
+    source_ids: Ids | None,
     target_ids: Ids,
     *,
     source_lengths: Lengths | None = None,
@@ -68,31 +69,52 @@ def run(
     the last one. Models that mask by lengths take ``source_lengths`` [B], and mask no
     source token without them. ``masks``, bool [B, Q, K] by kind, True = may attend,
     replace what the model's own rule makes of the ids; an ``intervention`` alters the
-    run on top of that. Raises InputError for unequal batches, lengths beyond the
-    model's positions, ids outside the vocabulary, and lengths, masks or interventions
-    that do not fit.
+    run on top of that. Without ``source_ids`` the decoder runs alone, as tutorials 002
+    and 003 allow: cross attention is skipped, its residual and norm too. Raises
+    InputError for unequal batches, lengths beyond the model's positions, ids outside
+    the vocabulary, and lengths, masks or interventions that do not fit.
     """
     changed = intervention or UNTOUCHED
     checkpoint = altered(checkpoint, changed)
-    source = _batch(source_ids, checkpoint, source=True)
+    model, tokenizer, facts = checkpoint.model, checkpoint.tokenizer, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
+    if source_ids is None:
+        if source_lengths is not None:
+            raise InputError("source_lengths without source_ids: leave them out.")
+        source = target[:, :0]
+        facts = replace(facts, encoder_layers=0, cross=False)
+    else:
+        source = _batch(source_ids, checkpoint, source=True)
+        check_source_length(checkpoint, source.shape[1])
     _check_pair(checkpoint, source, target)
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
     rule, lengths = checkpoint.config.mask_rule, None
     if source_lengths is not None:
         lengths = _lengths(checkpoint, source_lengths, source)
     real = real_tokens(rule, source, tokenizer.source_pad, lengths)
     shown = target != tokenizer.pad
     own = _given(make_masks(rule, real, shown), masks or {}, source, target)
-    changed.check(checkpoint.facts, source.shape[1])
+    changed.check(facts, source.shape[1])
     opened = own.decoder | make_masks(rule, real, shown, causal=False).decoder
     made = altered_masks(changed, checkpoint.config, own, opened)
-    encoded = model.encode(source, made.encoder)
-    decoded = model.decode(target, encoded.output, made.decoder, made.cross)
+    if facts.cross:
+        encoded = model.encode(source, made.encoder)
+        memory = encoded.output
+    else:
+        encoded, memory = _nothing_encoded(target, checkpoint), None
+    decoded = model.decode(target, memory, made.decoder, made.cross)
     return [
-        _trace(checkpoint, source[b], target[b], made, changed, encoded, decoded, b)
+        _trace(
+            checkpoint, facts, source[b], target[b], made, changed, encoded, decoded, b
+        )
         for b in range(len(source))
     ]
+
+
+def _nothing_encoded(target: Tensor, checkpoint: Checkpoint) -> StackRecord:
+    """Return the record of an encoder that did not run, over no tokens."""
+    width = checkpoint.config.d_model
+    nothing = torch.zeros(len(target), 0, width, device=checkpoint.device)
+    return StackRecord([nothing], [], [], nothing)
 
 
 def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
@@ -101,7 +123,6 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
             f"{len(source)} sources and {len(target)} targets: not a pair."
         )
     config = checkpoint.config
-    check_source_length(checkpoint, source.shape[1])
     length = config.decoder_norm_length
     if length and target.shape[1] != length:
         raise InputError(
@@ -217,6 +238,7 @@ def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:
 
 def _trace(
     checkpoint: Checkpoint,
+    facts: ModelFacts,
     source: Tensor,
     target: Tensor,
     allowed: LayeredMasks,
@@ -246,6 +268,7 @@ def _trace(
     }
     return replace(
         start,
+        model=facts,
         target=tuple(tokenizer.target.token(i) for i in ids),
         target_ids=read_only(np.array(ids, np.int64)),
         steps=_steps(checkpoint, decoded.output[row], ids),

@@ -48,7 +48,11 @@ def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
 def memory_rows(record: StackRecord) -> Tensor:
     """Lay the cross attention's keys and values out, [B, S, Layout.width("memory")]."""
     parts = [part for made in record.cross for part in (made.keys, made.values)]
-    return torch.cat(parts, -1)
+    return (
+        torch.cat(parts, -1)
+        if parts
+        else record.output.new_zeros(len(record.output), 0, 0)
+    )
 
 
 def source_pieces(

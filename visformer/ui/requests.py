@@ -121,7 +121,13 @@ class Requests:
         self.show_trace(trace)
 
     def show_trace(self, trace: Trace) -> None:
-        """Show a recorded Trace, whole."""
+        """Show a recorded Trace, whole; one without an encoder is refused."""
+        if not trace.model.cross:
+            self._session.set(
+                error="This Trace is of a decoder that ran alone: there is no encoder "
+                "and no cross attention to show. Read it with visformer.open_trace."
+            )
+            return
         self._pending = None
         self.sentence = trace.source_text
         self._session.set(

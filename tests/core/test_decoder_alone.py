@@ -1,0 +1,81 @@
+"""A decoder without an encoder, as tutorials 002 and 003 allow (finding 003-14)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import visformer
+from tests.core import references
+from tests.core.variants import difference, reference, small
+from visformer.core.passes import run
+from visformer.core.presets import PRESETS
+from visformer.errors import InputError
+from visformer.intervention import parse
+from visformer.trace import Kind
+
+TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 1, 1], [2, 1, 12, 13]])
+
+
+def test_labml() -> None:
+    checkpoint = small("labml")
+    model = reference(checkpoint, fill=-math.inf, pre_norm=True)
+    theirs = references.labml_alone(model, TARGET)
+    for row, trace in enumerate(run(checkpoint, None, TARGET)):
+        assert difference(trace.logits, theirs[row]) <= 2e-5
+        for layer in range(3):
+            weights = model.maps["decoder", layer][row]
+            assert difference(trace.attention("decoder", layer), weights) <= 2e-5
+
+
+def test_modular() -> None:
+    checkpoint = small("modular")
+    checkpoint.tokenizer.pad = 1
+    model = reference(checkpoint, eps=1e-12, unbiased=True)
+    theirs = references.modular_alone(model, TARGET, 1)
+    for row, trace in enumerate(run(checkpoint, None, TARGET)):
+        assert difference(trace.logits, theirs[row]) <= 2e-5
+        weights = model.maps["decoder", 2][row]
+        assert difference(trace.attention("decoder", 2), weights) <= 2e-5
+    assert np.allclose(trace.attention("decoder", 0)[:, 1], 1 / 4)  # a pad's own row
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_there_is_nothing_of_an_encoder(preset: str, tmp_path: Path) -> None:
+    checkpoint = small(preset)
+    trace = run(checkpoint, None, TARGET)[0]
+    assert (trace.source, trace.source_ids.tolist()) == ((), [])
+    assert trace.layers("encoder") == trace.layers("cross") == 0
+    assert trace.encoder_output.shape == (0, 16)
+    assert trace.memory_rows.size == 0
+    assert [step.origin for step in trace.steps] == ["reference"] * 3 + ["model"]
+    kinds: tuple[Kind, ...] = ("encoder", "cross")
+    for kind in kinds:
+        with pytest.raises(InputError, match=f"there is no {kind} attention"):
+            trace.attention(kind, 0)
+    with pytest.raises(InputError, match="without an encoder"):
+        trace.hidden("encoder", 0)
+    trace.save(tmp_path / "alone.vis")
+    again = visformer.open_trace(tmp_path / "alone.vis")
+    assert again.layers("cross") == 0
+    assert (
+        difference(again.attention("decoder", 1), trace.attention("decoder", 1)) <= 2e-5
+    )
+
+
+def test_masks_and_changes_of_the_decoder_alone() -> None:
+    checkpoint = small("paper")
+    mask = np.ones((1, 4, 4), bool)
+    given = run(checkpoint, None, TARGET[:1], masks={"decoder": mask})[0]
+    assert given.mask("decoder").all()
+    changed = parse(["causal off"])
+    opened = run(checkpoint, None, TARGET[:1], intervention=changed)[0]
+    assert difference(opened.logits, given.logits) <= 2e-5
+    with pytest.raises(InputError, match="the source has 0 tokens"):
+        run(checkpoint, None, TARGET, intervention=parse(["cell cross 1 1 off"]))
+    with pytest.raises(InputError, match="source_lengths without source_ids"):
+        run(small("d2l"), None, TARGET, source_lengths=[1, 1, 1])
