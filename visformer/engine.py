@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -82,6 +83,8 @@ class Worker:
 
     def __init__(self, receive: Callable[[Worker, Answer | None], None]) -> None:
         """Start the process; ``receive`` gets its answers, None when it has ended."""
+        # numpy reads it when it is imported; see ``serve``
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         context: Any = multiprocessing.get_context("spawn")
         self.connection: Connection
         self.connection, theirs = context.Pipe()
@@ -377,12 +380,8 @@ class Engine:
             self._listener(Replaced(reason=f"{reason}; another one has taken over."))
         else:
             self._recording = None
-            self._listener(
-                Refused(
-                    number=self._number,
-                    reason=f"{reason} twice on this request: try a shorter sentence.",
-                )
-            )
+            told = f"{reason} twice on this request: try a shorter sentence."
+            self._listener(Refused(number=self._number, reason=told))
 
     def _replay(self, last: Decode) -> Decode:
         """Return the last request with the tokens shown so far as its prefix."""
