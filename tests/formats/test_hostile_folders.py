@@ -1,0 +1,329 @@
+"""Folders that are incomplete, contradict themselves or lead elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests.formats.folders import edit_config, write_letters
+from tests.formats.hostile import STATE, refused_folder, saved
+from visformer.formats.files import short
+from visformer.formats.foreign import READS
+from visformer.formats.loading import load
+from visformer.formats.weights import read_tensors
+
+# Checkpoint folders
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a native checkpoint that a test may spoil."""
+    return write_letters(tmp_path / "model")
+
+
+def test_folder_without_config(tmp_path: Path) -> None:
+    assert refused_folder(tmp_path) == (
+        f"{tmp_path.name} is not a Visformer checkpoint: it has no config.json. Choose "
+        "the folder that holds config.json and model.safetensors."
+    )
+
+
+def test_lone_files_name_their_tensors(tmp_path: Path) -> None:
+    assert refused_folder(saved(tmp_path / "m.pt", STATE)) == (
+        f"m.pt holds 2 tensors (a.weight, b), which are no known model's: {READS}."
+    )
+    own = {"encoder.layers.0.self_attention.query.weight": torch.ones(1)}
+    save_file(own, tmp_path / "model.safetensors")
+    assert refused_folder(tmp_path / "model.safetensors") == (
+        f"model.safetensors holds one tensor ({short(next(iter(own)))}) but not what "
+        "model they make: choose the folder that holds them and their config.json."
+    )
+
+
+MISSING_FILES = ["model.safetensors", "vocab.json"]
+
+
+@pytest.mark.parametrize("name", MISSING_FILES)
+def test_missing_files(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert refused_folder(folder) == (
+        f"{name} is missing from model: copy it into the folder."
+    )
+
+
+JSON_FAULTS = {
+    '{"format": NaN}': "NaN is not a number",
+    '{"version": -Infinity}': "-Infinity is not a number",
+    '{"format": "visformer", "format": 1}': "“format” stands there twice",
+    "{": "expecting property name enclosed in double quotes in line 1",
+    '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}": "it is nested too deeply",
+    '{"a": ' + "9" * 5000 + "}": "a number is too long",
+}
+
+
+@pytest.mark.parametrize("text", JSON_FAULTS, ids=range(len(JSON_FAULTS)))
+def test_config_that_is_not_json(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+    assert refused_folder(folder) == (
+        f"config.json is not valid JSON: {JSON_FAULTS[text]}. Correct it or copy it "
+        "again."
+    )
+
+
+def test_config_of_other_bytes(folder: Path) -> None:
+    config = folder / "config.json"
+    config.write_bytes(b'{"a": "\xff"}')
+    assert "config.json is not valid JSON: it is not UTF-8." in refused_folder(folder)
+    config.write_bytes(b" " * (1 << 20) + b"{}")
+    assert refused_folder(folder) == (
+        "config.json is too large: 1.0 MB, where at most 1.0 MB are read."
+    )
+    config.write_bytes(b"[]")
+    assert refused_folder(folder) == (
+        "config.json must hold one JSON object, from { to }."
+    )
+
+
+def setting(*keys: str, to: object) -> Callable[[dict[str, Any]], None]:
+    """Return a change of a config: the value at ``keys``."""
+
+    def change(config: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            config = config[key]
+        config[keys[-1]] = to
+
+    return change
+
+
+LONG = "x" * 1000
+OUTSIDE = "it must be the name of a file inside the checkpoint's folder."
+CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
+    (
+        ("format",),
+        "marian",
+        " is not of a Visformer checkpoint: its “format” is not “visformer”. Choose a "
+        "folder that Visformer wrote.",
+    ),
+    (
+        ("version",),
+        2,
+        " has format version 2, where this Visformer reads 1: update it.",
+    ),
+    (("version",), "1", ': “version” must be a whole number, not "1".'),
+    (("model",), [], ": “model” must be an object, not a list."),
+    (
+        ("learning_rate",),
+        1,
+        ": “learning_rate” is not a known key. Remove it, or update Visformer.",
+    ),
+    (
+        ("model", "d_modle"),
+        1,
+        ": “model.d_modle” is not a known key. Remove it, or update Visformer.",
+    ),
+    (("model", "d_model"), 16.0, ": “model.d_model” must be a whole number, not 16.0."),
+    (("model", "heads"), True, ": “model.heads” must be a whole number, not true."),
+    (("model", "norm_first"), 1, ": “model.norm_first” must be true or false, not 1."),
+    (("model", "mask_fill"), None, ": “model.mask_fill” must be a number, not null."),
+    (("model", "mask_fill"), 10**30, ": “model.mask_fill” is too large a number."),
+    (("model", "d_model"), 10**4000, ": “model.d_model” is too large a number."),
+    (("model", "norm_eps"), -1.0, ": “model.norm_eps” must lie between 0 and 1."),
+    (
+        ("special", "eos"),
+        30,
+        ": “special.eos” is 30, outside the vocabulary: it must be from 0 to 29.",
+    ),
+    (
+        ("special", "pad"),
+        -(10**30),
+        ": “special.pad” is -100000000000000000…, outside the vocabulary: it must be "
+        "from 0 to 29.",
+    ),
+    (
+        ("special", "unk"),
+        4,
+        ": “special.unk” is 4, but the unknown token of vocab.json is 1: correct it.",
+    ),
+    (
+        ("tokenizer", "kind"),
+        LONG,
+        f": “tokenizer.kind” is “{'x' * 47}…”: it must be “sentencepiece” or "
+        "“vocabulary”.",
+    ),
+    (
+        ("tokenizer", "source"),
+        "../vocab.json",
+        f": “tokenizer.source” is “../vocab.json”: {OUTSIDE}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "value", "sentence"), CONFIG_FAULTS)
+def test_config_faults(
+    folder: Path, keys: tuple[str, ...], value: object, sentence: str
+) -> None:
+    edit_config(folder, setting(*keys, to=value))
+    assert refused_folder(folder) == f"config.json{sentence}"
+
+
+def test_missing_config_keys(folder: Path) -> None:
+    edit_config(folder, lambda config: config["model"].pop("source_vocabulary"))
+    assert refused_folder(folder) == (
+        "config.json: “model.source_vocabulary” is missing. Add it: a whole number."
+    )
+    edit_config(folder, lambda config: config.pop("special"))
+    assert refused_folder(folder) == (
+        "config.json: “special” is missing. Add it: an object."
+    )
+
+
+def test_sizes_are_bounded_before_anything_is_allocated(folder: Path) -> None:
+    edit_config(folder, setting("model", "max_positions", to=10**12))
+    assert refused_folder(folder) == (
+        "max_positions is 1000000000000: it must be a whole number from 1 to 65536."
+    )
+    edit_config(folder, setting("model", "max_positions", to=65_536))
+    edit_config(folder, setting("model", "encoder_layers", to=128))
+    assert refused_folder(folder).startswith(
+        "model.safetensors does not fit its config"
+    )
+
+
+ESCAPES = [
+    "..",
+    ".",
+    "",
+    "../secret",
+    "/etc/passwd",
+    "a/b",
+    "..\\secret",
+    "C:secret",
+    "C:\\secret",
+    "\\\\server\\share",
+    "nul",
+    "CON.json",
+    "vocab.json:stream",
+    "n\0ul",
+    "x" * 200,
+    "line\nbreak",
+]
+
+
+@pytest.mark.parametrize("name", ESCAPES, ids=ascii)
+def test_config_leads_nowhere_else(folder: Path, name: str) -> None:
+    (folder.parent / "secret").write_text('{"<unk>": 0}')
+    edit_config(folder, setting("tokenizer", "target", to=name))
+    sentence = refused_folder(folder)
+    assert sentence.startswith("config.json: “tokenizer.target” is “")
+    assert sentence.endswith(OUTSIDE)
+
+
+@pytest.mark.parametrize("name", MISSING_FILES)
+def test_links_lead_nowhere_else(folder: Path, name: str) -> None:
+    outside = (folder / name).rename(folder.parent / "outside")
+    (folder / name).symlink_to(outside)
+    sentence = (
+        f"{name} is a link that leads out of its folder: copy the file itself into the "
+        "folder."
+    )
+    assert refused_folder(folder) == sentence
+    (folder / name).unlink()
+    (folder / name).symlink_to(folder / name)  # leads to itself
+    assert refused_folder(folder) == sentence
+
+
+def test_vocabulary_of_another_model(folder: Path) -> None:
+    (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 4}')
+    assert refused_folder(folder) == (
+        "vocab.json has 5 tokens and the model's embedding 30 rows: they belong to "
+        "different models. Copy the right one."
+    )
+
+
+def respoil(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+    """Change the tensors of a folder."""
+    tensors = read_tensors(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+def test_missing_tensors_are_named(folder: Path) -> None:
+    respoil(folder, lambda tensors: tensors.pop("target_embedding.weight"))
+    assert refused_folder(folder) == (
+        "model.safetensors does not fit its config; missing: target_embedding.weight."
+    )
+
+
+def test_surplus_tensors_are_named(folder: Path) -> None:
+    respoil(folder, lambda tensors: tensors.update(x=torch.ones(1), y=torch.ones(1)))
+    assert refused_folder(folder) == (
+        "model.safetensors does not fit its config; surplus: x, y."
+    )
+
+
+def test_mis_shaped_tensors_are_named(folder: Path) -> None:
+    key = "decoder.layers.1.cross_attention.output.weight"
+    respoil(folder, lambda tensors: tensors.update({key: torch.ones(16, 8)}))
+    assert refused_folder(folder) == (
+        f"model.safetensors does not fit its config; mis-shaped: {key} [16, 8], not "
+        "[16, 16]."
+    )
+
+
+def test_many_misfits_stay_one_sentence(folder: Path) -> None:
+    edit_config(folder, setting("model", "decoder_layers", to=128))
+    assert refused_folder(folder) == (
+        "model.safetensors does not fit its config; missing: "
+        "decoder.layers.2.self_attention.query.weight, "
+        "decoder.layers.2.self_attention.query.bias and 3,274 more."
+    )
+    respoil(
+        folder,
+        lambda tensors: tensors.update(
+            {"target_embedding.weight": torch.ones(31, 16), "extra": torch.ones(1)}
+        ),
+    )
+    assert refused_folder(folder) == (
+        "model.safetensors does not fit its config; missing: "
+        "decoder.layers.2.self_attention.query.weight and 3,275 more; surplus: extra; "
+        "mis-shaped: target_embedding.weight [31, 16], not [30, 16]."
+    )
+
+
+def test_whole_numbers_are_no_weights(folder: Path) -> None:
+    key = "encoder.layers.0.feed_forward.expand.bias"
+    respoil(folder, lambda tensors: tensors.update({key: torch.ones(32).int()}))
+    assert refused_folder(folder) == (
+        "model.safetensors holds weights that are not floating-point numbers: "
+        f"{key}. Save them as float32."
+    )
+
+
+@pytest.mark.parametrize("name", [*MISSING_FILES, "config.json"])
+def test_folder_with_foreign_files(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"<html>404</html>")
+    assert refused_folder(folder) == (
+        f"{name} is a web page: the download went wrong. Download the file itself."
+    )
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    assert stat.S_ISFIFO((folder / name).stat().st_mode)
+    assert refused_folder(folder) == (
+        f"{name} is a pipe, not a file: choose a file that holds a model."
+    )
+
+
+def test_control_characters_of_a_name_are_not_passed_on(folder: Path) -> None:
+    edit_config(folder, setting("name", to="a\x1b[31m\u202eb\ud800" + "c" * 100))
+    name = load(folder, device="cpu").name
+    assert name.isprintable()
+    assert len(name) == 80
+    name.encode()
