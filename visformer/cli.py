@@ -95,9 +95,8 @@ def _explained_qt() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise InputError(
-            f"Qt cannot start: {error}. The README names the packages."
-        ) from error
+        told = f"Qt cannot start: {error}. The README names the packages."
+        raise InputError(told) from error
 
 
 # ---- translate -----------------------------------------------------------------
@@ -163,11 +162,9 @@ def _render_parser() -> _Parser:
     parser.add_argument(
         "--view",
         default="attention",
-        help="attention, computation, masks, positions, architecture",
+        help="attention, computation, output, masks, positions, architecture",
     )
-    parser.add_argument(
-        "--stage", default="softmax", help="of the computation view (softmax)"
-    )
+    parser.add_argument("--stage", default="softmax", help="of computation (softmax)")
     parser.add_argument(
         "--page", help="of masks: masks, lab; positions: table, input, lab"
     )
@@ -343,9 +340,8 @@ def _bench_parser() -> _Parser:
 
     parser = _Parser(
         prog="visformer bench",
-        description="Measure how fast this computer runs Visformer, as ratios against "
-        "named peers that take turns with it. Some minutes; best on an idle computer. "
-        "Peers that are not installed are named: pip install 'visformer[bench]'.",
+        description="Measure speed and memory on this computer, against named peers "
+        "that take turns with Visformer. Some minutes; best on an idle computer.",
     )
     add_options(parser)
     return parser

@@ -48,17 +48,16 @@ class OneRow:
 
         ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
         """
-        self._model, self._layout = packed.model, packed.layout
-        self._activation = packed.activation
-        model = packed.model
+        self._model = model = packed.model
+        self._layout, self._activation = packed.layout, packed.activation
         self._embedding = model.target_embedding.weight.detach().numpy()
-        self._positions = model.position_table("target").detach()
         self._embedding_scale = np.float32(model.scale)
+        self._positions = model.position_table("target").detach()
         self._layers = [_row_layer(part) for part in packed.layers]
         self._cache = cache[:, 0].numpy()
         self._memory = [part[0].numpy() for part in memory]
-        self._heads = packed.model.config.heads
-        self._scale = np.float32(packed.model.config.head_size**-0.5)
+        self._heads = model.config.heads
+        self._scale = np.float32(model.config.head_size**-0.5)
 
     def extend(self, id: int, at: int, places: Places) -> Floats:
         """Run the row that consumes token ``id`` at this index of the cache.
