@@ -152,7 +152,7 @@ class Trainer:
         for batch in mine[self.place.batch :]:
             torch.manual_seed(self._dropout_seed())
             rate = learning_rate(self.place.step, steps, self.options)
-            loss, count = self._step([examples[i] for i in batch], rate)
+            loss, count = self.step([examples[i] for i in batch], rate)
             tokens, loss_sum = tokens + count, loss_sum + loss
             self.place.step += 1
             self.place.batch += 1
@@ -184,7 +184,7 @@ class Trainer:
         mixed = (self.options.seed * 1_000_003 + self.place.step) * 65_537 + rank()
         return mixed % 2**63
 
-    def _step(self, examples: list[Example], rate: float) -> tuple[float, int]:
+    def step(self, examples: list[Example], rate: float) -> tuple[float, int]:
         """Train on one batch -> sum of losses, number of target tokens."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)

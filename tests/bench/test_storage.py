@@ -1,0 +1,103 @@
+"""The benchmarks of storage at a tiny size: what is counted, and what is opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer.bench import storage
+from visformer.bench.random_trace import facts, random_recording
+from visformer.trace import CANDIDATES, KINDS, Layout, Trace
+from visformer.trace_file import read_trace
+
+TINY = facts(d_model=8, heads=2, layers=2, vocabulary=60)
+
+
+def test_the_minimum_is_what_the_rows_hold() -> None:
+    """Without a final norm the outputs are the last of the residual streams."""
+    layout = Layout(TINY)
+    source = layout.width("encoder") + layout.width("memory")
+    numbers = 5 * source + 3 * layout.width("decoder")
+    assert storage.raw_minimum(TINY, 5, 3) == 4 * numbers
+    # with one, the decoder's output is counted and the encoder's is not
+    normed = dataclasses.replace(TINY, final_norm=True)
+    assert storage.raw_minimum(normed, 5, 3) == 4 * (numbers + 3 * 8)
+
+
+def test_rows_are_counted_once_and_reserved_ones_apart() -> None:
+    trace = random_recording(TINY, 5, 3, limit=10).trace()
+    encoder, memory = trace.encoder_rows.nbytes, trace.memory_rows.nbytes
+    masks = 5 * 5 + (2 * 10 + 3) + 3 * 5  # a row of the decoder's has room for 10
+    ids = 8 * (5 + 3)
+    found = storage.held(trace)
+    assert found.used == encoder + memory + trace.decoder_rows.nbytes + masks + ids
+    row = trace.decoder_rows.nbytes // 3
+    assert found.reserved == encoder + memory + 25 + 10 * row + 100 + 50 + 8 * (5 + 10)
+    shared = dataclasses.replace(trace, memory_rows=trace.encoder_rows[1:])
+    assert storage.held(shared).used == found.used - memory
+
+
+def test_the_objects_of_steps_are_counted() -> None:
+    short = random_recording(TINY, 5, 1, limit=10).trace()
+    long = random_recording(TINY, 5, 2, limit=10).trace()
+    added = storage.held(long).objects - storage.held(short).objects
+    candidates = long.steps[1].candidates
+    least = sum(sys.getsizeof(c) + sys.getsizeof(c.token) for c in candidates)
+    assert len(candidates) == CANDIDATES
+    assert least < added < 3 * least
+
+
+def test_figures_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(sentence: str) -> Trace:
+        return make_trace()
+
+    monkeypatch.setattr(storage, "decoded", small)
+    monkeypatch.setattr(storage, "OPUS", TINY)
+    for figure in storage.memory():
+        assert figure.value is not None
+        assert 1 < figure.value < math.inf
+
+
+def test_a_written_trace_is_read_and_its_first_step_derived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "WIDE", TINY)
+    storage.write_random(tmp_path / "a.vis", 4, 6)
+    trace = read_trace(tmp_path / "a.vis")
+    for kind, shown in zip(KINDS, storage.first_maps(trace), strict=True):
+        assert shown is not None
+        expected = trace.until(1).attention(kind, 0, 0)
+        np.testing.assert_allclose(shown.values, expected, atol=1e-6)
+    found = storage.opening(tmp_path / "a.vis")
+    assert found.read > 0
+    assert found.maps > 0
+    assert found.most >= found.kept
+
+
+def test_figures_of_a_recorded_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "LONG", 30)
+    monkeypatch.setattr(storage, "ROUNDS", 1)
+    time, memory = storage.recorded()
+    assert time.value is not None
+    assert 0 < time.value < math.inf
+    assert {"10 MB ms", "12 MB ms", "12 MB maps ms"} <= set(time.parts)
+    if sys.platform == "linux":
+        assert set(memory.parts) == {
+            *("10 MB MiB", "10 MB peak MiB"),
+            *("12 MB MiB", "12 MB peak MiB"),
+        }
+        assert memory.value is not None
+
+
+def test_too_little_room_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert storage._room(tmp_path)[0] <= storage.LONG
+    monkeypatch.setattr(storage, "_status", lambda name, file="": 1 << 20)
+    assert storage._room(tmp_path) == (storage.SHORT, "too little memory for 1 GB")
