@@ -196,6 +196,7 @@ def _damaged(seen: Seen) -> Iterator[Finding]:
     broken = {
         key: int((~torch.isfinite(tensor)).sum())
         for key, tensor in seen.tensors.items()
+        if not torch.isfinite(tensor.sum())  # it may still be: of very large numbers
     }
     damaged = [key for key, count in broken.items() if count]
     for key in damaged[:MOST_NAMED]:
@@ -226,8 +227,10 @@ def _damaged(seen: Seen) -> Iterator[Finding]:
 
 
 def _constant(tensor: Tensor) -> bool:
-    first = tensor.flatten()[:1]
-    return tensor.dim() == 2 and tensor.numel() > 2 and bool((tensor == first).all())
+    if tensor.dim() != 2 or tensor.numel() <= 2:
+        return False
+    first, row = tensor.flatten()[:1], tensor[0]  # one row tells nearly all apart
+    return bool((row == first).all()) and bool((tensor == first).all())
 
 
 def _stored_table(seen: Seen) -> Iterator[Finding]:

@@ -25,7 +25,9 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 def short(text: str, limit: int = 48) -> str:
     """Return a stranger's name at a length, and in characters, that suit a sentence."""
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    if not text.isprintable():
+        known = (c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        text = "".join(known)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
