@@ -19,6 +19,7 @@ ROOMS = {  # room -> what it must not import
     "state": (*QT, *TORCH),
     "ui": TORCH,
     "trace.py": (*QT, *TORCH),
+    "step.py": (*QT, *TORCH),
     "trace_file.py": (*QT, *TORCH),
     "parameters.py": (*QT, *TORCH),
     "lens.py": (*QT, *TORCH),

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.trace import (
-    Bools,
-    Candidate,
-    Floats,
-    Kind,
-    Layout,
-    ModelFacts,
-    Step,
-    Trace,
-    read_only,
-)
+from visformer.step import Candidates, Step
+from visformer.trace import Bools, Floats, Kind, Layout, ModelFacts, Trace, read_only
 
 PAD, UNK, BOS, EOS = range(4)
 VOCABULARY = 50
@@ -81,10 +72,8 @@ def make_trace(
 def _step(at: int, random: np.random.Generator) -> Step:
     best = random.choice(np.arange(4, VOCABULARY), 5, replace=False)
     shares = np.sort(random.dirichlet(np.ones(5)))[::-1]
-    candidates = tuple(
-        Candidate(int(id), f"▁t{at}" if rank == 0 else f"▁w{id}", float(share))
-        for rank, (id, share) in enumerate(zip(best, shares, strict=True))
-    )
+    tokens = [f"▁t{at}", *(f"▁w{id}" for id in best[1:])]
+    candidates = Candidates(best, tokens, shares)
     choice = candidates[0]
     return Step(
         id=choice.id,

@@ -41,7 +41,8 @@ from visformer.parameters import Stack
 from visformer.questions import Asking, Told
 from visformer.recorder import Recording
 from visformer.server import serve
-from visformer.trace import Floats, Ids, Step, Trace
+from visformer.step import Step
+from visformer.trace import Floats, Ids, Trace
 
 log = logging.getLogger(__name__)
 OPEN_SECONDS = 120.0  # an opening that takes longer is given up

@@ -15,7 +15,8 @@ from visformer.lens import LensRow
 from visformer.parameters import LayerParameters, Stack
 from visformer.questions import Asking, Form, Told
 from visformer.recorder import Row
-from visformer.trace import Floats, Ids, ModelFacts, Origin, Trace
+from visformer.step import Origin
+from visformer.trace import Floats, Ids, ModelFacts, Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.trace import Bools, Floats, Step, Trace, read_only
+from visformer.step import Step
+from visformer.trace import Bools, Floats, Trace, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)

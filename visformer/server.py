@@ -39,7 +39,8 @@ from visformer.messages import (
     Stepped,
 )
 from visformer.recorder import Row
-from visformer.trace import Floats, Origin, Trace
+from visformer.step import Origin
+from visformer.trace import Floats, Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint

@@ -15,49 +15,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.intervention import UNTOUCHED, Intervention
-
-if TYPE_CHECKING:
-    from typing import Any
+from visformer.step import Step
 
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 Kind = Literal["encoder", "decoder", "cross"]
-Origin = Literal["model", "rule", "forced", "reference"]
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
-CANDIDATES = 50  # how many of the best tokens a step keeps
-
-
-class Candidate(NamedTuple):
-    """One token that a step might have chosen."""
-
-    id: int
-    token: str
-    probability: float  # in [0, 1]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One row's distribution over the next token, and the choice made from it."""
-
-    id: int
-    token: str
-    probability: float  # of the choice, in [0, 1]
-    rank: int  # of the choice, from 1
-    candidates: tuple[Candidate, ...]  # the best, best first
-    entropy: float  # of the whole distribution, in bits
-    # who chose: the model's strategy, its rules of generation where they changed that,
-    # the user, or the reference target
-    origin: Origin
-    text: str  # the translation so far, this choice included
 
 
 class BlockParameters(NamedTuple):

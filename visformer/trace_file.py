@@ -23,14 +23,8 @@ from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.intervention import parse
-from visformer.trace import (
-    BlockParameters,
-    Candidate,
-    ModelFacts,
-    Step,
-    Trace,
-    read_only,
-)
+from visformer.step import Candidates, Step
+from visformer.trace import BlockParameters, ModelFacts, Trace, read_only
 
 MAGIC = b"VISFORMER TRACE\n"
 VERSION = (1, 0)
@@ -89,11 +83,17 @@ def _facts(trace: Trace) -> bytes:
         "source_spans": trace.source_spans,
         "target": trace.target,
         "target_ids": trace.target_ids.tolist(),
-        "steps": [dataclasses.asdict(step) for step in trace.steps],
+        "steps": [_step_facts(step) for step in trace.steps],
         "truncated_from": trace.truncated_from,
         "intervention": str(trace.intervention),
     }
     return json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _step_facts(step: Step) -> dict[str, Any]:
+    names = (field.name for field in dataclasses.fields(step))
+    facts = {name: getattr(step, name) for name in names}
+    return {**facts, "candidates": list(step.candidates)}
 
 
 def _write_block(file: BinaryIO, name: str, array: NDArray[Any]) -> None:
@@ -177,7 +177,7 @@ def _block(data: bytes, header: dict[str, Any], name: str) -> NDArray[Any]:
 
 def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
     steps = [
-        Step(**{**step, "candidates": tuple(Candidate(*c) for c in step["candidates"])})
+        Step(**{**step, "candidates": _candidates(step["candidates"])})
         for step in facts["steps"]
     ]
     trace = Trace(
@@ -202,6 +202,12 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
     )
     _check(trace)
     return trace
+
+
+def _candidates(facts: list[Any]) -> Candidates:
+    """Read candidates: [id, token, probability] of each."""
+    ids, tokens, shares = zip(*facts, strict=True) if facts else ((), (), ())
+    return Candidates(np.array(ids, np.int64), tokens, np.array(shares, np.float32))
 
 
 def _model(facts: dict[str, Any]) -> ModelFacts:

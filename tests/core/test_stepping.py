@@ -20,7 +20,8 @@ from visformer.core.search import search
 from visformer.messages import Answer, Decode, Started, Stepped
 from visformer.recorder import Recording
 from visformer.server import Server
-from visformer.trace import Origin, Trace
+from visformer.step import Origin
+from visformer.trace import Trace
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

@@ -5,16 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.recorder import Recording, Row
-from visformer.trace import (
-    CANDIDATES,
-    Candidate,
-    Floats,
-    Layout,
-    ModelFacts,
-    Step,
-    Trace,
-    read_only,
-)
+from visformer.step import CANDIDATES, Candidates, Step
+from visformer.trace import Floats, Layout, ModelFacts, Trace, read_only
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -99,9 +91,8 @@ def _step(model: ModelFacts, text: str, random: np.random.Generator) -> Step:
     """Return a step that chose the best of as many candidates as a model's keeps."""
     ids = random.integers(EOS + 1, model.target_vocabulary, CANDIDATES).tolist()
     shares = sorted(random.dirichlet(np.ones(CANDIDATES)).tolist(), reverse=True)
-    candidates = tuple(
-        Candidate(id, f"▁{id}", share) for id, share in zip(ids, shares, strict=True)
-    )
+    tokens = [f"▁{id}" for id in ids]
+    candidates = Candidates(np.array(ids), tokens, np.array(shares))
     best = candidates[0]
     return Step(
         id=best.id,

@@ -76,6 +76,8 @@ def held(trace: Trace) -> Held:
         seen.add(id(found))
         if isinstance(found, np.ndarray):
             arrays.append(found)
+            own = found.nbytes if found.base is None else 0
+            objects += sys.getsizeof(found) - own  # what is no number of it
         else:
             objects += sys.getsizeof(found)
             todo.extend(gc.get_referents(found))

@@ -27,7 +27,8 @@ from visformer.errors import InputError
 from visformer.intervention import UNTOUCHED, Intervention
 from visformer.messages import Strategy
 from visformer.recorder import Recording, Row
-from visformer.trace import Bools, Origin, Trace
+from visformer.step import Origin
+from visformer.trace import Bools, Trace
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
 

@@ -33,6 +33,7 @@ from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
 from visformer.intervention import UNTOUCHED, Intervention, permutation
+from visformer.step import Step
 from visformer.trace import (
     KINDS,
     Bools,
@@ -40,7 +41,6 @@ from visformer.trace import (
     Kind,
     ModelFacts,
     OwnWeights,
-    Step,
     Trace,
     read_only,
 )
@@ -312,7 +312,7 @@ def _own_weights(
 
 def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step, ...]:
     distribution = Distribution(checkpoint, checkpoint.model.output(output))
-    chosen = [*ids[1:], distribution.best[-1][0]]
+    chosen = [*ids[1:], int(distribution.best[-1, 0])]
     decode = checkpoint.tokenizer.decode
     return tuple(
         distribution.step(

@@ -15,16 +15,8 @@ from visformer.core.model import StackRecord
 from visformer.errors import InputError
 from visformer.formats.tokenizers import Piece
 from visformer.intervention import Intervention
-from visformer.trace import (
-    CANDIDATES,
-    Bools,
-    Candidate,
-    Floats,
-    Origin,
-    Step,
-    Trace,
-    read_only,
-)
+from visformer.step import CANDIDATES, Candidates, Origin, Step
+from visformer.trace import Bools, Floats, Ids, Trace, read_only
 
 
 def host(tensor: Tensor) -> Floats:
@@ -163,7 +155,7 @@ class Distribution:
         p, best, entropy = most_probable(logits, CANDIDATES)
         self._checkpoint = checkpoint
         self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()
-        self.best: list[list[int]] = best.tolist()
+        self.best: Ids = best.cpu().numpy()  # [n, 50], best first
         self.entropy: list[float] = entropy.tolist()
 
     def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
@@ -175,7 +167,7 @@ class Distribution:
             token=token(id),
             probability=float(p[id]),
             rank=int(np.count_nonzero(p > p[id])) + 1,
-            candidates=tuple(map(Candidate, best, map(token, best), p[best].tolist())),
+            candidates=Candidates(best, map(token, best.tolist()), p[best]),
             entropy=self.entropy[row],
             origin=origin,
             text=text,

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from visformer.state.state import State
+from visformer.step import Step
 from visformer.text import visible
-from visformer.trace import Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from visformer.state.pictures.maps import ARROW
 from visformer.state.pictures.picture import Matrix
 from visformer.state.pictures.weights import made_of, same
 from visformer.state.state import State
+from visformer.step import Step
 from visformer.text import visible
-from visformer.trace import Step, Trace
+from visformer.trace import Trace
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are asked for before they are shown

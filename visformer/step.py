@@ -1,0 +1,79 @@
+"""Step: what one decoder row predicts, and the choice made from it (numpy only)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Origin = Literal["model", "rule", "forced", "reference"]
+CANDIDATES = 50  # how many of the best tokens a step keeps
+
+
+class Candidate(NamedTuple):
+    """One token that a step might have chosen."""
+
+    id: int
+    token: str
+    probability: float  # in [0, 1]
+
+
+class Candidates(Sequence[Candidate]):
+    """A step's best tokens, best first; as arrays, a tenth of so many objects."""
+
+    __slots__ = ("_ids", "_probabilities", "_tokens")
+
+    def __init__(
+        self, ids: NDArray[Any], tokens: Iterable[str], probabilities: NDArray[Any]
+    ) -> None:
+        """``ids`` and ``probabilities`` [n] are copied."""
+        self._ids = ids.astype(np.int32)
+        self._tokens = tuple(map(sys.intern, tokens))  # steps share their strings
+        self._probabilities = probabilities.astype(np.float32)
+
+    def __reduce__(self) -> tuple[type[Candidates], tuple[Any, ...]]:
+        """Pickle what it is made of."""
+        return Candidates, (self._ids, self._tokens, self._probabilities)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._tokens)
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Candidate, ...]: ...
+    def __getitem__(self, at: int | slice) -> Candidate | tuple[Candidate, ...]:
+        """Return one, or some, counted from the best."""
+        if isinstance(at, slice):
+            return tuple(self[i] for i in range(*at.indices(len(self))))
+        id, probability = self._ids[at], self._probabilities[at]
+        return Candidate(int(id), self._tokens[at], float(probability))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other holds the same, in the same order."""
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return what equal ones have in common."""
+        return hash(tuple(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row's distribution over the next token, and the choice made from it."""
+
+    id: int
+    token: str
+    probability: float  # of the choice, in [0, 1]
+    rank: int  # of the choice, from 1
+    candidates: Candidates
+    entropy: float  # of the whole distribution, in bits
+    # who chose: the model's strategy, its rules of generation where they changed that,
+    # the user, or the reference target
+    origin: Origin
+    text: str  # the translation so far, this choice included
