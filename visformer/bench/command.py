@@ -18,6 +18,7 @@ from visformer.errors import InputError
 # what one imports (torch, transformers, Qt) must not weigh on another.
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
+    "window": (5, 7, 8, 9, 10),
     "storage": (12, 13),
     "starting": (14, 15),
     "training": (22,),

@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QFrame, QWidget
 
+from visformer.state.pictures.mosaic import pooled
 from visformer.trace import Bools
 from visformer.ui.colour_map import NAN, Bytes, nan_crosses
 
@@ -299,8 +300,7 @@ def _in_sight(
     rect = QRectF(left, top, part.shape[1], part.shape[0])
     if part.size == 0 or rows == columns == 1:
         return np.ascontiguousarray(part), rect
-    reduced = np.maximum.reduceat(part, range(0, part.shape[0], rows), axis=0)
-    reduced = np.maximum.reduceat(reduced, range(0, part.shape[1], columns), axis=1)
+    reduced = pooled(part, (rows, columns))
     rect.setHeight(reduced.shape[0] * rows)
     rect.setWidth(reduced.shape[1] * columns)
     return np.ascontiguousarray(reduced), rect

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visformer.state.pictures.maps import place
 from visformer.state.pictures.masks import KIND_NAMES
@@ -21,6 +23,7 @@ from visformer.state.pictures.weights import (
 from visformer.state.state import SCALES, Scale, State
 from visformer.trace import Floats, Kind
 
+Cell = TypeVar("Cell", bound=np.generic)
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads up to which the overview is made in one go
 BLOCK = 1 << 19  # weights of a head derived at a time, of a long sentence
@@ -156,7 +159,15 @@ def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
 
     A NaN in a block makes it NaN.
     """
-    return _pooled(_pooled(values, factors[0], 1), factors[1], 2)
+    if factors == (1, 1) or not values.size:
+        return values
+    # head by head: what one leaves is read again while it is in the processor's cache
+    return np.stack([pooled(head, factors) for head in values])
+
+
+def pooled(cells: NDArray[Cell], factors: tuple[int, int]) -> NDArray[Cell]:
+    """Reduce [Q, K] by the maximum of blocks of so many rows and columns."""
+    return _pooled(_pooled(cells, factors[0], 0), factors[1], 1)
 
 
 def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floats:
@@ -166,18 +177,24 @@ def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floa
     return shade(reduced(weights, factors), scale)[0]
 
 
-def _pooled(values: Floats, factor: int, axis: int) -> Floats:
-    if factor == 1 or not values.size:
+def _pooled(values: NDArray[Cell], factor: int, axis: int) -> NDArray[Cell]:
+    """Reduce [Q, K] along an axis by the maximum of so many neighbours."""
+    if factor == 1:
         return values
-    # Maxima of strided slices: several times faster than reduceat.
-    turned = np.moveaxis(values, axis, 0)
-    whole = len(turned) // factor * factor
-    made = turned[:whole:factor].copy()
+    length = values.shape[axis]
+    whole = length // factor * factor
+
+    def part(first: int, last: int, step: int) -> NDArray[Cell]:
+        return values[first:last:step] if axis == 0 else values[:, first:last:step]
+
+    # maxima of strided slices: several times faster than reduceat
+    made = part(0, whole, factor).copy()
     for offset in range(1, factor):
-        np.maximum(made, turned[offset:whole:factor], out=made)
-    if whole < len(turned):
-        made = np.concatenate([made, turned[whole:].max(axis=0, keepdims=True)])
-    return np.moveaxis(made, 0, axis)
+        np.maximum(made, part(offset, whole, factor), out=made)
+    if whole < length:
+        rest = part(whole, length, 1).max(axis, keepdims=True)
+        made = np.concatenate([made, rest], axis)
+    return made
 
 
 def _factor(length: int, pixels: int) -> int:

@@ -1,0 +1,76 @@
+"""The benchmarks of the window at a small size: what is timed was really painted."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel
+
+from visformer.bench import window
+from visformer.bench.figures import Figure
+
+
+@pytest.fixture(autouse=True)
+def small(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Few tokens and keys; garbage is collected in between only, as in tests/ui."""
+    monkeypatch.setattr(window, "TOKENS", 9)
+    monkeypatch.setattr(window, "KEYS", 6)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def assert_measured(figures: list[Figure], count: int) -> None:
+    assert len(figures) == count
+    assert all(figure.value is not None and figure.value > 0 for figure in figures)
+
+
+def test_a_paint_is_waited_for() -> None:
+    label = QLabel("a")
+    paints = window.Paints([label])
+    label.show()
+    window.settle()
+    before = paints.count
+    assert window.until_painted(lambda: label.setText("b"), paints) > 0
+    assert paints.count == before + 1
+    window.until_painted(lambda: None, paints)
+    assert paints.count == before + 1
+    label.close()
+
+
+def test_steps_and_keys_are_painted() -> None:
+    assert_measured(window.new_step(), 2)
+    assert_measured(window.keys(), 8)
+
+
+def test_grid_against_plots() -> None:
+    figures = window.against_plots(1, 8, rounds=1)
+    assert_measured(figures, 2)
+    assert figures[0].what.startswith("8 heads of 8 x 8")
+
+
+def test_reduction() -> None:
+    assert_measured(window.reduction(2, 18, rounds=1), 1)
+
+
+def test_a_beat_sees_the_event_loop() -> None:
+    beat = window.Beat()
+    window.wait_until(lambda: len(beat.gaps) > 3)
+    assert max(beat.gaps) > 0
+
+
+def test_a_spread_by_hand() -> None:
+    median, most = window.spread(10, "a key", [0.002, 0.004, 0.003], 16, 3)
+    assert (median.value, most.value) == (3.0, 4.0)
+    assert (median.met, most.met) == (True, False)
+
+
+def test_what_never_comes_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window, "WAIT", 0.01)
+    with pytest.raises(RuntimeError, match="no answer came"):
+        window.wait_until(lambda: False)
