@@ -74,3 +74,10 @@ def test_what_never_comes_is_not_waited_for_for_ever(
     monkeypatch.setattr(window, "WAIT", 0.01)
     with pytest.raises(RuntimeError, match="no answer came"):
         window.wait_until(lambda: False)
+
+
+def test_the_worst_phase_counts() -> None:
+    often, once = window.worst_gaps({"a": [0.001] * 99 + [0.06], "b": [0.004, 0.012]})
+    assert (often.value, once.value) == (12.0, 60.0)
+    assert often.parts == {"a": 1.0, "b": 12.0}
+    assert (often.met, once.met) == (False, False)

@@ -290,7 +290,7 @@ class Decoding:
             recording.append(row)
 
     def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:
-        """Choose the token after those consumed from logits [V]."""
+        """Choose the token after those consumed from logits [V]; tell who did."""
         rules, at = self.checkpoint.generation, len(consumed) - 1
         free = choose(logits, self.strategy, at)
         if not rules.restricts:
