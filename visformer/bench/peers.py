@@ -19,7 +19,7 @@ class MissingPeer(Exception):
     """A peer is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(f"needs {package}: pip install 'visformer[bench]'")
+        super().__init__(f"needs {package}: pip install '.[bench]'")
 
 
 def transformers_marian(checkpoint: Checkpoint) -> Any:

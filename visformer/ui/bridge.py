@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from visformer.engine import Decoded, Event
+
+FRAME_MS = 16  # a screen shows no more than one picture in so many milliseconds
 
 
 class Bridge(QObject):
@@ -23,7 +27,11 @@ class Bridge(QObject):
         super().__init__()
         self._lock = threading.Lock()
         self._waiting: list[Event] = []
-        self._arrived.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        # a timer lets the loop turn: queued signals alone would come one upon the
+        # other, and what the user does would wait for the last of them
+        self._timer, self._last = QTimer(self, singleShot=True), 0.0
+        self._timer.timeout.connect(self._deliver)
+        self._arrived.connect(self._wait, Qt.ConnectionType.QueuedConnection)
 
     def receive(self, event: Event) -> None:
         """Take an event; called on the engine's threads."""
@@ -39,7 +47,14 @@ class Bridge(QObject):
             self._waiting.append(event)
         self._arrived.emit()
 
+    def _wait(self) -> None:
+        """Deliver at the next turn of the loop, but not twice in a frame."""
+        if not self._timer.isActive():
+            passed = 1e3 * (time.monotonic() - self._last)
+            self._timer.start(max(0, math.ceil(FRAME_MS - passed)))
+
     def _deliver(self) -> None:
+        self._last = time.monotonic()
         with self._lock:
             events, self._waiting = self._waiting, []
         for event in events:
