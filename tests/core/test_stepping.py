@@ -90,7 +90,7 @@ def test_products_by_hand(sizes: tuple[tuple[int, int], ...]) -> None:
         affine = Affine(*linears)
     x = np.arange(1, sizes[0][0] + 1, dtype=np.float32)
     expected = {2: [12, 18, 24, 2], 4: [30]}[len(x)]
-    assert affine.product()(x).tolist() == expected
+    assert affine.product(x).tolist() == expected
     rows = affine(torch.from_numpy(x).expand(2, -1))
     assert rows.tolist() == [expected, expected]
 

@@ -39,6 +39,13 @@ LONG = 300  # steps that outlast what a scheduler lends a process that just woke
 TOLERANCE = 1e-6  # of an attention weight, against a peer's
 
 
+def prepared(sizes: dict[str, int]) -> tuple[Checkpoint, list[int]]:
+    """Return a model of random weights and a source, to run on one thread."""
+    torch.set_num_threads(1)
+    checkpoint = random_checkpoint(**sizes)
+    return checkpoint, random_source(checkpoint, SOURCE)
+
+
 def timed_steps(
     checkpoint: Checkpoint,
     source: list[int],
@@ -65,9 +72,7 @@ def against_generate(
 ) -> Figure:
     """Compare a shape's step with transformers'."""
     what = f"step, everything kept, against transformers with attentions: {shape}"
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**sizes)
-    source = random_source(checkpoint, SOURCE)
+    checkpoint, source = prepared(sizes)
     absent = functools.partial(Figure, 1, what, None, "x", "at least", must)
     try:
         peer = transformers_marian(checkpoint)
@@ -93,9 +98,7 @@ def against_translate(
 ) -> Figure:
     """Compare a shape's step with CTranslate2's."""
     what = f"step, everything kept, against CTranslate2 with one attention: {shape}"
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**sizes)
-    source = random_source(checkpoint, SOURCE)
+    checkpoint, source = prepared(sizes)
     absent = functools.partial(Figure, 2, what, None, "x", "at least", must)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -154,9 +157,8 @@ def against_memory() -> list[Figure]:
 
 def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Figure:
     """Compare a shape's step with a sum over as many numbers as its weights are."""
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**sizes)
-    source, packed = random_source(checkpoint, SOURCE), checkpoint.packed
+    checkpoint, source = prepared(sizes)
+    packed = checkpoint.packed
     parts = [part for layer in packed.layers for part in layer]
     matrices = [packed.output, *(part for part in parts if isinstance(part, Affine))]
     numbers = sum(matrix.weight.numel() for matrix in matrices)
@@ -184,9 +186,7 @@ def against_nothing_kept(
     shape: str, sizes: dict[str, int], steps: int = STEPS
 ) -> Figure:
     """Compare a shape's step with the bare choice of the next token."""
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**sizes)
-    source = random_source(checkpoint, SOURCE)
+    checkpoint, source = prepared(sizes)
     turns = take_turns(
         lambda: timed_steps(checkpoint, source, steps),
         lambda: _bare_steps(checkpoint, source, steps),
@@ -227,9 +227,7 @@ def known_pair() -> list[Figure]:
 
 def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Figure:
     """Compare teacher forcing in one pass with as many steps."""
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**sizes)
-    source = random_source(checkpoint, SOURCE)
+    checkpoint, source = prepared(sizes)
     target = random_source(checkpoint, tokens)
 
     def one_pass() -> float:
@@ -249,9 +247,7 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Figure:
 
 def beside_work() -> list[Figure]:
     """Compare a step beside two busy processes with one alone, by the clock."""
-    torch.set_num_threads(1)
-    checkpoint = random_checkpoint(**SHAPES["small"])
-    source = random_source(checkpoint, SOURCE)
+    checkpoint, source = prepared(SHAPES["small"])
 
     def alone() -> float:
         return timed_steps(checkpoint, source, LONG, clock=time.perf_counter)

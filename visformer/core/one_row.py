@@ -8,34 +8,14 @@ long. Norms, activations and softmaxes are torch's own functions, on the same me
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.packed import (
-    Function,
-    PackedDecoder,
-    PackedLayer,
-    Product,
-    Sublayer,
-)
+from visformer.core.packed import Function, PackedDecoder, PackedLayer
 from visformer.core.positions import Places
 from visformer.trace import Floats
-
-
-class RowLayer(NamedTuple):
-    """One decoder layer's matrices, for vectors."""
-
-    qkv: Product
-    self_output: Product
-    cross_query: Product
-    cross_output: Product
-    expand: Product
-    gate: Product | None
-    contract: Product
-    around: tuple[Sublayer, Sublayer, Sublayer]
 
 
 class OneRow:
@@ -53,7 +33,7 @@ class OneRow:
         self._embedding = model.target_embedding.weight.detach().numpy()
         self._embedding_scale = np.float32(model.scale)
         self._positions = model.position_table("target").detach()
-        self._layers = [_row_layer(part) for part in packed.layers]
+        self._layers = packed.layers
         self._cache = cache[:, 0].numpy()
         self._memory = [part[0].numpy() for part in memory]
         self._heads = model.config.heads
@@ -79,31 +59,31 @@ class OneRow:
         return row
 
     def _layer(
-        self, index: int, part: RowLayer, x: Floats, row: Floats, at: int
+        self, index: int, part: PackedLayer, x: Floats, row: Floats, at: int
     ) -> Floats:
         """Run one layer on [D]; leave q, k, v and the cross query in ``row``."""
         first, width = self._layout.part("decoder", index, 0).start, len(x)
         own, cross, feed = part.around
 
         made = row[first : first + 3 * width]
-        part.qkv.into(_apply(own.enter, x), made)
+        part.qkv.product.into(_apply(own.enter, x), made)
         q, k, v = made.reshape(3, self._heads, -1)
         keys, values = self._cache[2 * index], self._cache[2 * index + 1]
         keys[:, at], values[:, at] = k, v
         z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])
-        x = _apply(own.leave, x + part.self_output(z))
+        x = _apply(own.leave, x + part.self_output.product(z))
 
         query = row[first + 3 * width : first + 4 * width]
-        part.cross_query.into(_apply(cross.enter, x), query)
+        part.cross_query.product.into(_apply(cross.enter, x), query)
         keys, values = self._memory[2 * index], self._memory[2 * index + 1]
         z = self._attend(query.reshape(self._heads, -1), keys, values)
-        x = _apply(cross.leave, x + part.cross_output(z))
+        x = _apply(cross.leave, x + part.cross_output.product(z))
 
         normed = _apply(feed.enter, x)
-        inner = _apply(self._activation, part.expand(normed))
+        inner = _apply(self._activation, part.expand.product(normed))
         if part.gate is not None:
-            inner = inner * part.gate(normed)
-        return _apply(feed.leave, x + part.contract(inner))
+            inner = inner * part.gate.product(normed)
+        return _apply(feed.leave, x + part.contract.product(inner))
 
     def _attend(self, q: Floats, k: Floats, v: Floats) -> Floats:
         """Attend from q [H, d] to k and v [H, K, d] -> heads joined [D]."""
@@ -112,19 +92,6 @@ class OneRow:
         weights = torch.from_numpy(scores).softmax(-1).numpy()
         z: Floats = np.matmul(weights[:, None], v).reshape(-1)
         return z
-
-
-def _row_layer(part: PackedLayer) -> RowLayer:
-    return RowLayer(
-        part.qkv.product(),
-        part.self_output.product(),
-        part.cross_query.product(),
-        part.cross_output.product(),
-        part.expand.product(),
-        part.gate.product() if part.gate else None,
-        part.contract.product(),
-        part.around,
-    )
 
 
 def _apply(function: Function | None, x: Floats) -> Floats:

@@ -7,6 +7,7 @@ it fastest: that is up to twice as fast as ``F.linear``'s [out, in].
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +62,9 @@ class Affine:
         """[N, in] -> ``out`` [N, out]."""
         return torch.addmm(self.bias, x, self.weight, out=out)
 
+    @cached_property
     def product(self) -> Product:
-        """Return the same of one vector, sharing the memory; on the CPU only."""
+        """The same of one vector, sharing the memory; on the CPU only."""
         return Product(self.bias.numpy(), self.weight.numpy())
 
 
@@ -139,4 +141,4 @@ class PackedDecoder:
         """Project decoder output [N, D] -> [N, V]."""
         if len(output) > 1 or output.device.type != "cpu":
             return self.output(output)
-        return torch.from_numpy(self.output.product()(output[0].numpy()))[None]
+        return torch.from_numpy(self.output.product(output[0].numpy()))[None]
