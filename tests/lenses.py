@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from visformer.lens import TOP, LensRow
-from visformer.trace import Floats, Trace
+from visformer.values.arrays import Floats
+from visformer.values.lens import TOP, LensRow
+from visformer.values.trace import Trace
 
 
 def plain_lens(

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
-from visformer.formats.tokenizers import Tokenizer, VocabularySide
+from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
+from visformer.values.config import ModelConfig
 
 PAD, UNK, BOS, EOS = range(4)
 VOCABULARY = {

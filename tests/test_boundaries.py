@@ -12,24 +12,20 @@ PACKAGE = Path(__file__).parent.parent / "visformer"
 QT = ("PySide6", "pyqtgraph")
 TORCH = ("torch", "sentencepiece", "safetensors")
 ROOMS = {  # room -> what it must not import
+    "values": (*QT, *TORCH),
+    "engine": (*QT, *TORCH),
+    "tokenizers": QT,
     "core": QT,
     "formats": QT,
     "training": QT,
     "analysis": (*QT, *TORCH),
-    "state": (*QT, *TORCH),
+    "pictures": (*QT, *TORCH),
+    "session": (*QT, *TORCH),
     "ui": TORCH,
-    "trace.py": (*QT, *TORCH),
-    "step.py": (*QT, *TORCH),
-    "trace_file.py": (*QT, *TORCH),
-    "parameters.py": (*QT, *TORCH),
-    "lens.py": (*QT, *TORCH),
-    "recorder.py": (*QT, *TORCH),
-    "messages.py": (*QT, *TORCH),
-    "engine.py": (*QT, *TORCH),
-    "server.py": (*QT, *TORCH),
     "cli.py": (*QT, *TORCH),
     "app.py": TORCH,
-    "bench/command.py": (*QT, *TORCH),
+    "render.py": TORCH,
+    "bench/bench_command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
 }
 BLOCKER = """

@@ -13,7 +13,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.search import translate
 from visformer.formats.loading import load
-from visformer.trace_file import read_trace
+from visformer.values.trace_file import read_trace
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.step import Candidates, Step
-from visformer.trace import Bools, Floats, Kind, Layout, ModelFacts, Trace, read_only
+from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.facts import Kind, ModelFacts
+from visformer.values.step import Candidates, Step
+from visformer.values.trace import Columns, Trace
 
 PAD, UNK, BOS, EOS = range(4)
 VOCABULARY = 50
@@ -49,7 +51,7 @@ def make_trace(
         eos=EOS,
     )
     random = np.random.default_rng(seed)
-    layout = Layout(model)
+    layout = Columns(model)
     steps = tuple(_step(at, random) for at in range(target))
     chosen = [step.id for step in steps]
     ids = random.integers(4, VOCABULARY, source)

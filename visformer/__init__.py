@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from visformer.core.passes import run
     from visformer.core.presets import build
     from visformer.formats.loading import load
-    from visformer.intervention import Intervention
-    from visformer.messages import Strategy
-    from visformer.trace import Trace
+    from visformer.values.intervention import Intervention
+    from visformer.values.strategy import Strategy
+    from visformer.values.trace import Trace
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,9 +34,9 @@ __all__ = [
 _PLACES = {
     "Checkpoint": "visformer.core.checkpoint",
     "Decoding": "visformer.core.decoding",
-    "Intervention": "visformer.intervention",
-    "Strategy": "visformer.messages",
-    "Trace": "visformer.trace",
+    "Intervention": "visformer.values.intervention",
+    "Strategy": "visformer.values.strategy",
+    "Trace": "visformer.values.trace",
     "build": "visformer.core.presets",
     "load": "visformer.formats.loading",
     "run": "visformer.core.passes",
@@ -48,7 +48,7 @@ def open_trace(path: str | Path) -> Trace:
 
     Raises InputError where the file cannot be read, is damaged or is too new.
     """
-    from visformer.trace_file import read_trace
+    from visformer.values.trace_file import read_trace
 
     return read_trace(Path(path))
 

@@ -22,15 +22,16 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
-from visformer.engine import Engine
+from visformer.engine.handle import Engine
 from visformer.errors import VisformerError
-from visformer.parameters import Stack
-from visformer.questions import Asking, Told
 from visformer.text import clean
-from visformer.trace import Floats, Ids, Trace
-from visformer.trace_file import read_trace
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
+from visformer.values.arrays import Floats, Ids
+from visformer.values.layer_weights import Stack
+from visformer.values.questions import Asking, Told
+from visformer.values.trace import Trace
+from visformer.values.trace_file import read_trace
 
 log = logging.getLogger(__name__)
 GARBAGE_MS = 1000

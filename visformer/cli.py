@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from visformer.errors import CheckpointError, InputError, VisformerError
-from visformer.questions import Told
+from visformer.values.questions import Told
 
 COMMANDS = ("translate", "render", "inspect", "train", "bench")
 GROUP = 64  # lines translated together
@@ -199,7 +199,7 @@ def _render_parser() -> _Parser:
 
 def _render(options: argparse.Namespace) -> int:
     with _explained_qt():
-        from visformer.ui.offscreen import render  # sets Qt's platform first
+        from visformer.render import render  # sets Qt's platform first
 
     render(options, _checkpoint_path(options))
     return 0
@@ -325,7 +325,7 @@ def _train_parser() -> _Parser:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from visformer.training.command import options_for, train
+    from visformer.training.train_command import options_for, train
 
     given = {name: value for name, value in vars(options).items() if value is not None}
     train(options_for(given), lambda line: print(line, flush=True))
@@ -336,7 +336,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _bench_parser() -> _Parser:
-    from visformer.bench.command import add_options
+    from visformer.bench.bench_command import add_options
 
     parser = _Parser(
         prog="visformer bench",
@@ -348,7 +348,7 @@ def _bench_parser() -> _Parser:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    from visformer.bench.command import run
+    from visformer.bench.bench_command import run
 
     return run(options)
 

@@ -9,7 +9,7 @@ from visformer.analysis.attention_summary import (
     running_maximum,
     running_mean,
 )
-from visformer.trace import Floats
+from visformer.values.arrays import Floats
 
 NAN = np.nan
 

@@ -13,7 +13,7 @@ from visformer.analysis.head_measures import (
     place_correlation,
     row_entropy,
 )
-from visformer.trace import Floats
+from visformer.values.arrays import Floats
 
 EYE = np.eye(4, dtype=np.float32)
 BLIND = np.array([[np.nan, np.nan], [0.5, 0.5]], np.float32)

@@ -12,11 +12,12 @@ from tests.models import tiny_checkpoint
 from visformer.analysis.sublayers import LayerRows, dead_units, head_weights
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.parameters import layer_parameters
+from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
 from visformer.errors import InputError
-from visformer.parameters import Stack
-from visformer.trace import Floats, Trace
+from visformer.values.arrays import Floats
+from visformer.values.layer_weights import Stack
+from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.analysis.words import (
+from visformer.analysis.subwords import (
     glued_source,
     glued_target,
     has_word_marks,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from visformer.bench import command
+from visformer.bench import bench_command as command
 from visformer.bench.figures import Figure
 from visformer.cli import main
 
@@ -81,5 +81,5 @@ def test_every_group_measures_its_budgets() -> None:
     import importlib
 
     for name, budgets in command.GROUPS.items():
-        module = importlib.import_module(f"visformer.bench.{name}")
+        module = importlib.import_module(f"visformer.bench.time_{name}")
         assert set(module.BENCHMARKS) == set(budgets)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from visformer.bench import decoding, peers
+from visformer.bench import peers
+from visformer.bench import time_decoding as decoding
 from visformer.bench.figures import Figure
 from visformer.bench.models import random_checkpoint, random_source
 from visformer.core.decoding import Decoding

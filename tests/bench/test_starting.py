@@ -12,11 +12,11 @@ from queue import SimpleQueue
 import pytest
 
 from visformer import paths
-from visformer.bench import starting
-from visformer.bench.starting import Started
-from visformer.engine import Event, Replaced
+from visformer.bench import time_starting as starting
+from visformer.bench.time_starting import Started
+from visformer.engine.handle import Event, Replaced
+from visformer.engine.messages import Finished, Refused
 from visformer.errors import InputError
-from visformer.messages import Finished, Refused
 
 
 def test_a_process_is_timed_until_its_line() -> None:

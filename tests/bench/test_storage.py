@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.bench import storage
+from visformer.bench import time_storage as storage
 from visformer.bench.random_trace import facts, random_recording
-from visformer.step import CANDIDATES
-from visformer.trace import KINDS, Layout, Trace
-from visformer.trace_file import read_trace
+from visformer.values.facts import KINDS
+from visformer.values.step import CANDIDATES
+from visformer.values.trace import Columns, Trace
+from visformer.values.trace_file import read_trace
 
 TINY = facts(d_model=8, heads=2, layers=2, vocabulary=60)
 
 
 def test_the_minimum_is_what_the_rows_hold() -> None:
     """Without a final norm the outputs are the last of the residual streams."""
-    layout = Layout(TINY)
+    layout = Columns(TINY)
     source = layout.width("encoder") + layout.width("memory")
     numbers = 5 * source + 3 * layout.width("decoder")
     assert storage.raw_minimum(TINY, 5, 3) == 4 * numbers

@@ -10,10 +10,10 @@ import torch
 
 from tests.core.test_variants import torch_layer
 from tests.models import tiny_config
-from visformer.bench import training
-from visformer.bench.training import Plain
-from visformer.core.config import ModelConfig
+from visformer.bench import time_training as training
+from visformer.bench.time_training import Plain
 from visformer.core.model import Transformer
+from visformer.values.config import ModelConfig
 
 DATA = training.synthetic(30, 40)
 BATCHES = training.batched(DATA, 128)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
-from visformer.bench import window
+from visformer.bench import time_window as window
 from visformer.bench.figures import Figure
 
 

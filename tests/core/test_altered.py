@@ -15,8 +15,10 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.errors import InputError
-from visformer.intervention import Intervention, parse
-from visformer.trace import KINDS, Kind, Trace, softmax
+from visformer.values.arrays import softmax
+from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import Intervention, parse
+from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]
 

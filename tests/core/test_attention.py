@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from visformer.core import parts
-from visformer.core.masks import causal_mask, encoder_mask
+from visformer.core.mask_rules import causal_mask, encoder_mask
 from visformer.core.parts import Attention, Dropout, attention_weights, split_heads
 
 FILL = -1e9

@@ -13,8 +13,8 @@ from tests.traces import make_trace
 from visformer.core.counting import count_blocks
 from visformer.core.decoding import Decoding
 from visformer.core.presets import PRESETS, build
-from visformer.trace import Trace
-from visformer.trace_file import read_trace
+from visformer.values.trace import Trace
+from visformer.values.trace_file import read_trace
 
 
 def test_the_blocks_of_a_small_model_are_counted_by_hand() -> None:
@@ -60,7 +60,7 @@ def test_a_file_keeps_the_blocks_and_an_older_one_opens(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "new.vis").model == trace.model
     assert trace.model.blocks
 
-    import visformer.trace_file as files
+    import visformer.values.trace_file as files
 
     old = make_trace()
 

@@ -15,8 +15,8 @@ from tests.core.variants import difference, reference, small
 from visformer.core.passes import run
 from visformer.core.presets import PRESETS
 from visformer.errors import InputError
-from visformer.intervention import parse
-from visformer.trace import Kind
+from visformer.values.facts import Kind
+from visformer.values.intervention import parse
 
 TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 1, 1], [2, 1, 12, 13]])
 

@@ -13,10 +13,12 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.passes import run
-from visformer.core.strategy import choose, filtered
+from visformer.core.sampling import choose, filtered
 from visformer.errors import InputError
-from visformer.messages import Strategy
-from visformer.trace import KINDS, Floats, Trace, softmax
+from visformer.values.arrays import Floats, softmax
+from visformer.values.facts import KINDS
+from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 
 VARIANTS = [
     {"norm_first": False, "final_norm": False},

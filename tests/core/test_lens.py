@@ -12,10 +12,11 @@ from tests.lenses import plain_lens
 from tests.models import tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.lens import lens, read_streams
+from visformer.core.lens_rows import lens, read_streams
 from visformer.errors import InputError
-from visformer.lens import TOP, streams
-from visformer.trace import Floats, Trace
+from visformer.values.arrays import Floats
+from visformer.values.lens import TOP, streams
+from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.models import PAD, tiny_model
-from visformer.core.masks import causal_mask
+from visformer.core.mask_rules import causal_mask
 from visformer.core.model import Layer, Transformer
 from visformer.core.parts import Attention
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 
 VARIANTS = [
     {"norm_first": False, "final_norm": False},

@@ -12,8 +12,8 @@ from torch import Tensor
 import visformer
 from visformer.core import parts, passes
 from visformer.core.passes import run
-from visformer.server import lean
-from visformer.trace import KINDS, Kind
+from visformer.engine.process import lean
+from visformer.values.facts import KINDS, Kind
 
 SIZES: dict[str, Any] = {
     "source_vocabulary": 23,

@@ -17,11 +17,11 @@ from visformer.core.packed import Affine
 from visformer.core.passes import run_texts
 from visformer.core.presets import PRESETS
 from visformer.core.search import search
-from visformer.messages import Answer, Decode, Started, Stepped
-from visformer.recorder import Recording
-from visformer.server import Server
-from visformer.step import Origin
-from visformer.trace import Trace
+from visformer.engine.messages import Answer, Decode, Started, Stepped
+from visformer.engine.process import Server
+from visformer.values.recording import Recording
+from visformer.values.step import Origin
+from visformer.values.trace import Trace
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

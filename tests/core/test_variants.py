@@ -17,13 +17,14 @@ from tests.core import references
 from tests.core.references import Result
 from tests.core.variants import SMALL, difference, reference, small
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
-from visformer.core.positions import fixed_table, sinusoidal
+from visformer.core.position_rules import fixed_table, sinusoidal
 from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError, InputError
-from visformer.trace import KINDS, Kind, Trace
+from visformer.values.config import ModelConfig
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
 
 
 def assert_equal(traces: list[Trace], theirs: Result) -> None:

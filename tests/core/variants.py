@@ -11,7 +11,8 @@ import visformer
 from tests.core.references import Reference
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
-from visformer.trace import KINDS, Trace
+from visformer.values.facts import KINDS
+from visformer.values.trace import Trace
 
 SMALL: dict[str, Any] = {
     "source_vocabulary": 23,

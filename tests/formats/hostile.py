@@ -17,7 +17,7 @@ import torch
 
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
-from visformer.formats.weights import read_tensors
+from visformer.formats.weight_file import read_tensors
 
 RIGHT = 'torch.save(model.state_dict(), "model.pt").'
 CUT_OFF = "m.pt is cut off or damaged: download or copy it again."

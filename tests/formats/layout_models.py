@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 
 WIDTH, FEED, SOURCE, TARGET, LAYERS, LENGTH = 8, 12, 11, 13, 2, 20
 

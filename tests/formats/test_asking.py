@@ -15,7 +15,7 @@ from tests.formats.layout_models import MAKERS, SOURCE, TARGET, WIDTH, state
 from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError
 from visformer.formats.loading import form, load, load_told
-from visformer.questions import Form, Question, Told
+from visformer.values.questions import Form, Question, Told
 
 FILES = {"tokenizer", "target_tokenizer"}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import visformer
-from visformer.core.positions import halves, sinusoidal
+from visformer.core.position_rules import halves, sinusoidal
 from visformer.formats.diagnoses import findings_of
 
 Tensors = dict[str, Tensor]

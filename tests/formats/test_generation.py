@@ -12,13 +12,13 @@ import torch
 from tests.formats.test_marian import PAD, VOCABULARY, random_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.masks import padded
+from visformer.core.mask_rules import padded
 from visformer.core.passes import run
 from visformer.core.search import search, translate
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
-from visformer.messages import Strategy
-from visformer.trace import KINDS
+from visformer.values.facts import KINDS
+from visformer.values.strategy import Strategy
 
 EOS = 0
 USUAL = {

@@ -34,7 +34,7 @@ from tests.formats.hostile import (
     zipped,
 )
 from visformer.errors import CheckpointError
-from visformer.formats.weights import read_tensors
+from visformer.formats.weight_file import read_tensors
 
 # What is no model at all
 
@@ -115,7 +115,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_file_over_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path / "m.pt", STATE)
     path.write_bytes(bytes(3000))
-    monkeypatch.setattr("visformer.formats.files.available_memory", lambda: 4500)
+    monkeypatch.setattr("visformer.files.available_memory", lambda: 4500)
     assert refused(path) == (
         "m.pt needs 6.0 kB of memory and 4.5 kB is free: close other programs or "
         "choose a smaller model."

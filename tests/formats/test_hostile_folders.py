@@ -15,10 +15,10 @@ from torch import Tensor
 
 from tests.formats.folders import edit_config, write_letters
 from tests.formats.hostile import STATE, refused_folder, saved
-from visformer.formats.files import short
+from visformer.files import short
 from visformer.formats.foreign import READS
 from visformer.formats.loading import load
-from visformer.formats.weights import read_tensors
+from visformer.formats.weight_file import read_tensors
 
 # Checkpoint folders
 

@@ -32,9 +32,9 @@ from tests.formats.layout_models import (
 from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import warm_up
-from visformer.core.parameters import layer_parameters
+from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 from visformer.errors import InputError
 from visformer.formats.keys import KEYS, our_name, their_name
 from visformer.formats.loading import load

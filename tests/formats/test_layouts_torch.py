@@ -19,7 +19,7 @@ from tests.formats.layout_models import (
     state,
 )
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 from visformer.errors import InputError
 from visformer.formats.loading import inspect
 

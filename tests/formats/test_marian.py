@@ -15,7 +15,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
 from visformer.formats.keys import KEYS, our_name
 from visformer.formats.loading import load
-from visformer.formats.sides import MarianSide
+from visformer.tokenizers.sides import MarianSide
 
 VOCABULARY = 60
 PAD = VOCABULARY - 1

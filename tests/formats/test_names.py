@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.formats.folders import write_letters
 from tests.formats.layout_models import MAKERS, SOURCE, WIDTH, state
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.keys import KEYS, their_name
 from visformer.formats.loading import load

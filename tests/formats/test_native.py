@@ -24,7 +24,7 @@ from tests.formats.folders import (
 from tests.models import tiny_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
-from visformer.core.positions import sinusoidal
+from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.loading import inspect, load
 from visformer.formats.native import TokenizerFiles, tokenizer_files, write_native
@@ -217,7 +217,7 @@ def test_memory_is_compared_before_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_letters(tmp_path)
-    monkeypatch.setattr("visformer.formats.assembly.available_memory", lambda: 20_000)
+    monkeypatch.setattr("visformer.core.assembly.available_memory", lambda: 20_000)
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path, device="cpu")
     assert str(caught.value) == (

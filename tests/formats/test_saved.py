@@ -14,8 +14,8 @@ from torch import Tensor
 from tests.formats import layout_models as models
 from tests.formats.layout_models import MAKERS, state
 from visformer.errors import CheckpointError
-from visformer.formats import weights
-from visformer.formats.files import read_regular
+from visformer.files import read_regular
+from visformer.formats import weight_file as weights
 from visformer.formats.foreign import READS, foreign
 from visformer.formats.loading import load
 

@@ -11,7 +11,8 @@ import torch
 
 from tests.training.toys import TOY
 from visformer.core.model import Transformer
-from visformer.training import command, loop
+from visformer.training import loop
+from visformer.training import train_command as command
 from visformer.training.loop import Progress, Trainer
 from visformer.training.processes import rank, world
 

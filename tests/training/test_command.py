@@ -20,11 +20,11 @@ from tests.training.toys import TINY, TOY
 from visformer.core.decoding import Decoding
 from visformer.errors import InputError, VisformerError
 from visformer.formats.native import read_native
-from visformer.formats.tokenizers import SentencePieceSide as Side
+from visformer.tokenizers.tokenizer import SentencePieceSide as Side
 from visformer.training import processes
-from visformer.training.command import TrainCommand, check, options_for, train
 from visformer.training.data import Pair, read_pairs
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
+from visformer.training.train_command import TrainCommand, check, options_for, train
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visformer.core.masks import padded
+from visformer.core.mask_rules import padded
 from visformer.errors import InputError
 from visformer.training.data import (
     Example,

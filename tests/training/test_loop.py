@@ -13,8 +13,8 @@ from tests.training.toys import trainer
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.training import loop
-from visformer.training.files import read_file
 from visformer.training.loop import BEST, STATE, Place, Progress, Trainer
+from visformer.training.run_files import read_file
 
 
 class Stopped(Exception):

@@ -10,14 +10,14 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine import Decoded
-from visformer.intervention import UNTOUCHED, Causal, HideSource, Intervention
-from visformer.messages import Finished, Opened, Refused
-from visformer.state.pictures.weights import head_weights
-from visformer.trace import Trace
-from visformer.ui.export import SHARPNESS
+from visformer.engine.handle import Decoded
+from visformer.engine.messages import Finished, Opened, Refused
+from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.export import SHARPNESS
 from visformer.ui.window import MainWindow
+from visformer.values.intervention import UNTOUCHED, Causal, HideSource, Intervention
+from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))
 HIDDEN = Intervention(masks=(HideSource(2),))

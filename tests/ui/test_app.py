@@ -25,10 +25,10 @@ from tests.traces import make_trace
 from visformer.app import App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
-from visformer.intervention import UNTOUCHED
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
+from visformer.values.intervention import UNTOUCHED
 
 WAIT = 60_000
 

@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import make_window
-from visformer.state.state import Session, State
-from visformer.trace import Trace
+from visformer.session.state import Session, State
 from visformer.ui.views.architecture import ArchitectureView
+from visformer.values.trace import Trace
 
 
 @pytest.fixture

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
 
-from tests.state.test_maps import state
+from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from tests.ui.test_heatmap import colours, middle
-from visformer.state.pictures.mosaic import Mosaic, mosaic
-from visformer.state.state import Cell, Session, State
-from visformer.trace import KINDS, Kind
-from visformer.ui.colour_map import NAN
-from visformer.ui.heatmap import HeatMap
+from visformer.pictures.attention.mosaic import Mosaic, mosaic
+from visformer.pictures.selection import Cell
+from visformer.session.state import Session, State
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.colour_map import NAN
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.values.facts import KINDS, Kind
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine import Decoded, Event
-from visformer.messages import Finished, Refused
+from visformer.engine.handle import Decoded, Event
+from visformer.engine.messages import Finished, Refused
 from visformer.ui.bridge import FRAME_MS, Bridge
 
 Listening = tuple[Bridge, list[Event]]

@@ -19,10 +19,10 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
+from visformer.engine.messages import Opened, Refused
 from visformer.errors import InputError
-from visformer.messages import Opened, Refused
-from visformer.ui import choosing
-from visformer.ui.choosing import together
+from visformer.ui.bars import choosing
+from visformer.ui.bars.choosing import together
 from visformer.ui.window import MainWindow
 
 Pair = tuple[MainWindow, FakeEngine]

@@ -13,14 +13,14 @@ from pytestqt.qtbot import QtBot
 from tests.models import tiny_checkpoint
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.core.decoding import Decoding
-from visformer.core.parameters import layer_parameters
-from visformer.messages import Opened, ParametersDone
-from visformer.state.pictures.computation import STAGE_NAMES
-from visformer.state.state import Cell
-from visformer.trace import Trace
-from visformer.ui.number_table import four_digits
+from visformer.core.layer_export import layer_parameters
+from visformer.engine.messages import Opened, ParametersDone
+from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.selection import Cell
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.widgets.number_table import four_digits
 from visformer.ui.window import MainWindow
+from visformer.values.trace import Trace
 
 CHECKPOINT = tiny_checkpoint()
 

@@ -11,10 +11,18 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QLabel
 
-from visformer.state.pictures.picture import Matrix
-from visformer.ui.colour_map import HIDDEN, HIGH, LOW, NAN, codes, is_signed, table
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.labels import short
+from visformer.pictures.picture import Matrix
+from visformer.ui.widgets.colour_map import (
+    HIDDEN,
+    HIGH,
+    LOW,
+    NAN,
+    codes,
+    is_signed,
+    table,
+)
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.labels import short
 
 
 def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:

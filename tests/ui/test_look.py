@@ -9,20 +9,21 @@ from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QMouseEvent
 from PySide6.QtWidgets import QWidget
 
-from tests.state.test_maps import state
-from tests.state.test_reading import ALL, sentence
+from tests.pictures.test_maps import state
+from tests.pictures.test_reading import ALL, sentence
 from tests.traces import make_trace
 from tests.ui.test_heatmap import middle
-from visformer.state.look import FORMS, SUMMARIES, Look
-from visformer.state.pictures import summary
-from visformer.state.state import Cell, Session
-from visformer.trace import KINDS, Kind
-from visformer.ui.arcs import ArcsCanvas
-from visformer.ui.look_bar import LookBar
-from visformer.ui.overview import Overview
-from visformer.ui.running_text import RunningText
+from visformer.pictures.attention import summary
+from visformer.pictures.look import FORMS, SUMMARIES, Look
+from visformer.pictures.selection import Cell
+from visformer.session.state import Session
+from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.widgets.overview import Overview
+from visformer.ui.widgets.running_text import RunningText
+from visformer.values.facts import KINDS, Kind
 
 
 @pytest.fixture
@@ -220,7 +221,7 @@ def test_of_a_long_sentence_the_rows_in_sight_are_painted(
         asked.append(rows)
         return original(matrix, share, rows)
 
-    monkeypatch.setattr("visformer.ui.arcs.arcs", spy)
+    monkeypatch.setattr("visformer.ui.widgets.arc_map.arcs", spy)
     view.draw(state(make_trace(300, 20, heads=1, layers=1), look=Look(form="arcs")))
     panel = view.panels["encoder"].panel("arcs")
     panel.area.verticalScrollBar().setValue(10**6)
@@ -240,7 +241,7 @@ def test_the_newest_row_of_many_is_in_sight(view: AttentionView) -> None:
 
 
 def attention_arcs() -> Any:
-    from visformer.state.pictures.arcs import arcs
+    from visformer.pictures.attention.arcs import arcs
 
     return arcs
 

@@ -10,10 +10,10 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.intervention import UNTOUCHED, Causal, Cell, HideSource
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
+from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 

@@ -16,10 +16,13 @@ from PySide6.QtWidgets import (
 )
 
 from tests.traces import make_trace
-from visformer.state.state import Cell, State
-from visformer.trace import Bools, Kind, Trace
-from visformer.ui.heatmap import HeatMap
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
 from visformer.ui.views.masks import MasksView
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.values.arrays import Bools
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 
 W = TypeVar("W", bound=QWidget)
 

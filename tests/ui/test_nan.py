@@ -19,12 +19,12 @@ from pytestqt.qtbot import QtBot
 from tests.ui.windows import make_window
 from visformer.core.passes import run
 from visformer.core.presets import build
-from visformer.state.state import SCALES, Cell
-from visformer.trace import Trace
-from visformer.trace_file import read_trace
-from visformer.ui.colour_map import NAN_COLOUR
+from visformer.pictures.selection import SCALES, Cell
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.ui.window import MainWindow
+from visformer.values.trace import Trace
+from visformer.values.trace_file import read_trace
 
 SIZES: dict[str, Any] = {
     "d_model": 16,

@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, make_window
-from visformer.messages import Asked, Opened, Refused
-from visformer.questions import Form, Question, Told
+from visformer.engine.messages import Asked, Opened, Refused
 from visformer.ui.window import MainWindow
+from visformer.values.questions import Form, Question, Told
 
 Pair = tuple[MainWindow, FakeEngine]
 QUESTIONS = (

@@ -14,16 +14,16 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.core.decoding import Decoding
-from visformer.core.lens import lens, read_streams
-from visformer.engine import Replaced
-from visformer.messages import Decode, LensDone, Opened
-from visformer.state.pictures.output import known_rows
-from visformer.trace import Trace
-from visformer.ui import lens as asking
-from visformer.ui.cell_texts import _inks
-from visformer.ui.heatmap import HeatMap
+from visformer.core.lens_rows import lens, read_streams
+from visformer.engine.handle import Replaced
+from visformer.engine.messages import Decode, LensDone, Opened
+from visformer.pictures.output import known_rows
+from visformer.session import lens_requests as asking
 from visformer.ui.views.output import OutputView
+from visformer.ui.widgets.cell_texts import _inks
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
+from visformer.values.trace import Trace
 
 CHECKPOINT = tiny_checkpoint(norm_first=True, final_norm=True)
 Pair = tuple[MainWindow, FakeEngine]

@@ -10,10 +10,10 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.intervention import PositionChange
-from visformer.messages import Opened, Shuffled
+from visformer.engine.messages import Opened, Shuffled
 from visformer.ui.views.positions import PositionsView
 from visformer.ui.window import MainWindow
+from visformer.values.intervention import PositionChange
 
 
 def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, PositionsView]:

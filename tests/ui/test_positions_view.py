@@ -17,12 +17,12 @@ from PySide6.QtWidgets import (
 
 from tests.traces import make_trace
 from visformer.core.presets import build
-from visformer.server import _positions
-from visformer.state.pictures.positions import sinusoid
-from visformer.state.state import State
-from visformer.ui.curves import Curves
-from visformer.ui.heatmap import HeatMap
+from visformer.engine.process import _positions
+from visformer.pictures.positions import sinusoid
+from visformer.session.state import State
 from visformer.ui.views.positions import PositionsView
+from visformer.ui.widgets.curves import Curves
+from visformer.ui.widgets.heatmap import HeatMap
 
 W = TypeVar("W", bound=QWidget)
 TABLE = sinusoid(64, 16)

@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer import paths
-from visformer.messages import Opened
-from visformer.ui.samples import choose
+from visformer.engine.messages import Opened
+from visformer.ui.bars.samples import choose
 
 
 def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine import Decoded, Replaced
-from visformer.messages import Opened, Refused
-from visformer.state.state import Cell
-from visformer.trace_file import write_trace
+from visformer.engine.handle import Decoded, Replaced
+from visformer.engine.messages import Opened, Refused
+from visformer.pictures.selection import Cell
 from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow
+from visformer.values.trace_file import write_trace
 
 Pair = tuple[MainWindow, FakeEngine]
 

@@ -9,12 +9,13 @@ from PySide6.QtCore import QSettings
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine import Decoded
-from visformer.messages import Decode, Finished, Shuffle
-from visformer.parameters import Stack
-from visformer.questions import Asking, Told
-from visformer.trace import Floats, Ids, Trace
+from visformer.engine.handle import Decoded
+from visformer.engine.messages import Decode, Finished, Shuffle
 from visformer.ui.window import MainWindow
+from visformer.values.arrays import Floats, Ids
+from visformer.values.layer_weights import Stack
+from visformer.values.questions import Asking, Told
+from visformer.values.trace import Trace
 
 
 class FakeEngine:

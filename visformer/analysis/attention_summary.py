@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from visformer.trace import Bools, Floats
+from visformer.values.arrays import Bools, Floats
 
 
 def running_mean(parts: Iterable[Floats]) -> Iterator[Floats]:

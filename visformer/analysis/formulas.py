@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.trace import Floats
+from visformer.values.arrays import Floats
 
 
 class Standard(NamedTuple):

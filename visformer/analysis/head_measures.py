@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from visformer.trace import Floats
+from visformer.values.arrays import Floats
 
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}  # the key minus the query
 

@@ -6,7 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visformer.trace import KINDS, Bools, Kind, Trace
+from visformer.values.arrays import Bools
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
 
 SURE = -1e4  # a masked score so low has no weight beside any score that occurs
 LEAST = 1e-6  # a smaller weight is rounding, not reading

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from visformer.trace import Bools, Floats
+from visformer.values.arrays import Bools, Floats
 
 
 def with_residual(weights: Floats) -> Floats:

@@ -15,14 +15,16 @@ from functools import cached_property
 import numpy as np
 
 from visformer.analysis.formulas import ACTIVATIONS, Standard, layer_standard
-from visformer.parameters import (
+from visformer.values.arrays import Floats, softmax
+from visformer.values.facts import Kind, ModelFacts
+from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
     LayerParameters,
     Norm,
     Stack,
 )
-from visformer.trace import Floats, Kind, ModelFacts, Trace, softmax
+from visformer.values.trace import Trace
 
 
 def stack_of(kind: Kind) -> Stack:

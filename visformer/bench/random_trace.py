@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.recorder import Recording, Row
-from visformer.step import CANDIDATES, Candidates, Step
-from visformer.trace import Floats, Layout, ModelFacts, Trace, read_only
+from visformer.values.arrays import Floats, read_only
+from visformer.values.facts import ModelFacts
+from visformer.values.recording import Recording, Row
+from visformer.values.step import CANDIDATES, Candidates, Step
+from visformer.values.trace import Columns, Trace
 
 PAD, BOS, EOS = 0, 2, 3
 
@@ -61,7 +63,7 @@ def random_recording(
 
 
 def _start(model: ModelFacts, source: int, random: np.random.Generator) -> Trace:
-    layout = Layout(model)
+    layout = Columns(model)
     ids = random.integers(EOS + 1, model.source_vocabulary, source)
     return Trace(
         model=model,

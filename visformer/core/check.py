@@ -6,9 +6,10 @@ import numpy as np
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.masks import RULES, padded
+from visformer.core.mask_rules import RULES, padded
 from visformer.core.passes import run
-from visformer.trace import KINDS, Trace
+from visformer.values.facts import KINDS
+from visformer.values.trace import Trace
 
 TOLERANCE = 2e-5  # of the largest magnitude, at least 1
 LENGTH = 12

@@ -7,14 +7,15 @@ from functools import cached_property
 
 import torch
 
-from visformer.core.config import ModelConfig
 from visformer.core.counting import count_blocks
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.core.packed import PackedDecoder
 from visformer.errors import InputError
-from visformer.formats.tokenizers import Tokenizer
-from visformer.trace import Layout, ModelFacts
+from visformer.tokenizers.tokenizer import Tokenizer
+from visformer.values.config import ModelConfig
+from visformer.values.facts import ModelFacts
+from visformer.values.trace import Columns
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,7 +52,7 @@ class Checkpoint:
     @cached_property
     def packed(self) -> PackedDecoder:
         """The decoder's weights, packed for decoding: read once, when first asked."""
-        return PackedDecoder(self.model, Layout(self.facts))
+        return PackedDecoder(self.model, Columns(self.facts))
 
     @cached_property
     def facts(self) -> ModelFacts:

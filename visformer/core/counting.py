@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visformer.core.model import Transformer
-from visformer.trace import BlockParameters
+from visformer.values.facts import BlockParameters
 
 
 def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.altered import altered, altered_masks, host_mask, layer_masks
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderState
-from visformer.core.masks import RULES, encoder_mask, make_masks, real_tokens
-from visformer.core.recording import (
+from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
+from visformer.core.modified import altered, altered_masks, host_mask, layer_masks
+from visformer.core.rows import (
     Distribution,
     check_ids,
     empty_trace,
@@ -22,13 +22,14 @@ from visformer.core.recording import (
     source_pieces,
     stack_rows,
 )
-from visformer.core.strategy import check_strategy, choose
+from visformer.core.sampling import check_strategy, choose
 from visformer.errors import InputError
-from visformer.intervention import UNTOUCHED, Intervention
-from visformer.messages import Strategy
-from visformer.recorder import Recording, Row
-from visformer.step import Origin
-from visformer.trace import Bools, Trace
+from visformer.values.arrays import Bools
+from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.recording import Recording, Row
+from visformer.values.step import Origin
+from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
 
@@ -36,7 +37,7 @@ Choice = tuple[int, Origin]  # a token id, and who chose it
 class _Pass(NamedTuple):
     """All decoder rows, computed anew."""
 
-    rows: Tensor  # [T, W] as in ``Layout``
+    rows: Tensor  # [T, W] as in ``Columns``
     decoder: Bools  # [T, T], the masks they were computed with
     cross: Bools  # [T, S]; both after a layer axis where layers differ
 

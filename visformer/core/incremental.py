@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from visformer.core.masks import RULES, causal_mask
+from visformer.core.mask_rules import RULES, causal_mask
 from visformer.core.one_row import OneRow
 from visformer.core.packed import PackedDecoder, PackedLayer
 from visformer.core.parts import Attention, split_heads
-from visformer.core.positions import PASS, STEP, Places
+from visformer.core.position_rules import PASS, STEP, Places
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
 
@@ -59,7 +59,7 @@ class DecoderState:
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Layout``.
+        """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Columns``.
 
         ``visible`` bool [B, n] is False where a token is a pad: what that hides, the
         config's mask rule says.

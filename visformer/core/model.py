@@ -10,16 +10,10 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from visformer.core.config import ModelConfig
-from visformer.core.masks import make_masks
-from visformer.core.parts import (
-    Attention,
-    Dropout,
-    FeedForward,
-    Projections,
-    make_norm,
-)
-from visformer.core.positions import PASS, Places, fixed_table
+from visformer.core.mask_rules import make_masks
+from visformer.core.parts import Attention, Dropout, FeedForward, Projections, make_norm
+from visformer.core.position_rules import PASS, Places, fixed_table
+from visformer.values.config import ModelConfig
 
 Side = Literal["source", "target"]
 LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one a layer

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderState
-from visformer.core.masks import RULES, make_masks
+from visformer.core.mask_rules import RULES, make_masks
 
 
 class NewestRows:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
-from visformer.core.positions import Places
-from visformer.trace import Floats
+from visformer.core.position_rules import Places
+from visformer.values.arrays import Floats
 
 
 class OneRow:
@@ -42,7 +42,7 @@ class OneRow:
     def extend(self, id: int, at: int, places: Places) -> Floats:
         """Run the row that consumes token ``id`` at this index of the cache.
 
-        Returns what it computed, [W] as in ``Layout``.
+        Returns what it computed, [W] as in ``Columns``.
         """
         layout = self._layout
         placed = places(self._positions, 1, slice(at, at + 1))

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from visformer.core.model import Layer, Transformer
 from visformer.core.parts import ACTIVATIONS
-from visformer.trace import Floats, Layout
+from visformer.values.arrays import Floats
+from visformer.values.trace import Columns
 
 
 class Product(NamedTuple):
@@ -112,7 +113,7 @@ class PackedDecoder:
     """A model's decoder, packed for rows; reads the model's weights once."""
 
     @torch.no_grad()
-    def __init__(self, model: Transformer, layout: Layout) -> None:
+    def __init__(self, model: Transformer, layout: Columns) -> None:
         self.model, self.layout = model, layout
         self.layers = [self._pack(layer) for layer in model.decoder]
         self.output = Affine(model.output)  # [D, V]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from visformer.core.config import Activation, Biases, ModelConfig, Norm
+from visformer.values.config import Activation, Biases, ModelConfig, Norm
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

@@ -9,17 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.altered import (
-    LayeredMasks,
-    altered,
-    altered_masks,
-    host_mask,
-)
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.masks import RULES, Masks, make_masks, padded, real_tokens
+from visformer.core.mask_rules import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
+from visformer.core.modified import LayeredMasks, altered, altered_masks, host_mask
 from visformer.core.parts import split_heads, weights_by_blocks
-from visformer.core.recording import (
+from visformer.core.rows import (
     Distribution,
     check_ids,
     check_source_length,
@@ -31,19 +26,12 @@ from visformer.core.recording import (
 )
 from visformer.core.search import search
 from visformer.errors import InputError
-from visformer.formats.tokenizers import Piece
-from visformer.intervention import UNTOUCHED, Intervention, permutation
-from visformer.step import Step
-from visformer.trace import (
-    KINDS,
-    Bools,
-    Floats,
-    Kind,
-    ModelFacts,
-    OwnWeights,
-    Trace,
-    read_only,
-)
+from visformer.tokenizers.tokenizer import Piece
+from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.facts import KINDS, Kind, ModelFacts
+from visformer.values.intervention import UNTOUCHED, Intervention, permutation
+from visformer.values.step import Step
+from visformer.values.trace import OwnWeights, Trace
 
 WHOLE_LAYER = 1 << 24  # weights of a layer up to which its heads are made together
 Ids = Sequence[Sequence[int]] | np.ndarray | Tensor

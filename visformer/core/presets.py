@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from visformer.core.checkpoint import Checkpoint, choose_device
-from visformer.core.config import ModelConfig
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
-from visformer.formats.sides import NumberSide
-from visformer.formats.tokenizers import Tokenizer
+from visformer.tokenizers.sides import NumberSide
+from visformer.tokenizers.tokenizer import Tokenizer
+from visformer.values.config import ModelConfig
 
 Choices = dict[str, Any]
 

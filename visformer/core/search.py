@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.core.generation import Generation
-from visformer.core.masks import RULES, encoder_mask, padded, real_tokens
+from visformer.core.mask_rules import RULES, encoder_mask, padded, real_tokens
 from visformer.core.newest import NewestRows
-from visformer.core.recording import source_pieces
+from visformer.core.rows import source_pieces
 from visformer.errors import InputError
+from visformer.values.config import ModelConfig
 
 log = logging.getLogger(__name__)
 BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time

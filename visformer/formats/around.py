@@ -14,8 +14,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from visformer.errors import CheckpointError
+from visformer.files import listed, short
 from visformer.formats.diagnoses import table_order
-from visformer.formats.files import listed, short
 from visformer.formats.keys import Renamed
 
 ROLES = (

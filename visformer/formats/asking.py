@@ -10,22 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from visformer.core.config import LIMITS, Activation, ModelConfig
+from visformer.core.assembly import check_fit
 from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError
-from visformer.formats.assembly import check_fit
-from visformer.formats.files import short
+from visformer.files import short
 from visformer.formats.layouts import HABITS, usual_ids
 from visformer.formats.options import Given, possible_heads
-from visformer.formats.sides import open_side, special_ids
 from visformer.formats.sizes import sizes_of
-from visformer.formats.tutorials import (
-    Reading,
-    config_of,
-    lacking_half,
-    untold_fields,
-)
-from visformer.questions import (
+from visformer.formats.tutorials import Reading, config_of, lacking_half, untold_fields
+from visformer.tokenizers.sides import open_side, special_ids
+from visformer.values.config import LIMITS, Activation, ModelConfig
+from visformer.values.questions import (
     NAMES,
     OTHER,
     TARGET_PAD,

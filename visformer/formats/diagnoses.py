@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from visformer.core.config import ModelConfig
-from visformer.formats.files import short
+from visformer.files import short
 from visformer.formats.findings import Finding, layout_findings
+from visformer.values.config import ModelConfig
 
 UNTRAINED = "train the model, or load the right file"
 MOST_NAMED = 8  # tensors that are named one by one

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from visformer.core.config import ModelConfig
+from visformer.values.config import ModelConfig
 
 _SCALED = "embeddings and positions have the sizes that training gave them"
 _SHOWN = "nothing to do, Visformer computes them itself"

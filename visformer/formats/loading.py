@@ -14,8 +14,8 @@ import torch
 
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
+from visformer.files import listed, read_json, short
 from visformer.formats.asking import form_for, location_and_keywords
-from visformer.formats.files import listed, read_json, short
 from visformer.formats.foreign import READS, foreign
 from visformer.formats.layouts import HABITS
 from visformer.formats.marian import WEIGHT_FILES, read_marian_folder
@@ -23,9 +23,9 @@ from visformer.formats.native import CONFIG, WEIGHTS, plain_config, read_native
 from visformer.formats.options import Given, given
 from visformer.formats.recognition import joined, recognise
 from visformer.formats.tutorials import read_parts, read_tutorial
-from visformer.formats.weights import WeightFile, read_tensors
-from visformer.questions import Form, Told
+from visformer.formats.weight_file import WeightFile, read_tensors
 from visformer.text import clean
+from visformer.values.questions import Form, Told
 
 Location = str | Path | tuple[str | Path, str | Path]
 Files = tuple[WeightFile, ...]  # one; d2l's two; or a folder, which is not read as one

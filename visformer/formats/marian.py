@@ -9,21 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError
-from visformer.formats.assembly import build_model
+from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.files import listed, read_json, short
-from visformer.formats.generation import Settings, read_generation
+from visformer.formats.generation_config import Settings, read_generation
 from visformer.formats.keys import KEYS, our_name
 from visformer.formats.layouts import choices
 from visformer.formats.options import Given, plain_field
 from visformer.formats.recognition import Spelling, in_our_names
-from visformer.formats.sides import NumberSide, open_side, read_marian
 from visformer.formats.sizes import sizes_of
-from visformer.formats.tokenizers import Side, Tokenizer
-from visformer.formats.weights import read_weights
+from visformer.formats.weight_file import read_weights
+from visformer.tokenizers.sides import NumberSide, open_side, read_marian
+from visformer.tokenizers.tokenizer import Side, Tokenizer
+from visformer.values.config import ModelConfig
 
 CONFIG = "config.json"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")

@@ -17,27 +17,21 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.assembly import build_model
+from visformer.files import inside, read_json, read_regular, short, write_whole
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.files import (
-    inside,
-    read_json,
-    read_regular,
-    short,
-    write_whole,
-)
-from visformer.formats.tokenizers import (
+from visformer.formats.weight_file import read_weights
+from visformer.tokenizers.tokenizer import (
     MAX_TOKENIZER,
     Side,
     Tokenizer,
     read_sentencepiece,
     read_vocabulary,
 )
-from visformer.formats.weights import read_weights
+from visformer.values.config import ModelConfig
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 VERSION = 1

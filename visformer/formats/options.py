@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.files import listed, short
+from visformer.files import listed, short
+from visformer.values.config import ModelConfig
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 _BOTH = ("encoder_layers", "decoder_layers")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from visformer.errors import CheckpointError
 from visformer.formats.keys import KEYS, Renamed, known, renamed, their_name
-from visformer.formats.weights import WeightFile
+from visformer.formats.weight_file import WeightFile
 
 _TORCH = re.compile(r"(.*?)(?:en|de)coder\.layers\.\d+\.self_attn\.in_proj_weight")
 _PARTS = ("q", "k", "v")

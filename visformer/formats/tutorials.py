@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.config import ModelConfig
 from visformer.errors import CheckpointError
+from visformer.files import read_json
 from visformer.formats.around import place_around, renamed_as_told
-from visformer.formats.assembly import build_model
 from visformer.formats.diagnoses import findings_of, table_order
-from visformer.formats.files import read_json
 from visformer.formats.layouts import HABITS, choices, usual_ids
 from visformer.formats.options import Given, beside, need_heads, saved_with
 from visformer.formats.recognition import (
@@ -27,10 +26,11 @@ from visformer.formats.recognition import (
     prefix_for,
     split_projections,
 )
-from visformer.formats.sides import NumberSide, open_side, special_ids
 from visformer.formats.sizes import check_attention, sizes_of
-from visformer.formats.tokenizers import Side, Tokenizer
-from visformer.formats.weights import WeightFile, Weights
+from visformer.formats.weight_file import WeightFile, Weights
+from visformer.tokenizers.sides import NumberSide, open_side, special_ids
+from visformer.tokenizers.tokenizer import Side, Tokenizer
+from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
 

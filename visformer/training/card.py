@@ -11,14 +11,14 @@ from pathlib import Path
 
 import torch
 
-from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.formats.files import write_whole
+from visformer.files import write_whole
 from visformer.formats.native import CARD, TokenizerFiles, read_native, write_native
 from visformer.training.data import Pair
 from visformer.training.evaluate import Scores, evaluate
 from visformer.training.tasks import SPECIAL
+from visformer.values.config import ModelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from visformer.core.masks import padded
+from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.training.data import Example, batches
-from visformer.training.files import partial_path, read_file, replace_file
 from visformer.training.loss import smoothed_cross_entropy
 from visformer.training.processes import (
     average_gradients,
@@ -28,6 +27,7 @@ from visformer.training.processes import (
     total,
     world,
 )
+from visformer.training.run_files import partial_path, read_file, replace_file
 
 STATE, BEST = "training.pt", "best.pt"
 REPORT_STEPS = 20

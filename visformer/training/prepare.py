@@ -12,7 +12,7 @@ import sentencepiece
 
 from visformer.errors import InputError
 from visformer.formats.native import TokenizerFiles
-from visformer.formats.tokenizers import SentencePieceSide, Tokenizer
+from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
 from visformer.training.normalisation import CLOSING, write_rules

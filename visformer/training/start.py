@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from visformer.core.config import ModelConfig
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.formats.files import inside, read_regular
+from visformer.files import inside, read_regular
 from visformer.formats.native import read_config, read_native
-from visformer.formats.tokenizers import MAX_TOKENIZER
+from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training.tasks import SPECIAL
+from visformer.values.config import ModelConfig
 
 
 class Start(NamedTuple):

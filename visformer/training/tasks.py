@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.errors import InputError
-from visformer.formats.tokenizers import Tokenizer, VocabularySide
+from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
 from visformer.training.data import Pair
 
 TaskName = Literal["copy", "reverse", "sort"]

@@ -12,11 +12,11 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
-from visformer.intervention import UNTOUCHED
-from visformer.state.pictures.about import is_foreign
-from visformer.trace import KINDS
+from visformer.pictures.about import is_foreign
 from visformer.ui import theme
-from visformer.ui.choosing import choose_files, choose_folder, choose_tokenizer
+from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
+from visformer.values.facts import KINDS
+from visformer.values.intervention import UNTOUCHED
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow

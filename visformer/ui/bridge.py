@@ -8,7 +8,7 @@ import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from visformer.engine import Decoded, Event
+from visformer.engine.handle import Decoded, Event
 
 FRAME_MS = 16  # a screen shows no more than one picture in so many milliseconds
 

@@ -20,37 +20,38 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.engine import Event
+from visformer.engine.handle import Event
+from visformer.engine.messages import Opened
 from visformer.errors import VisformerError
-from visformer.intervention import UNTOUCHED
-from visformer.messages import Opened
-from visformer.state.pictures.about import readable, source_hint
-from visformer.state.pictures.reading import move
-from visformer.state.pictures.strips import source_strip, target_strip
-from visformer.state.pictures.words import cell_words
-from visformer.state.state import SCALES, Session, State
+from visformer.pictures.about import readable, source_hint
+from visformer.pictures.attention.cell_words import cell_words
+from visformer.pictures.attention.reading import move
+from visformer.pictures.attention.strips import source_strip, target_strip
+from visformer.pictures.selection import SCALES
+from visformer.session.answers import Answers
+from visformer.session.requests import EngineLike, Requests
+from visformer.session.state import Session, State
 from visformer.text import clean
 from visformer.ui import theme
-from visformer.ui.about import AboutButton
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
-from visformer.ui.altered_bar import AlteredBar
-from visformer.ui.answers import Answers
-from visformer.ui.candidates import CandidatesPanel, plain_label
-from visformer.ui.choosing import local, open_button, open_together
-from visformer.ui.export import ALTERED
+from visformer.ui.bars.about import AboutButton
+from visformer.ui.bars.altered_bar import AlteredBar
+from visformer.ui.bars.candidates import CandidatesPanel, plain_label
+from visformer.ui.bars.choosing import local, open_button, open_together
+from visformer.ui.bars.open_form import OpenForm
+from visformer.ui.bars.samples import sample_button
+from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
-from visformer.ui.open_form import OpenForm
-from visformer.ui.requests import EngineLike, Requests
-from visformer.ui.samples import sample_button
-from visformer.ui.source_line import SourceLine
-from visformer.ui.strip import TokenStrip
 from visformer.ui.tabs import Tabs
-from visformer.ui.transport import StrategyControls, Transport
 from visformer.ui.views import View
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
+from visformer.ui.widgets.export import ALTERED
+from visformer.values.intervention import UNTOUCHED
 
 
 class MainWindow(QMainWindow):

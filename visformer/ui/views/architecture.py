@@ -27,13 +27,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
-from visformer.state.pictures.architecture import architecture
-from visformer.state.pictures.blocks import counts_text, place_of
-from visformer.state.pictures.diagram import Drawing
-from visformer.state.state import State
-from visformer.ui.diagram import Painting
-from visformer.ui.export import Export
-from visformer.ui.plain_keys import keeps
+from visformer.pictures.diagram.architecture import architecture
+from visformer.pictures.diagram.blocks import counts_text, place_of
+from visformer.pictures.diagram.columns import Drawing
+from visformer.session.state import State
+from visformer.ui.widgets.diagram_canvas import Painting
+from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.plain_keys import keeps
 
 FLOW_MS = 700  # of a step's token on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold

@@ -10,20 +10,21 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
-from visformer.state.look import Look, Order
-from visformer.state.pictures.attention import matrix, shown_marks
-from visformer.state.pictures.maps import all_numbers, place
-from visformer.state.pictures.masks import KIND_NAMES
-from visformer.state.pictures.mosaic import Mosaic, is_large, mosaic, mosaic_parts
-from visformer.state.pictures.ranking import Ranking, order_words, ranking_parts
-from visformer.state.pictures.reading import Reading, reading, whole_labels
-from visformer.state.pictures.summary import summary_parts
-from visformer.state.pictures.weights import made_of, same
-from visformer.state.state import State
-from visformer.trace import KINDS, Kind, Trace
-from visformer.ui.kind_panel import KindPanel
-from visformer.ui.look_bar import LookBar
-from visformer.ui.overview import Overview
+from visformer.pictures.attention.attention import matrix, shown_marks
+from visformer.pictures.attention.maps import all_numbers, place
+from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
+from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
+from visformer.pictures.attention.reading import Reading, reading, whole_labels
+from visformer.pictures.attention.summary import summary_parts
+from visformer.pictures.attention.weights import made_of, same
+from visformer.pictures.look import Look, Order
+from visformer.pictures.masks import KIND_NAMES
+from visformer.session.state import State
+from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.widgets.kind_panel import KindPanel
+from visformer.ui.widgets.overview import Overview
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
 
 SLICE_MS = 8  # of the work on a long sentence, a turn of the event loop
 STOP = object()

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.state.pictures.computation import (
+from visformer.pictures.computation.computation import (
     PAGES,
     STAGES,
     Axis,
@@ -26,14 +26,15 @@ from visformer.state.pictures.computation import (
     stage_of,
     wanted,
 )
-from visformer.state.pictures.computation_parts import StagePicture
-from visformer.state.pictures.computation_stages import heading, picture
-from visformer.state.pictures.masks import KIND_NAMES
-from visformer.state.state import Cell, State
-from visformer.ui.candidates import plain_label
-from visformer.ui.number_table import NumberTable
+from visformer.pictures.computation.drawn import StagePicture
+from visformer.pictures.computation.stages import heading, picture
+from visformer.pictures.masks import KIND_NAMES
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
+from visformer.ui.bars.candidates import plain_label
 from visformer.ui.views.computation_maps import Maps
-from visformer.ui.words import words
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.plain_label import words
 
 TABLE_SHARE = 0.32  # of the height, at most
 HINT = "keys: [ and ]"

@@ -7,11 +7,11 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from visformer.state.pictures.computation import Axis
-from visformer.state.pictures.computation_parts import Drawn
-from visformer.state.pictures.picture import Matrix
-from visformer.ui.candidates import plain_label
-from visformer.ui.heatmap import HeatMap
+from visformer.pictures.computation.computation import Axis
+from visformer.pictures.computation.drawn import Drawn
+from visformer.pictures.picture import Matrix
+from visformer.ui.bars.candidates import plain_label
+from visformer.ui.widgets.heatmap import HeatMap
 
 MOST = 4  # matrices of a stage
 STRETCH = 100.0  # a few tokens of many dimensions still fill their room

@@ -19,8 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.intervention import Causal, HideSource
-from visformer.state.pictures.mask_lab import (
+from visformer.pictures.mask_lab import (
     NO_DIFFERENCE,
     candidate_numbers,
     causal_of,
@@ -33,14 +32,17 @@ from visformer.state.pictures.mask_lab import (
     row_words,
     toggled,
 )
-from visformer.state.pictures.masks import KIND_NAMES, fill_text
-from visformer.state.pictures.position_lab import attention_pictures, text_words
-from visformer.state.state import Cell, State
+from visformer.pictures.masks import KIND_NAMES, fill_text
+from visformer.pictures.position_lab import attention_pictures, text_words
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
 from visformer.text import visible
-from visformer.trace import KINDS, Trace
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.number_table import NumberTable
-from visformer.ui.words import words
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.plain_label import words
+from visformer.values.facts import KINDS
+from visformer.values.intervention import Causal, HideSource
+from visformer.values.trace import Trace
 
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
 

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.state.pictures.mask_lab import batch_words
-from visformer.state.pictures.masks import (
+from visformer.pictures.mask_lab import batch_words
+from visformer.pictures.masks import (
     KIND_NAMES,
     PARTS,
     Part,
@@ -25,14 +25,16 @@ from visformer.state.pictures.masks import (
     mask_picture,
     note,
 )
-from visformer.state.pictures.picture import Matrix
-from visformer.state.state import Cell, State
-from visformer.trace import KINDS, Kind, Trace
-from visformer.ui.batch_panel import BatchPanel
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.pages import Pages
+from visformer.pictures.picture import Matrix
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
 from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.words import words
+from visformer.ui.widgets.batch_panel import BatchPanel
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.pages import Pages
+from visformer.ui.widgets.plain_label import words
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
 
 LEAST_LINES = 15  # of text that a map is high; below that the maps scroll
 SAMPLES = ("I have a cat.", "Thank you.")

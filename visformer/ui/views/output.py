@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.state.pictures.logit_lens import (
+from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
     all_lens,
@@ -24,7 +24,7 @@ from visformer.state.pictures.logit_lens import (
     step_lens,
     steps_range,
 )
-from visformer.state.pictures.output import (
+from visformer.pictures.output import (
     MOST_ROWS,
     chosen_line,
     current,
@@ -37,12 +37,12 @@ from visformer.state.pictures.output import (
     product_table,
     softmax_words,
 )
-from visformer.state.state import State
-from visformer.ui.candidates import plain_label
-from visformer.ui.cell_texts import CellTexts
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.number_table import NumberTable
-from visformer.ui.words import words
+from visformer.session.state import State
+from visformer.ui.bars.candidates import plain_label
+from visformer.ui.widgets.cell_texts import CellTexts
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.plain_label import words
 
 HINT = "click: go there · drag: see more"
 LEAST_LINES = 10  # of text that a map is high; below that the view scrolls

@@ -15,18 +15,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.intervention import change_table
-from visformer.state.pictures.position_lab import (
-    Side,
-    distance_products,
-    input_pictures,
-)
-from visformer.state.pictures.weights import same
-from visformer.state.state import State
-from visformer.trace import Floats
-from visformer.ui.curves import make_plot, pens, style_plot
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.words import words
+from visformer.pictures.attention.weights import same
+from visformer.pictures.position_lab import Side, distance_products, input_pictures
+from visformer.session.state import State
+from visformer.ui.widgets.curves import make_plot, pens, style_plot
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.plain_label import words
+from visformer.values.arrays import Floats
+from visformer.values.intervention import change_table
 
 SIDES: tuple[Side, ...] = ("source", "target")
 REACH = 32  # distances shown on either side

@@ -17,8 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.intervention import PositionForm
-from visformer.state.pictures.position_lab import (
+from visformer.pictures.position_lab import (
     AMOUNTS,
     FORMS,
     attention_pictures,
@@ -27,9 +26,10 @@ from visformer.state.pictures.position_lab import (
     table_pictures,
     text_words,
 )
-from visformer.state.state import State
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.words import words
+from visformer.session.state import State
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.plain_label import words
+from visformer.values.intervention import PositionForm
 
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
 

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.state.pictures.picture import Matrix
-from visformer.state.pictures.positions import (
+from visformer.pictures.picture import Matrix
+from visformer.pictures.positions import (
     LIKENESSES,
     cell_words,
     default_last,
@@ -27,14 +27,14 @@ from visformer.state.pictures.positions import (
     table_words,
     waves_of,
 )
-from visformer.state.state import State
-from visformer.trace import Floats
-from visformer.ui.curves import Curves
-from visformer.ui.heatmap import HeatMap
-from visformer.ui.pages import Pages
+from visformer.session.state import State
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
-from visformer.ui.words import words
+from visformer.ui.widgets.curves import Curves
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.pages import Pages
+from visformer.ui.widgets.plain_label import words
+from visformer.values.arrays import Floats
 
 HINT = "Point at the map: position, dimension and value are said here."
 

@@ -1,0 +1,385 @@
+"""The engine process, for real: its answers, its death, its replacement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.formats import layout_models
+from tests.formats.folders import write_letters
+from tests.formats.layout_models import state
+from visformer.core.decoding import Decoding
+from visformer.core.layer_export import layer_parameters
+from visformer.core.lens_rows import lens
+from visformer.engine.handle import Decoded, Engine, Event, Replaced
+from visformer.engine.messages import (
+    Asked,
+    BatchDone,
+    Decode,
+    Finished,
+    Lens,
+    LensDone,
+    Opened,
+    Parameters,
+    ParametersDone,
+    Refused,
+)
+from visformer.engine.process import Server
+from visformer.formats.loading import load
+from visformer.values.intervention import parse
+from visformer.values.lens import streams
+
+SECONDS = 60
+
+
+class Listener:
+    """Collects events; waits for the one that is looked for."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._arrived = threading.Condition()
+
+    def __call__(self, event: Event) -> None:
+        with self._arrived:
+            self.events.append(event)
+            self._arrived.notify_all()
+
+    def wait(self, wanted: Callable[[Event], bool]) -> Event:
+        """Return the first event that is wanted, and forget it and those before."""
+        with self._arrived:
+            assert self._arrived.wait_for(
+                lambda: any(map(wanted, self.events)), SECONDS
+            )
+            at = next(i for i, event in enumerate(self.events) if wanted(event))
+            found, self.events = self.events[at], self.events[at + 1 :]
+            return found
+
+    def gather(self, *kinds: type) -> list[Event]:
+        """Return all events once there is one of each of these kinds; forget them."""
+        with self._arrived:
+            assert self._arrived.wait_for(
+                lambda: {type(event) for event in self.events} >= set(kinds), SECONDS
+            )
+            found, self.events = self.events, []
+            return found
+
+    def wait_for(self, *kinds: type) -> Event:
+        """Return the first event of these kinds."""
+        return self.wait(lambda event: isinstance(event, kinds))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_letters(tmp_path_factory.mktemp("letters"))
+
+
+@pytest.fixture
+def engine() -> Iterator[tuple[Engine, Listener]]:
+    listener = Listener()
+    engine = Engine(listener)
+    yield engine, listener
+    engine.close()
+    names = [thread.name for thread in threading.enumerate()]
+    assert "engine-reader" not in names
+
+
+def request(source: str, **given: object) -> Decode:
+    return Decode(number=0, source=source, **given)  # type: ignore[arg-type]
+
+
+def decoded(listener: Listener, number: int) -> Decoded:
+    """Return the last Trace of a finished decode."""
+    last: list[Decoded] = []
+
+    def done(event: Event) -> bool:
+        if isinstance(event, Decoded) and event.number == number:
+            last.append(event)
+        return isinstance(event, Finished) and event.number == number
+
+    listener.wait(done)
+    return last[-1]
+
+
+def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
+    """Open, decode, force, feed, run a batch, ask for nonsense, die, go on."""
+    handle, listener = engine
+    handle.open(str(folder))
+    opened = listener.wait_for(Opened)
+    assert isinstance(opened, Opened)
+    assert opened.positions.shape == (opened.model.max_positions, opened.model.d_model)
+
+    number = handle.decode(request("abc"))
+    trace = decoded(listener, number).trace
+    expected = Decoding(load(folder), "abc").finish()
+    assert trace.text == expected.text
+    assert (trace.decoder_rows == expected.decoder_rows).all()
+    assert trace.output_weight is None
+
+    forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
+    number = handle.decode(request("abc", prefix=forced))
+    again = decoded(listener, number).trace
+    assert [s.id for s in again.steps[:3]] == [trace.steps[0].id, trace.steps[1].id, 7]
+    assert again.steps[2].origin == "forced"
+
+    number = handle.decode(request("abc", reference="ba"))
+    assert decoded(listener, number).trace.text == "ba"
+
+    handle.batch(("ab", "abcd"))
+    batch = listener.wait_for(BatchDone)
+    assert isinstance(batch, BatchDone)
+    assert [len(row.source) for row in batch.traces] == [5, 5]
+    assert batch.traces[0].source[-1] == "<pad>"
+
+    handle.decode(request("   "))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "The source is empty" in refused.reason
+
+    number = handle.decode(request("abcdef", limit=60))
+    listener.wait_for(Decoded)
+    os.kill(handle.process_id, signal.SIGKILL)
+    listener.wait_for(Replaced)
+    full = Decoding(load(folder), "abcdef", limit=60).finish()
+    assert decoded(listener, number).trace.target == full.target
+
+
+def test_a_bad_file_leaves_the_open_model_alone(
+    engine: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    handle.open(str(tmp_path))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "no config.json" in refused.reason
+    number = handle.decode(request("ab"))
+    assert decoded(listener, number).trace.source[:2] == ("a", "b")
+
+
+def test_a_reader_that_dies_leaves_the_open_model_alone(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    working = handle.process_id
+    handle.open(str(folder))
+    opening = handle._opening
+    assert opening is not None
+    opening[0].process.kill()
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "its reader was ended by signal 9" in refused.reason
+    assert handle.process_id == working
+
+
+def test_the_newest_request_wins(engine: tuple[Engine, Listener], folder: Path) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    numbers = [handle.decode(request("ab" * (i % 9 + 1))) for i in range(60)]
+    last = decoded(listener, numbers[-1])
+    assert last.trace.source_text == "ab" * (59 % 9 + 1)
+    assert not [e for e in listener.events if isinstance(e, Finished)]
+
+
+def test_weights_disturb_no_decode_and_no_decode_them(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked for before, amid and after decodes, all are answered, with their layer."""
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    number = handle.decode(request("abcdef", limit=60))
+    for layer in (0, 1, 0, 1):
+        handle.parameters("decoder", layer)
+    rows: list[Decoded] = []
+    done: list[ParametersDone] = []
+
+    def finished(event: Event) -> bool:
+        if isinstance(event, ParametersDone):
+            done.append(event)
+        elif isinstance(event, Decoded):
+            rows.append(event)
+        return isinstance(event, Finished) and event.number == number
+
+    listener.wait(finished)
+    while not done or done[-1].number != 4:
+        event = listener.wait_for(ParametersDone)
+        assert isinstance(event, ParametersDone)
+        done.append(event)
+    whole = Decoding(load(folder), "abcdef", limit=60).finish()
+    assert rows[-1].trace.target == whole.target
+    made = done[-1].parameters
+    assert made is not None
+    assert (made.stack, made.layer) == ("decoder", 1)
+    expected = layer_parameters(load(folder), "decoder", 1)
+    weight = made.feed_forward.contract.weight
+    assert (weight == expected.feed_forward.contract.weight).all()
+    assert made.belong_to(rows[-1].trace.model)
+
+    handle.parameters("encoder", 9)
+    none = listener.wait_for(ParametersDone)
+    assert isinstance(none, ParametersDone)
+    assert none.parameters is None
+
+
+class Pipe:
+    """The engine's end of a pipe: requests that wait, answers that were sent."""
+
+    def __init__(self, *requests: object) -> None:
+        self.requests, self.sent = list(requests), []  # type: ignore[var-annotated]
+
+    def poll(self) -> bool:
+        return bool(self.requests)
+
+    def recv(self) -> object:
+        return self.requests.pop(0)
+
+    def send(self, answer: object) -> None:
+        self.sent.append(answer)
+
+
+def test_weights_are_answered_between_requests_that_supersede_each_other() -> None:
+    asked = Parameters(number=1, stack="encoder", layer=0)
+    first, newest = request("ab"), request("abc")
+    pipe = Pipe(first, asked, newest)
+    server = Server(pipe)  # type: ignore[arg-type]
+    assert server.newest() is newest
+    assert [answer.number for answer in pipe.sent] == [1]
+
+    pipe.requests = [asked, newest]
+    assert server.newest() is asked
+    assert server.newest() is newest
+
+    pipe.requests = [asked]
+    assert not server._interrupted()  # a decode goes on
+    pipe.requests = [asked, first]
+    assert server._interrupted()
+    pipe.requests = [newest]
+    assert server.newest() is newest  # what interrupted is superseded like any other
+    assert len(pipe.sent) == 3
+
+
+def test_a_lens_disturbs_no_decode_and_no_decode_it(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked amid a decode and after it; rows of another model get none."""
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    checkpoint = load(folder)
+    whole = Decoding(checkpoint, "abcdef", limit=60).finish()
+    chosen = whole.target_ids[1:3]
+    number = handle.decode(request("abcdef", limit=60))
+    handle.lens(streams(whole, [0, 1]), chosen, 1.0)
+    seen = listener.gather(Finished, LensDone)
+    rows = [event for event in seen if isinstance(event, Decoded)]
+    last = max(rows, key=lambda event: len(event.trace))
+    assert last.number == number
+    assert last.trace.target == whole.target
+    done = next(event for event in seen if isinstance(event, LensDone))
+    expected = lens(checkpoint, whole, [0, 1])
+    assert [look.tokens for look in done.rows] == [look.tokens for look in expected]
+    np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
+    assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank
+
+    handle.lens(np.zeros((1, 9, 4), np.float32), np.array([0]), 1.0)
+    none = listener.wait_for(LensDone)
+    assert isinstance(none, LensDone)
+    assert none.rows == ()
+
+
+def test_a_lens_is_answered_between_requests_that_supersede_each_other() -> None:
+    hidden, chosen = np.zeros((1, 3, 16), np.float32), np.array([0])
+    asked = Lens(number=1, hidden=hidden, chosen=chosen, temperature=1.0)
+    newest = request("abc")
+    pipe = Pipe(request("ab"), asked, newest)
+    server = Server(pipe)  # type: ignore[arg-type]
+    assert server.newest() is newest
+    assert [type(answer) for answer in pipe.sent] == [LensDone]
+    pipe.requests = [asked]
+    assert not server._interrupted()  # a decode goes on
+    server.answer(asked)
+    assert [answer.number for answer in pipe.sent] == [1, 1, 1]
+
+
+def test_each_pass_of_an_altered_run_is_kept(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    made = parse(["causal off"])
+    number = handle.decode(Decode(number=0, source="abc", limit=4, intervention=made))
+    last: Decoded | None = None
+    while not isinstance(event := listener.wait_for(Decoded, Finished), Finished):
+        assert isinstance(event, Decoded)
+        last = event
+    assert last is not None
+    assert last.number == number
+    assert [len(trace) for trace in last.passes] == list(range(len(last.trace) + 1))
+    decoding = Decoding(load(folder), "abc", limit=4, intervention=made)
+    for trace in last.passes[1:]:
+        expected = decoding.step()
+        assert trace.target == expected.target
+        np.testing.assert_allclose(trace.decoder_rows, expected.decoder_rows, atol=1e-5)
+        assert trace.mask("decoder").all()
+    handle.decode(Decode(number=0, source="abc", limit=4))
+    plain = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 4)
+    assert isinstance(plain, Decoded)
+    assert not plain.passes
+    assert not plain.trace.intervention
+
+
+def test_a_reference_under_an_altered_run_goes_by_passes(
+    engine: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = engine
+    handle.open(str(folder))
+    listener.wait_for(Opened)
+    made = parse(["multiply"])
+    handle.decode(Decode(number=0, source="abc", reference="dd", intervention=made))
+    event = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 3)
+    assert isinstance(event, Decoded)
+    assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
+    assert [step.token for step in event.trace.steps[:2]] == ["d", "d"]
+
+
+def test_a_file_is_asked_about_and_opened(
+    engine: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = engine
+    path = tmp_path / "m.pt"
+    torch.save(state(layout_models.handout), path)
+    handle.open(str(path), ask="open")
+    asked = listener.wait_for(Asked)
+    assert isinstance(asked, Asked)
+    assert [q.name for q in asked.form.questions][:4] == ["heads", "pad", "bos", "eos"]
+    number = handle.open(str(path), told=(("heads", 3),))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert refused.number == number
+    assert "3 heads do not divide d_model = 8" in refused.reason
+    handle.open(str(path), told=(("heads", 2),))
+    opened = listener.wait_for(Opened)
+    assert isinstance(opened, Opened)
+    assert (opened.model.heads, opened.numbers) == (2, 11)
+    assert "pad = 0 (the file does not say)" in opened.assumed
+    handle.open(str(folder), ask="open")  # it tells all by itself
+    handle.abandon()
+    handle.open(str(path), told=(("heads", 2),), ask="always")
+    asked = listener.wait_for(Asked, Opened)  # nothing came of what was abandoned
+    assert isinstance(asked, Asked)
+    assert asked.form.questions[0].default == 2
+    decoded(listener, handle.decode(request("5 7 3")))  # the open model is still there
+    handle.open(str(folder), ask="open")
+    assert isinstance(listener.wait_for(Asked, Opened), Opened)

@@ -1,0 +1,82 @@
+"""What is said about an open model: hand-made values, and every finding there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.traces import make_trace
+from visformer.engine.messages import Opened
+from visformer.formats.findings import BY_LAYOUT, Finding
+from visformer.pictures.about import (
+    about_text,
+    count_words,
+    opened_words,
+    readable,
+    source_hint,
+)
+
+NAN = "output.weight holds NaN or infinite numbers: 3 of 12."
+
+
+def opened(*findings: str, numbers: int = 0) -> Opened:
+    trace = make_trace()
+    return Opened(
+        number=1,
+        path="/x/m.pt",
+        model=replace(trace.model, digest="ab", source_pad=7),
+        positions=trace.encoder_rows[:, :8],
+        devices=("cpu",),
+        findings=findings,
+        assumed=("eos = 2 (the file does not say)",),
+        numbers=numbers,
+    )
+
+
+@pytest.mark.parametrize(
+    "finding", [f for findings in BY_LAYOUT.values() for f in findings], ids=str
+)
+def test_every_finding_is_told_in_its_parts(finding: Finding) -> None:
+    text = about_text(opened(f"{finding.id}: {finding}"))
+    lines = text.splitlines()
+    at = lines.index(f"{finding.id}  {finding.where}")
+    what = f"{finding.what}, {finding.why}."
+    assert lines[at + 1] == what[0].upper() + what[1:]
+    assert lines[at + 2] == f"Remedy: {finding.remedy}."
+
+
+def test_a_plain_sentence_stays_as_it_is() -> None:
+    assert about_text(opened(NAN)).endswith(f"UNUSUAL OR WRONG\n\n{NAN}\n")
+    assert about_text(opened()).endswith("UNUSUAL OR WRONG\n\nNothing.\n")
+
+
+def test_facts_and_assumptions_are_listed() -> None:
+    lines = about_text(opened(numbers=30)).splitlines()
+    assert "eos = 2 (the file does not say)" in lines
+    assert "SHA-256 of the weights ab" in lines
+    assert any(line.startswith("pad 7, of the target ") for line in lines)
+    assert any("numbers, since no tokenizer was given" in line for line in lines)
+
+
+def test_what_is_said_right_after_opening() -> None:
+    assert opened_words(opened()) == ""
+    assert opened_words(opened(NAN)) == NAN
+    assert opened_words(opened(NAN, "b")) == f"{NAN} More under “2 findings”."
+    assert opened_words(opened(numbers=1200)) == (
+        "No tokenizer: type token ids, 0 to 1,199, separated by blanks, or choose one "
+        "in the File menu."
+    )
+    assert opened_words(opened(), changed=True).startswith("m.pt has changed")
+    names = [count_words(opened(*findings)) for findings in ((), (NAN,), (NAN, "b"))]
+    assert names == ["About", "1 finding", "2 findings"]
+
+
+def test_only_numbers_are_read_where_tokens_are_numbers() -> None:
+    numbers, text = opened(numbers=10), opened()
+    assert source_hint(None) == source_hint(text) == "Type a sentence and press Enter"
+    assert readable("5  17 3", numbers)
+    assert readable("", numbers)
+    for sentence in ("a cat", "5 x", "٣", "-1", "²"):
+        assert not readable(sentence, numbers)
+        assert readable(sentence, text)

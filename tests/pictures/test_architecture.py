@@ -1,0 +1,262 @@
+"""The diagram of a model: what stands where, and with which numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.traces import make_trace
+from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.diagram.architecture import architecture
+from visformer.pictures.diagram.blocks import changes
+from visformer.pictures.diagram.columns import Box, Drawing
+from visformer.pictures.diagram.stacks import runs
+from visformer.session.state import Session, State
+from visformer.values.facts import BlockParameters
+from visformer.values.trace import Trace
+
+
+def shown(trace: Trace, step: int | None = None, **changes: Any) -> State:
+    session = Session()
+    session.set(trace=trace, step=len(trace) if step is None else step)
+    session.set(**changes)
+    return session.state
+
+
+def with_facts(trace: Trace, **facts: Any) -> Trace:
+    return replace(trace, model=replace(trace.model, **facts))
+
+
+def drawn(state: State, **options: Any) -> Drawing:
+    made = architecture(state, **options)
+    assert made is not None
+    return made
+
+
+def box(drawing: Drawing, id: str) -> Box:
+    found = drawing.box(id)
+    assert found is not None, id
+    return found
+
+
+def texts(drawing: Drawing) -> list[str]:
+    return [text for box in drawing.boxes for text in (box.title, box.detail) if text]
+
+
+def test_pre_norm_and_post_norm_differ_in_where_the_norm_stands() -> None:
+    trace = make_trace()
+    post = drawn(shown(trace))
+    pre = drawn(shown(with_facts(trace, norm_first=True)))
+    for name in ("encoder.0.self_attention", "decoder.0.cross_attention"):
+        for drawing, norm_below in ((post, False), (pre, True)):
+            norm, sublayer = box(drawing, f"{name}_norm"), box(drawing, name)
+            add = box(drawing, f"{name}.add")
+            assert add.y < sublayer.y  # lower numbers are higher up, later
+            assert (norm.y > sublayer.y) == norm_below
+            assert (norm.y > add.y) == norm_below
+
+
+@pytest.mark.parametrize("columns", [60.0, 140.0, 220.0])
+@pytest.mark.parametrize("layers", [1, 2, 6, 14])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_blocks_lie_inside_and_do_not_overlap(
+    columns: float, layers: int, norm_first: bool
+) -> None:
+    trace = make_trace(layers=layers, decoder_layers=layers + 1)
+    trace = with_facts(trace, norm_first=norm_first, final_norm=norm_first)
+    drawing = drawn(shown(trace), columns=columns, lines=38.0)
+    solid = [b for b in drawing.boxes if b.style not in ("frame", "row")]
+    for one in solid:
+        assert one.x >= 0
+        assert one.x + one.width <= drawing.width + 1e-6
+        assert one.y >= 0
+        assert one.y + one.height <= drawing.height + 1e-6
+    blocks = [b for b in solid if b.style not in ("text", "head")]
+    for at, one in enumerate(blocks):
+        for other in blocks[at + 1 :]:
+            across = one.x + one.width > other.x + 1e-6
+            across &= other.x + other.width > one.x + 1e-6
+            down = one.y + one.height > other.y + 1e-6
+            down &= other.y + other.height > one.y + 1e-6
+            assert not (across and down), (one.title, other.title)
+
+
+def test_a_layer_is_opened_and_the_encoder_feeds_every_decoder_layer() -> None:
+    drawing = drawn(shown(make_trace(layers=6), layer=2))
+    assert drawing.box("encoder.2.feed_forward")
+    assert drawing.box("decoder.2")
+    assert drawing.box("encoder.1.feed_forward") is None
+    thin = [n for n in range(6) if n != 2]
+    entries = [
+        round(arrow.points[-1][1], 6)
+        for arrow in drawing.arrows
+        if arrow.line == "memory" and arrow.head
+    ]
+    cross = box(drawing, "decoder.2.cross_attention")
+    reading = [cross, *(box(drawing, f"decoder.{n}") for n in thin)]
+    assert sorted(entries) == sorted(round(b.centre[1], 6) for b in reading)
+
+
+def test_a_closed_stack_shows_each_layer_alone() -> None:
+    state = shown(make_trace(layers=6))
+    drawing = drawn(state, closed=frozenset({"encoder"}))
+    assert all(drawing.box(f"encoder.{n}") for n in range(6))
+    assert drawing.box("encoder.0.self_attention") is None
+    assert drawing.box("decoder.0.self_attention") is not None
+
+
+def test_many_layers_share_boxes_and_none_is_left_out() -> None:
+    for count in (1, 8, 9, 40):
+        for opened in (-1, 0, count // 2, count - 1):
+            made = list(runs(count, opened))
+            layers = [n for first, last in made for n in range(first, last + 1)]
+            assert layers == list(range(count))
+            assert len(made) <= 9
+            if opened >= 0:
+                assert (opened, opened) in made
+
+
+def test_shapes_are_those_of_the_sentence_at_the_step() -> None:
+    trace = make_trace(source=5, target=4, d_model=8)
+    at_two = texts(drawn(shown(trace, 2)))
+    assert "[5, 8]" in at_two
+    assert "[2, 8]" in at_two
+    assert "[2, 50] logits" in at_two
+    assert "[5] source tokens" in at_two
+    assert "[2] target tokens" in at_two
+    assert not any("[4, 8]" in words for words in at_two)
+    unread = texts(drawn(State(model=trace.model)))
+    assert "[S, 8]" in unread
+    assert "[T, 50] logits" in unread
+
+
+def test_the_step_moves_what_is_emphasised() -> None:
+    trace = make_trace(target=4)
+    start = drawn(shown(trace, 0))
+    assert box(start, "encoder.0.self_attention").strong
+    assert not box(start, "output").strong
+    assert not start.path
+    first, third = (drawn(shown(trace, n)) for n in (1, 3))
+    assert box(first, "output").strong
+    assert first.path
+    assert not box(first, "encoder.0.self_attention").strong
+    for drawing, step in ((first, 1), (third, 3)):
+        tokens = [b for b in drawing.boxes if b.style == "token" and not b.id]
+        newest = [b.title for b in tokens if b.strong]
+        assert newest == [trace.target[step - 1]]
+        assert trace.steps[step - 1].token in box(drawing, "prediction").title
+    assert first.sentence != third.sentence
+
+
+def test_parameters_are_the_models_own_and_sum() -> None:
+    parts = (
+        BlockParameters("target_embedding", 400),
+        BlockParameters("source_embedding", 0, "target_embedding"),
+        BlockParameters("encoder.0.self_attention", 100),
+        BlockParameters("encoder.0.self_attention_norm", 16),
+        BlockParameters("encoder.1.self_attention", 100),
+        BlockParameters("decoder.0.feed_forward", 300),
+        BlockParameters("output", 84, "target_embedding"),
+    )
+    trace = with_facts(make_trace(), blocks=parts)
+    drawing = drawn(shown(trace))
+    assert box(drawing, "encoder.0.self_attention").detail == "100"
+    assert box(drawing, "encoder.0").detail == "116"
+    assert box(drawing, "encoder.1").detail == "100"
+    assert box(drawing, "source_embedding").detail == "shared"
+    inside = " ".join(texts(drawn(shown(trace), chosen="output")))
+    assert "84 + shared: target embedding" in inside
+    unknown = drawn(shown(make_trace()))
+    assert box(unknown, "encoder.0").detail == ""
+
+
+def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:
+    trace = with_facts(make_trace(), digest="abc")
+    opened = replace(trace.model, blocks=(BlockParameters("encoder.1.x", 7),))
+    assert box(drawn(shown(trace, model=opened)), "encoder.1").detail == "7"
+    other = replace(opened, digest="abd")
+    assert box(drawn(shown(trace, model=other)), "encoder.1").detail == ""
+
+
+def test_where_the_blocks_lead() -> None:
+    assert changes("decoder.1.cross_attention") == {
+        "tab": "attention",
+        "kind": "cross",
+        "layer": 1,
+    }
+    assert changes("encoder.0.self_attention.mask")["tab"] == "masks"
+    assert changes("target_positions") == {"tab": "positions"}
+    assert changes("decoder.1") == {"kind": "decoder", "layer": 1}
+    for block in ("output", "softmax", "decoder.norm"):
+        assert changes(block) == {"tab": "output"}
+    assert changes("encoder.norm") == {}
+    assert changes("decoder.0.cross_attention_norm")["stage"] == "residual"
+    assert changes("encoder.0.feed_forward") == {
+        "tab": "computation",
+        "stage": "expand",
+        "kind": "encoder",
+        "layer": 0,
+    }
+    for id in ("decoder.0.feed_forward.add", "encoder.0.self_attention_norm"):
+        assert changes(id)["stage"] in STAGE_NAMES
+
+
+def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:
+    trace = make_trace(source=5, target=3, heads=2, d_model=8)
+    drawing = drawn(shown(trace), chosen="decoder.1.self_attention")
+    inside = [b.title for b in drawing.boxes if b.x >= drawing.beside]
+    for word in ("Linear W_Q", "Linear W_K", "Linear W_V", "Concat", "SoftMax", "Mask"):
+        assert any(word in title for title in inside), word
+    assert any("Scale" in title and "0.5" in title for title in inside)  # 1 / sqrt(4)
+    assert sum("MatMul" in title for title in inside) == 2
+
+
+def test_the_inside_of_every_block_can_be_drawn() -> None:
+    for positions in ("learned", "none"):
+        trace = with_facts(make_trace(), gated=True, positions=positions)
+        for state in (shown(trace), shown(trace, 0), State(model=trace.model)):
+            ids = [b.id for b in drawn(state).boxes if b.id]
+            assert len(ids) > 20
+            for id in ids:
+                drawing = drawn(state, chosen=id)
+                assert any(b.x >= drawing.beside for b in drawing.boxes)
+
+
+def test_no_positions_no_block_for_them() -> None:
+    drawing = drawn(shown(with_facts(make_trace(), positions="none")))
+    assert drawing.box("source_positions") is None
+    assert "no positional encoding" in texts(drawing)
+
+
+def test_softmax_inside_or_outside_the_model() -> None:
+    for inside, style in ((True, "block"), (False, "outside")):
+        drawing = drawn(shown(with_facts(make_trace(), softmax_output=inside)))
+        assert box(drawing, "softmax").style == style
+
+
+def test_every_block_is_reached_by_the_arrow_keys() -> None:
+    drawing = drawn(shown(make_trace(layers=3)))
+    ids = {b.id for b in drawing.boxes if b.id}
+    seen, waiting = set(), [drawing.chosen]
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            ways = ((0, 1), (0, -1), (1, 0), (-1, 0))
+            waiting += [drawing.walk(here, *way) for way in ways]
+    assert seen == ids
+
+
+def test_a_long_target_shows_its_newest_tokens() -> None:
+    trace = make_trace(target=200)
+    drawing = drawn(shown(trace))
+    tokens = [b for b in drawing.boxes if b.style == "token" and not b.id]
+    assert tokens[-1].title == trace.target[-1]
+    assert len(tokens) < 40
+    assert "…" in texts(drawing)
+
+
+def test_without_a_model_there_is_no_diagram() -> None:
+    assert architecture(State()) is None

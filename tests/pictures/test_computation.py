@@ -1,0 +1,304 @@
+"""The Computation tab's pictures against plain numpy, on small real models."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.models import tiny_checkpoint
+from tests.traces import make_trace
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.decoding import Decoding
+from visformer.core.layer_export import layer_parameters
+from visformer.pictures.computation.computation import (
+    BLOCK,
+    STAGE_NAMES,
+    STAGES,
+    neighbour,
+    subject,
+    wanted,
+)
+from visformer.pictures.computation.drawn import StagePicture
+from visformer.pictures.computation.stages import NOTHING, WAITING, picture
+from visformer.pictures.selection import Cell
+from visformer.session.state import Session, State
+from visformer.values.intervention import parse
+from visformer.values.layer_weights import Stack
+from visformer.values.trace import Trace
+
+
+def traced(text: str = "abcde", **sizes: Any) -> tuple[Checkpoint, Trace]:
+    checkpoint = tiny_checkpoint(**sizes)
+    return checkpoint, Decoding(checkpoint, text, limit=6).finish()
+
+
+def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
+    """Return a State with the weights that its kind and layer need."""
+    session = Session()
+    session.set(**{"trace": trace, "step": len(trace), "kind": "cross", **changes})
+    stack: Stack = "encoder" if session.state.kind == "encoder" else "decoder"
+    made = layer_parameters(checkpoint, stack, session.state.layer)
+    session.set(parameters=made)
+    return session.state
+
+
+def shown(state: State, stage: str) -> StagePicture:
+    made = picture(replace(state, stage=stage), {})[1]
+    assert isinstance(made, StagePicture)
+    return made
+
+
+def values(state: State, stage: str) -> list[np.ndarray]:
+    return [one.make().values for one in shown(state, stage).maps]
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "pre-norm": {"norm_first": True, "final_norm": True},
+    "gated": {"gated": True, "activation": "silu", "norm": "unbiased"},
+    "no biases": {
+        "encoder_bias": "none",
+        "decoder_bias": "none",
+        "expand_bias": False,
+        "contract_bias": False,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_stage_follows_from_the_one_before(name: str, kind: str) -> None:
+    """Each matrix that a sign announces is what that sign says of those before it."""
+    checkpoint, trace = traced(**MODELS[name])
+    state = state_of(checkpoint, trace, kind=kind, layer=1, head=1)
+    close = pytest.approx
+    made = layer_parameters(
+        checkpoint, "encoder" if kind == "encoder" else "decoder", 1
+    )
+    part = made.cross_attention if kind == "cross" else made.self_attention
+    assert part is not None
+    for stage in ("query", "key", "value"):
+        x, weight, result = values(state, stage)
+        linear = getattr(part, stage)
+        bias = 0 if linear.bias is None else linear.bias[8:16]
+        assert weight == close(linear.weight[:, 8:16])
+        assert x @ weight + bias == close(result, abs=2e-5)
+    q, k_t, product = values(state, "product")
+    assert q @ k_t == close(product, abs=1e-4)
+    assert product / math.sqrt(8) == close(values(state, "scale")[1], abs=1e-5)
+    scores, mask, masked = values(state, "mask")
+    assert (masked == np.where(mask == 1, scores, np.float32(-1e9))).all()
+    weights, v, z = values(state, "weighted")
+    assert weights == close(trace.attention(kind, 1, 1), abs=1e-6)  # type: ignore[arg-type]
+    assert weights @ v == close(z, abs=1e-5)
+    mine, joined = values(state, "concat")
+    assert mine == close(z, abs=1e-5)
+    assert joined[:, 8:] == close(mine)
+    bias = 0 if part.output.bias is None else part.output.bias
+    concat, w_o, output = values(state, "output")
+    assert concat @ w_o + bias == close(output, abs=1e-4)
+    x, added, total, *_ = values(state, "residual")
+    assert added == close(output)
+    assert x + added == close(total)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_feed_forward_ends_in_the_models_own_stream(name: str) -> None:
+    checkpoint, trace = traced(**MODELS[name])
+    state = state_of(checkpoint, trace, layer=1)
+    x, w, expanded = values(state, "expand")
+    bias = layer_parameters(checkpoint, "decoder", 1).feed_forward.expand.bias
+    assert x @ w + (0 if bias is None else bias) == pytest.approx(expanded, abs=1e-4)
+    inner = values(state, "activation")[-1]
+    assert inner == pytest.approx(values(state, "contract")[0])
+    last = values(state, "feed_residual")[-1]
+    own = trace.hidden("decoder", 2)
+    assert last == pytest.approx(own, abs=2e-5 * max(1, float(np.abs(own).max())))
+
+
+def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
+    checkpoint, trace = traced()
+    cell = Cell("encoder", 2, 1)
+    state = state_of(checkpoint, trace, kind="encoder", locked=cell)
+    words = shown(state, "softmax").words
+    weight = float(trace.attention("encoder", 0, 0)[2, 1])
+    assert f"{weight:.4f} = the weight on the Attention tab, {weight:.4f}" in words
+    found = re.search(r"difference (\S+)\)", words)
+    assert found is not None
+    assert float(found[1]) < 1e-6
+
+
+def test_q_times_k_is_written_term_by_term() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 3))
+    made = shown(state, "product")
+    q, k = trace.queries("cross", 0, 0)[1], trace.keys("cross", 0, 0)[3]
+    assert (made.table.values == np.stack([q, k, q * k])).all()
+    assert "(8 terms)" in made.words
+    assert f"= {float(q @ k):.4g}".replace("-", "−") in made.words
+
+
+def test_values_are_sorted_by_what_they_give() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 3))
+    rows = shown(state, "weighted").table.values
+    sizes = np.linalg.norm(rows[1:], axis=1)
+    assert (np.diff(sizes) <= 0).all()
+    assert rows[0] == pytest.approx(rows[1:].sum(0), abs=1e-5)
+
+
+def test_without_a_cell_the_last_query_and_its_strongest_key_stand_in() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, hovered=Cell("encoder", 0, 0))
+    looked_at = subject(state, {})
+    assert looked_at is not None
+    assert not looked_at.chosen
+    row = trace.attention("cross", 0, 0)[-1]
+    assert (looked_at.query, looked_at.key) == (len(trace) - 1, int(row.argmax()))
+
+
+def test_weights_that_are_missing_or_of_another_layer_are_asked_for() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, layer=1)
+    assert wanted(state) is None
+    assert wanted(replace(state, layer=0)) == ("decoder", 0)
+    assert wanted(replace(state, kind="encoder")) == ("encoder", 1)
+    other = replace(trace.model, digest="other")
+    assert state.shown is not None
+    foreign = replace(state, shown=replace(state.shown, model=other))
+    assert wanted(foreign) == ("decoder", 1)
+    elsewhere = replace(trace.model, device="cuda:0")
+    assert wanted(replace(state, shown=replace(trace, model=elsewhere))) is None
+    assert wanted(State()) is None
+
+
+def test_stages_without_weights_are_shown_before_these_come() -> None:
+    _, trace = traced()
+    session = Session()
+    session.set(trace=trace, step=len(trace))
+    for stage in STAGES:
+        made = picture(replace(session.state, stage=stage.name), {})[1]
+        assert (made == WAITING) == stage.weighs
+
+
+def test_nothing_decoded_is_said_and_the_encoder_still_shown() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, step=0)
+    assert picture(state, {})[1] == NOTHING
+    for name in STAGE_NAMES:
+        shown(state_of(checkpoint, trace, step=0, kind="encoder"), name)
+    assert picture(State(), {})[0] is None
+
+
+def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
+    checkpoint, trace = traced()
+    whole = values(state_of(checkpoint, trace), "feed_residual")
+    early = values(state_of(checkpoint, trace, step=3), "feed_residual")
+    for one, other in zip(early, whole, strict=True):
+        assert len(one) == 3
+        assert (one == other[:3]).all()
+
+
+def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
+    trace = make_trace(source=150, target=3)
+    session = Session()
+    session.set(trace=trace, step=3, kind="encoder", locked=Cell("encoder", 70, 149))
+    made = shown(session.state, "product")
+    matrices = [one.make() for one in made.maps]
+    assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
+    assert matrices[0].title == "Q [150, 4], rows 64–127"
+    assert matrices[0].rows == trace.source[64:128]
+    assert made.maps[0].first == (64, 0)
+    own = trace.queries("encoder", 0, 0)[64:128]
+    assert (matrices[0].values == own).all()
+    assert made.table.values[1] == pytest.approx(trace.keys("encoder", 0, 0)[149])
+
+
+def test_a_row_that_may_attend_to_nothing_is_said() -> None:
+    trace = make_trace(mask_fill=-np.inf)
+    mask = np.ones((4, 5), bool)
+    mask[2] = False
+    masks = {**trace.masks, "cross": mask}
+    session = Session()
+    session.set(trace=replace(trace, masks=masks), step=4, locked=Cell("cross", 2, 0))
+    assert "NaN" in shown(session.state, "softmax").words
+    assert "−∞" in shown(session.state, "mask").words
+
+
+def test_dead_units_are_counted() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 0))
+    active = values(state, "activation")[1]
+    zero = active == 0
+    words = shown(state, "activation").words
+    assert f"{zero[1].sum()} of 32 units are exactly 0" in words
+    assert f"{zero.all(0).sum()} (" in words
+
+
+def test_what_each_sublayer_adds_has_size_and_direction() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace)
+    table = shown(state, "sublayers").table
+    x, added, *_ = values(state, "residual")
+    at = table.columns.index("|cross|")
+    assert table.values[:, at] == pytest.approx(np.linalg.norm(added, axis=1))
+    norms = np.linalg.norm(added, axis=1) * np.linalg.norm(x, axis=1)
+    assert table.values[:, at + 1] == pytest.approx((x * added).sum(1) / norms)
+    leaves = np.linalg.norm(trace.hidden("decoder", 1), axis=1)
+    out = table.values[:, table.columns.index("|x| out")]
+    assert out == pytest.approx(leaves, rel=1e-4)
+
+
+def test_layer_and_batch_norm_of_the_same_numbers() -> None:
+    checkpoint, trace = traced()
+    x, layer, batch = values(state_of(checkpoint, trace), "norms")
+    wide = x.astype(np.float64)
+    rows = (wide - wide.mean(1, keepdims=True)) / np.sqrt(
+        wide.var(1, keepdims=True) + 1e-5
+    )
+    columns = (wide - wide.mean(0)) / np.sqrt(wide.var(0) + 1e-5)
+    assert layer == pytest.approx(rows, abs=1e-4)
+    assert batch == pytest.approx(columns, abs=1e-3)
+
+
+def test_embedding_and_position_add_up_to_the_input() -> None:
+    checkpoint, trace = traced()
+    table = checkpoint.model.position_table("source").numpy()
+    state = state_of(checkpoint, trace, kind="encoder", positions=table)
+    embedding, position, x, *_ = values(state, "input")
+    assert (position == table[: len(x)]).all()
+    assert embedding + position == pytest.approx(x, abs=1e-6)
+    weight = checkpoint.model.source_embedding.weight.detach().numpy()
+    assert embedding == pytest.approx(weight[trace.source_ids] * 4, abs=1e-5)
+
+
+def test_stages_are_walked_and_the_ends_hold() -> None:
+    first, last = STAGE_NAMES[0], STAGE_NAMES[-1]
+    assert neighbour(State(stage=first), -1) == first
+    assert neighbour(State(stage=last), 1) == last
+    assert neighbour(State(stage="residual"), 1) == "expand"
+
+
+@pytest.mark.parametrize("change", ["multiply", "causal off", "positions shifted 3"])
+def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
+    """The same weights, other masks or positions: what leaves is the run's own."""
+    checkpoint = tiny_checkpoint()
+    decoding = Decoding(checkpoint, "abcde", limit=5, intervention=parse([change]))
+    trace = decoding.finish()
+    table = checkpoint.model.position_table("source").numpy()
+    for kind in ("encoder", "decoder"):
+        state = state_of(checkpoint, trace, kind=kind, layer=1)
+        last, own = values(state, "feed_residual")[-1], trace.hidden(kind, 2)
+        assert last == pytest.approx(own, abs=2e-5 * max(1, float(np.abs(own).max())))
+    state = state_of(checkpoint, trace, kind="encoder", positions=table)
+    assert ("leak" in shown(state, "mask").formula) == (change == "multiply")
+    embedding, position, *_ = values(state, "input")
+    weight = checkpoint.model.source_embedding.weight.detach().numpy()
+    assert embedding == pytest.approx(weight[trace.source_ids] * 4, abs=1e-5)
+    first = 3 if "shifted" in change else 0
+    assert (position == table[first : first + len(position)]).all()

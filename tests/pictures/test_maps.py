@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer.pictures.attention.attention import UNDECODED, attention_map
+from visformer.pictures.attention.maps import Marks, longest_labels, marks
+from visformer.pictures.attention.weights import WeightCache, head_weights
+from visformer.pictures.selection import Cell
+from visformer.session.state import Session, State
+from visformer.values.facts import KINDS, Kind
+from visformer.values.recording import Recording, Row
+from visformer.values.trace import Columns, Trace
+
+
+def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
+    session = Session()
+    session.set(trace=trace, step=len(trace) if step is None else step, **changes)
+    return session.state
+
+
+def by_hand() -> Trace:
+    """Build one head of width 2 whose cross attention is ln 3 against 0."""
+    trace = make_trace(source=2, target=1, layers=1, heads=1, d_model=2)
+    layout = Columns(trace.model)
+    decoder, memory = (
+        np.zeros_like(trace.decoder_rows),
+        np.zeros_like(trace.memory_rows),
+    )
+    decoder[0, layout.part("decoder", 0, 3)] = [np.sqrt(2), 0]
+    memory[:, layout.part("memory", 0, 0)] = [[np.log(3), 7], [0, -7]]
+    return replace(trace, decoder_rows=decoder, memory_rows=memory)
+
+
+def grown(trace: Trace) -> list[Trace]:
+    """Decode a Trace row by row again, as the engine does."""
+    recording = Recording(trace.until(0), len(trace))
+    traces = []
+    for at, step in enumerate(trace.steps):
+        row = Row(
+            id=int(trace.target_ids[at]),
+            token=trace.target[at],
+            values=trace.decoder_rows[at],
+            self_mask=trace.masks["decoder"][at, : at + 1],
+            cross_mask=trace.masks["cross"][at],
+            step=step,
+        )
+        recording.append(row)
+        traces.append(recording.trace())
+    return traces
+
+
+def test_no_trace_is_no_map() -> None:
+    assert attention_map(State(), "cross") is None
+
+
+def test_weights_are_those_computed_by_hand() -> None:
+    picture = attention_map(state(by_hand()), "cross")
+    assert picture is not None
+    assert np.allclose(picture.values, [[0.75, 0.25]])
+    assert np.allclose(picture.shade, [[0.75, 0.25]])
+    assert picture.ends == ("0", "1")
+
+
+def test_a_scale_changes_the_shade_and_never_the_values() -> None:
+    picture = attention_map(state(by_hand(), scale="head"), "cross")
+    assert picture is not None
+    assert np.allclose(picture.values, [[0.75, 0.25]])
+    assert np.allclose(picture.shade, [[1, 1 / 3]])
+    assert picture.ends == ("0", "0.75")
+
+
+def test_a_target_row_says_what_it_read_and_what_it_predicts() -> None:
+    trace = make_trace(source=5, target=4)
+    for kind in ("decoder", "cross"):
+        picture = attention_map(state(trace), kind)
+        assert picture is not None
+        expected = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
+        assert picture.rows == expected
+        assert "predicted" in picture.row_axis
+    encoder = attention_map(state(trace), "encoder")
+    assert encoder is not None
+    assert encoder.rows == encoder.columns == trace.source
+
+
+def test_controls_in_tokens_are_spelt_out() -> None:
+    trace = replace(make_trace(2, 1), source=("a\u202eb", "\n"))
+    picture = attention_map(state(trace), "cross")
+    assert picture is not None
+    assert picture.columns == ("a[U+202E]b", "[U+000A]")
+
+
+def test_later_keys_are_hidden_in_the_decoder() -> None:
+    picture = attention_map(state(make_trace(3, 2)), "decoder")
+    assert picture is not None
+    assert picture.hidden is not None
+    assert picture.hidden.tolist() == [[False, True], [False, False]]
+
+
+@pytest.mark.parametrize("kind", ["decoder", "cross"])
+def test_nothing_decoded_is_an_empty_map_with_a_hint(kind: Kind) -> None:
+    picture = attention_map(state(make_trace(), step=0), kind)
+    assert picture is not None
+    assert picture.values.shape == (0, 0 if kind == "decoder" else 5)
+    assert picture.note == UNDECODED
+
+
+def test_a_layer_beyond_a_stack_is_its_last() -> None:
+    trace = make_trace(layers=3, decoder_layers=1)
+    shown = state(trace, kind="encoder", layer=2)
+    titles = [getattr(attention_map(shown, kind), "title", "") for kind in KINDS]
+    assert [title.split("layer ")[1][0] for title in titles] == ["3", "1", "1"]
+
+
+def test_a_cell_marks_its_tokens_in_the_other_maps() -> None:
+    shown = state(make_trace(5, 4), hovered=Cell("cross", 2, 3))
+    assert marks(shown, "cross") == Marks((2, 3), (2,), (3,))
+    assert marks(shown, "encoder") == Marks(None, (3,), (3,))
+    assert marks(shown, "decoder") == Marks(None, (2,), (2,))
+    shown = state(make_trace(5, 4), locked=Cell("encoder", 1, 4))
+    assert marks(shown, "cross") == Marks(None, (), (1, 4))
+    assert marks(shown, "decoder") == Marks()
+
+
+def test_room_is_kept_for_the_longest_labels() -> None:
+    assert longest_labels(make_trace(3, 0), "decoder") == ("", "")
+    assert longest_labels(make_trace(3, 2), "cross") == ("<s> → ▁t0", "▁s0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fill", [-np.inf, -1e9, -2.0])
+def test_kept_weights_equal_those_of_the_trace(kind: Kind, fill: float) -> None:
+    trace = make_trace(5, 6, mask_fill=fill)
+    for step in (1, 6, 3, 4):
+        shown = state(trace, step)
+        weights = head_weights(shown, kind, 1, 1)
+        expected = trace.until(step).attention(kind, 1, 1)
+        assert np.allclose(weights, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_growing_trace_only_adds_rows(kind: Kind) -> None:
+    cache = WeightCache()
+    whole = make_trace(4, 5)
+    for trace in grown(whole):
+        weights = cache.get(trace, trace, (kind, 0, None))
+        assert np.allclose(weights, trace.attention(kind, 0), atol=1e-6)
+
+
+def test_another_sentence_is_not_mistaken_for_the_last() -> None:
+    cache = WeightCache()
+    for seed in (0, 1):
+        trace = make_trace(seed=seed)
+        weights = cache.get(trace, trace, ("cross", 0, None))
+        assert np.allclose(weights, trace.attention("cross", 0), atol=1e-6)

@@ -1,0 +1,206 @@
+"""The mask lab's arithmetic and words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.traces import make_trace
+from visformer.pictures.mask_lab import (
+    batch_words,
+    candidate_numbers,
+    causal_of,
+    compared,
+    difference_picture,
+    difference_words,
+    hidden_of,
+    leak_words,
+    paint_picture,
+    row_numbers,
+    row_words,
+    toggled,
+)
+from visformer.pictures.selection import Cell as Focus
+from visformer.session.state import Session, State
+from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource, parse
+from visformer.values.trace import Trace
+
+
+def shown(trace: Trace, **changes: object) -> State:
+    session = Session()
+    session.set(trace=trace, model=trace.model, **{"step": len(trace), **changes})
+    return session.state
+
+
+def both(*, tokens: tuple[str, ...] | None = None) -> State:
+    plain = make_trace(source=3, target=4)
+    other = make_trace(source=3, target=4, seed=5)
+    ids = plain.target_ids.copy()
+    if tokens:
+        ids[2:] += 1
+    altered = replace(other, intervention=parse(["hide 1"]), target_ids=ids)
+    change = altered.intervention
+    return shown(altered, plain=plain, intervention=change, kind="cross", head=1)
+
+
+def test_the_difference_is_altered_minus_untouched() -> None:
+    state = both()
+    assert state.plain is not None
+    assert state.trace is not None
+    picture = difference_picture(state)
+    assert picture is not None
+    expected = state.trace.attention("cross", 0, 1) - state.plain.attention(
+        "cross", 0, 1
+    )
+    np.testing.assert_array_equal(picture.values, expected)
+    reach = np.abs(expected).max()
+    np.testing.assert_allclose(picture.shade, 0.5 + expected / (2 * reach), atol=1e-6)
+    assert difference_words(state) == ""
+
+
+def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
+    state = both(tokens=("other",))
+    runs = compared(state)
+    assert runs is not None
+    assert runs[2] == 2
+    picture = difference_picture(state)
+    assert picture is not None
+    assert picture.values.shape == (2, 3)
+    assert "From decoder row 3 on" in difference_words(state)
+    assert candidate_numbers(state) is not None
+    assert "after different beginnings" in difference_words(state)
+    session = Session()
+    session.state = replace(state, kind="decoder")
+    picture = difference_picture(session.state)
+    assert picture is not None
+    assert picture.values.shape == (2, 2)
+
+
+def test_nothing_is_compared_with_an_untouched_run() -> None:
+    state = shown(make_trace())
+    assert difference_picture(state) is None
+    assert candidate_numbers(state) is None
+
+
+def test_a_row_from_score_to_weight() -> None:
+    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    state = shown(trace, kind="decoder", locked=Focus("decoder", 1, 0))
+    numbers = row_numbers(state)
+    assert numbers is not None
+    score, additive, masked, weight = numbers.values
+    assert numbers.rows == ("score", "mask", "masked score", "weight")
+    np.testing.assert_array_equal(score, trace.scores("decoder", 0, 0)[1])
+    assert additive.tolist() == [0, 0, -1e9]
+    assert masked.tolist() == [*score[:2].tolist(), -1e9]
+    e = np.exp(score[:2] - score[:2].max())
+    np.testing.assert_allclose(weight, [*(e / e.sum()), 0], atol=1e-6)
+    assert "position 1: a hidden score is replaced by −1e9" in row_words(state)
+    assert row_words(state).endswith("add up to 1.0000.")
+
+
+def test_multiplying_shows_the_mask_as_a_factor() -> None:
+    trace = make_trace(source=3, target=3, mask_fill=0.0)
+    numbers = row_numbers(shown(trace, kind="decoder", locked=Focus("decoder", 0, 0)))
+    assert numbers is not None
+    score, factor, masked, weight = numbers.values
+    assert factor.tolist() == [1, 0, 0]
+    np.testing.assert_array_equal(masked, score * factor)
+    e = np.exp(masked)
+    np.testing.assert_allclose(weight, e / e.sum(), rtol=1e-5)
+    leaky = shown(trace, kind="decoder", locked=Focus("decoder", 0, 0))
+    assert "e⁰ = 1 still gets a weight" in row_words(leaky)
+
+
+def test_candidates_of_both_runs() -> None:
+    state = both()
+    numbers = candidate_numbers(state)
+    assert numbers is not None
+    before, after, difference = numbers.values
+    there = ~np.isnan(before) & ~np.isnan(after)
+    np.testing.assert_allclose(difference[there], (after - before)[there], atol=1e-7)
+    assert state.trace is not None
+    best = state.trace.steps[-1].candidates[0]
+    assert after[numbers.columns.index(best.token)] == np.float32(best.probability)
+
+
+def test_cells_and_fields() -> None:
+    state = shown(make_trace(), kind="decoder")
+    assert toggled(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
+    assert toggled(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
+    made = parse(["causal +1 @ layer 2; hide 1; hide 3"])
+    assert causal_of(made, 1) == Causal(1, 1)
+    assert causal_of(made, None) is None
+    assert hidden_of(made, None) == {0, 2}
+    assert hidden_of(made, 0) == set()
+    assert made.without(HideSource(0)).without(HideSource(2)) == parse(
+        ["causal +1 @ layer 2"]
+    )
+    assert UNTOUCHED.without(Causal(None)) == UNTOUCHED
+
+
+def test_leaks_are_named() -> None:
+    trace = make_trace(source=3, target=3, layers=1, mask_fill=0.0)
+    words = leak_words(trace)
+    assert words.startswith("2 leaks. decoder self: “")
+    assert "reads the later token" in words
+    assert leak_words(make_trace()).startswith("No leak")
+
+
+def test_rows_that_attend_to_nothing_are_named() -> None:
+    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    mask = np.zeros((3, 3), bool)
+    words = leak_words(replace(trace, masks={**trace.masks, "decoder": mask}))
+    assert "3 leaks" not in words
+    assert "may attend to nothing" in words
+    # equal weights over all keys: what comes later is read as well
+    assert "reads the later token" in words
+
+
+def test_a_row_of_a_batch_is_searched_for_leaks() -> None:
+    trace = make_trace(source=3, target=3)
+    ids = trace.source_ids.copy()
+    ids[2] = trace.model.pad
+    padded = replace(trace, source_ids=ids)
+    state = shown(trace, batch=(padded,))
+    assert "reads the pad" in batch_words(state, padded)
+    assert batch_words(shown(trace), padded) == ""
+    altered = replace(state, intervention=parse(["causal off"]))
+    assert "run without the changes" in batch_words(altered, padded)
+
+
+def altered_by(trace: Trace, change: Cell) -> Trace:
+    """Return the trace as if run with one cell changed in every layer of a kind."""
+    mask = trace.mask(change.kind).copy()
+    mask[change.query, change.key] = change.allowed
+    made = UNTOUCHED.with_mask(change)
+    return replace(trace, intervention=made, masks={**trace.masks, change.kind: mask})
+
+
+def test_a_cell_painted_twice_leaves_no_change() -> None:
+    plain = make_trace(source=3, target=4)
+    painted = Cell("decoder", 0, 2, True)
+    altered = altered_by(plain, painted)
+    kept = altered.intervention.with_mask(HideSource(0))
+    for intervention in (altered.intervention, kept):
+        state = shown(altered, plain=plain, kind="decoder", intervention=intervention)
+        assert toggled(state, 0, 2, None) == intervention.without(painted)
+    # what a moved diagonal leaves of the cell is not known here: it is said outright
+    moved = altered.intervention.with_mask(Causal(1))
+    state = shown(altered, plain=plain, kind="decoder", intervention=moved)
+    assert Cell("decoder", 0, 2, False) in toggled(state, 0, 2, None).masks
+
+
+def test_the_layer_in_the_field_is_painted() -> None:
+    plain = make_trace(source=3, target=4, layers=2)
+    own = plain.mask("decoder")
+    opened = own.copy()
+    opened[0, 2] = True
+    by_layer = replace(plain, masks={**plain.masks, "decoder": np.stack([own, opened])})
+    state = shown(by_layer, kind="decoder", layer=0)
+    assert toggled(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
+    assert toggled(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
+    picture = paint_picture(state, 1)
+    assert picture is not None
+    assert "layer 2" in picture.title
+    np.testing.assert_array_equal(picture.values, opened)

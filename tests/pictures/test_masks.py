@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer.pictures.masks import (
+    PARTS,
+    attends_to_nothing,
+    batch_table,
+    cell_words,
+    chosen,
+    false_words,
+    fill_text,
+    mask_picture,
+    note,
+    nothing_words,
+    part_mask,
+    row_name,
+    surprise,
+)
+from visformer.session.state import State
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
+
+
+def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:
+    """Build 5 source and 4 target tokens, the last few of them pads, masked by rule."""
+    trace = make_trace(source=5, target=4)
+    facts = replace(trace.model, **model)
+    source = np.array([7] * (5 - source_pads) + [facts.pad] * source_pads)
+    target = np.array([7] * (4 - target_pads) + [facts.pad] * target_pads)
+    return replace(
+        trace,
+        model=facts,
+        source_text="I have a cat.",
+        source=("a", "b", "c", "d", "e"),
+        target=("w", "x", "y", "z"),
+        source_ids=source,
+        target_ids=target,
+        masks={
+            "encoder": np.broadcast_to(source != facts.pad, (5, 5)),
+            "decoder": np.tril(np.ones((4, 4), bool)) & (target != facts.pad),
+            "cross": np.broadcast_to(source != facts.pad, (4, 5)),
+        },
+    )
+
+
+def with_mask(trace: Trace, kind: Kind, cells: dict[tuple[int, int], bool]) -> Trace:
+    mask = trace.mask(kind).copy()
+    for cell, allowed in cells.items():
+        mask[cell] = allowed
+    return replace(trace, masks={**trace.masks, kind: mask})
+
+
+def test_padding_hides_pad_keys_from_every_query() -> None:
+    trace = padded()
+    assert part_mask(trace, "encoder", "padding").tolist() == [[1, 1, 1, 0, 0]] * 5
+    assert part_mask(trace, "decoder", "padding").tolist() == [[1, 1, 1, 0]] * 4
+    assert part_mask(trace, "cross", "padding").tolist() == [[1, 1, 1, 0, 0]] * 4
+
+
+def test_only_the_decoder_is_causal() -> None:
+    trace = padded()
+    lower = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert part_mask(trace, "decoder", "causal").tolist() == lower
+    assert part_mask(trace, "encoder", "causal").all()
+    assert "every query may see every key" in note(trace, "cross", "causal")
+
+
+def test_a_combined_mask_by_rule_is_no_surprise() -> None:
+    trace = padded()
+    assert note(trace, "encoder", "combined") == "15 of 25 cells may attend."
+    assert note(trace, "decoder", "combined") == "9 of 16 cells may attend."
+    assert "2 keys are padding" in note(trace, "cross", "padding")
+    assert "1 key is padding" in note(trace, "decoder", "padding")
+    assert "No key is padding" in note(padded(0), "cross", "padding")
+
+
+def test_a_pad_that_is_read_is_named() -> None:
+    words = surprise(with_mask(padded(), "encoder", {(1, 4): True}), "encoder")
+    assert "in 1 cell:" in words
+    assert "lets query “b” (position 1) read pad “e” (position 4)" in words
+
+
+def test_a_later_token_that_is_read_is_a_leak() -> None:
+    words = surprise(with_mask(padded(), "decoder", {(0, 2): True}), "decoder")
+    assert "lets query “w” (position 0) read “y” (position 2), a later token" in words
+
+
+def test_a_token_that_is_hidden_without_reason_is_named() -> None:
+    words = surprise(with_mask(padded(), "cross", {(3, 0): False}), "cross")
+    assert "hides “a” (position 0) from query “z” (position 3)" in words
+
+
+def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:
+    hidden = {(2, key): False for key in range(4)}
+    finite = with_mask(padded(mask_fill=-1e9), "decoder", hidden)
+    assert attends_to_nothing(finite, "decoder") == (2,)
+    assert "the same weight, 0.25" in nothing_words(finite, "decoder")
+    assert "may attend to nothing" in note(finite, "decoder", "combined")
+    infinite = with_mask(padded(mask_fill=-np.inf), "decoder", hidden)
+    assert "NaN" in nothing_words(infinite, "decoder")
+    assert attends_to_nothing(finite, "encoder") == ()
+    assert nothing_words(finite, "encoder") == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_picture_is_its_mask(kind: Any, part: Any) -> None:
+    trace = padded()
+    picture = mask_picture(trace, kind, part)
+    assert (picture.values == part_mask(trace, kind, part)).all()
+    assert (picture.shade == picture.values).all()
+    assert picture.ends == ("False", "True")
+    assert picture.hidden is not None
+    assert (picture.hidden == (picture.values == 0)).all()
+    assert (picture.rows, picture.columns) == trace.tokens(kind)
+    assert picture.values.dtype == np.float32
+
+
+def test_nothing_decoded_yet_is_legal() -> None:
+    trace = padded().until(0)
+    assert mask_picture(trace, "decoder", "causal").values.shape == (0, 0)
+    assert "Nothing is decoded yet" in note(trace, "cross", "combined")
+    assert batch_table((trace,), "target").ids.shape == (1, 0)
+
+
+def test_a_batch_is_a_table_with_its_pads_marked() -> None:
+    table = batch_table((padded(2), padded(0)), "source")
+    assert table.pads.tolist() == [[0, 0, 0, 1, 1], [0] * 5]
+    assert "2 of 10" in table.summary
+    assert table.tokens[1] == ("a", "b", "c", "d", "e")
+    assert row_name(padded(1), 2) == "3: I have a cat. (1 pad in the source)"
+
+
+def test_the_row_is_chosen_inside_the_batch() -> None:
+    one, two = padded(2), padded(0)
+    state = State(trace=one, shown=one, batch=(one, two))
+    assert chosen(state, 1) is two
+    assert chosen(state, 9) is two
+    assert chosen(State(shown=one), 3) is one
+    assert chosen(State(), 0) is None
+
+
+def test_the_masked_score_is_the_models_own() -> None:
+    assert [fill_text(f) for f in (-1e9, -1e6, -np.inf)] == ["−1e9", "−1e6", "−∞"]
+    assert "replaced by −1e9 before" in false_words(padded(mask_fill=-1e9))
+
+
+def test_a_cell_is_said_with_its_reason() -> None:
+    trace = padded()
+    words = cell_words(trace, "decoder", 0, 3)
+    assert words == (
+        "decoder self: query “w” (position 0) may not attend to key “z” (position 3): "
+        "the key is padding and the key comes after the query."
+    )
+    assert cell_words(trace, "cross", 1, 0).endswith("key “a” (position 0).")
+    leak = with_mask(trace, "encoder", {(0, 4): True, (0, 0): False})
+    assert "may attend to key “e” (position 4), although the key is padding." in (
+        cell_words(leak, "encoder", 0, 4)
+    )
+    assert "the model hides it" in cell_words(leak, "encoder", 0, 0)
+
+
+def test_each_side_has_its_own_pad_id() -> None:
+    trace = make_trace(source=4, target=3)
+    ids = trace.source_ids.copy()
+    ids[3] = 77
+    model = replace(trace.model, source_pad=77)
+    trace = replace(trace, model=model, source_ids=ids)
+    for kind in ("encoder", "cross"):
+        assert not part_mask(trace, kind, "padding")[:, 3].any()
+    assert part_mask(trace, "decoder", "padding").all()
+    assert batch_table((trace,), "source").pads.tolist() == [[False] * 3 + [True]]
+    assert "(1 pad in the source)" in row_name(trace, 0)

@@ -1,0 +1,279 @@
+"""The pictures of the Output tab: what they show, and that the numbers add up."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lenses import plain_lens
+from tests.traces import VOCABULARY, make_trace
+from visformer.pictures.attention.weights import made_of
+from visformer.pictures.logit_lens import (
+    BEST,
+    MOST_STEPS,
+    all_lens,
+    how_words,
+    lens_cell_words,
+    rank_words,
+    share,
+    step_lens,
+)
+from visformer.pictures.output import (
+    AHEAD,
+    AROUND,
+    MOST_ROWS,
+    chosen_line,
+    flow_words,
+    known_rows,
+    logit_table,
+    missing,
+    output_picture,
+    output_words,
+    product_table,
+    softmax_words,
+)
+from visformer.session.state import State
+from visformer.values.intervention import parse
+from visformer.values.lens import LensRows
+from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
+
+WEIGHT = np.random.default_rng(5).standard_normal((VOCABULARY, 8)).astype(np.float32)
+BIAS = np.random.default_rng(6).standard_normal(VOCABULARY).astype(np.float32)
+
+
+def state_of(
+    step: int = 4,
+    *,
+    known: range | None = None,
+    strategy: Strategy | None = None,
+    trace: Trace | None = None,
+    **changes: Any,
+) -> State:
+    trace = trace or make_trace(target=6, layers=3)
+    how = strategy or Strategy()
+    rows = range(len(trace)) if known is None else known
+    made = plain_lens(trace, rows, WEIGHT, BIAS, temperature=how.temperature)
+    lens = LensRows(
+        of=made_of(trace), strategy=how, rows=dict(zip(rows, made, strict=True))
+    )
+    shown = trace.until(step)
+    fields = {"model": trace.model, "trace": trace, "shown": shown, "step": step}
+    return State(**{**fields, "lens": lens, **changes})
+
+
+def test_future_rows_are_not_shown() -> None:
+    state = state_of(3)
+    picture = output_picture(state)
+    assert picture is not None
+    assert state.trace is not None
+    assert (picture.values == state.trace.decoder_output[:3]).all()
+    assert picture.rows[2] == f"2: {state.trace.target[2]} → {state.trace.target[3]}"
+    assert "row t read tokens 0..t, predicts t + 1" in picture.title
+    top = np.abs(picture.values).max()
+    np.testing.assert_allclose(picture.shade, picture.values / (2 * top) + 0.5)
+    words = output_words(state.trace, 2)
+    assert "tokens 0 to 2 (“<s>” … “▁t1”), of no later one;" in words
+    assert "predicts token 3: “▁t2”" in words
+
+
+def test_nothing_decoded_is_drawn() -> None:
+    state = state_of(0)
+    picture = output_picture(state)
+    assert picture is not None
+    assert picture.values.shape == (0, 8)
+    assert "Nothing is decoded yet" in flow_words(state)
+    tables = product_table(state), logit_table(state), step_lens(state)
+    assert (*tables, all_lens(state, "best")) == (None,) * 4
+    assert (missing(state), softmax_words(state)) == ((), "")
+    assert output_picture(State()) is None
+    assert "No sentence" in flow_words(State())
+
+
+def test_only_the_last_rows_of_a_long_sentence_are_drawn() -> None:
+    trace = make_trace(source=2, target=MOST_ROWS + 10, layers=1)
+    picture = output_picture(state_of(MOST_ROWS + 5, known=range(0), trace=trace))
+    assert picture is not None
+    assert (picture.values == trace.decoder_output[5 : MOST_ROWS + 5]).all()
+    assert picture.rows[0].startswith("5: ")
+    assert f"rows 5 to {MOST_ROWS + 4}" in picture.title
+
+
+def test_an_altered_run_does_not_claim_to_be_causal() -> None:
+    trace = replace(make_trace(), intervention=parse(["causal off"]))
+    picture = output_picture(state_of(2, trace=trace))
+    assert picture is not None
+    assert "lets rows read later tokens" in picture.title
+    assert "perhaps of later ones" in output_words(trace, 1)
+
+
+def numbers_in(text: str) -> list[float]:
+    found = re.findall(r"−?\d[\d,]*\.?\d*(?:e[+−-]?\d+)?", text)
+    return [float(n.replace("−", "-").replace(",", "")) for n in found]
+
+
+def test_the_softmax_written_out_adds_up() -> None:
+    state = state_of(4)
+    words = softmax_words(state)
+    exponent = re.search(
+        r"p = exp\((.*?) − (−?[\d.]+)\) = exp\((.*?)\) = (\S+)\.", words
+    )
+    assert exponent is not None
+    logit, total, gap, p = (float(part.replace("−", "-")) for part in exponent.groups())
+    assert logit - total == pytest.approx(gap, abs=2e-4)
+    assert np.exp(gap) == pytest.approx(p, rel=1e-3)
+    assert f"all {VOCABULARY} logits" in words
+    assert "+ bias" in words
+    shares = re.search(
+        r"hold (\S+) of the probability, the other 38 tokens (\S+)\.", words
+    )
+    assert shares is not None
+    assert sum(map(float, shares.groups())) == pytest.approx(1, abs=1e-3)
+
+
+def test_products_sum_to_the_logit() -> None:
+    state = state_of(4)
+    table, look = product_table(state), known_rows(state)[3]
+    assert table is not None
+    assert table.rows == ("Z[t]", "W[:, chosen]", "product")
+    np.testing.assert_allclose(table.values[0] * table.values[1], table.values[2])
+    assert look.bias is not None
+    summed = float(table.values[2].sum()) + look.bias
+    assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=1e-5)
+    bare = product_table(replace(state, lens=None))
+    assert bare is not None
+    assert bare.rows == ("Z[t]",)
+
+
+def test_the_table_of_logits_holds_the_chosen_token_too() -> None:
+    state = state_of(5)
+    table, line, look = logit_table(state), chosen_line(state), known_rows(state)[4]
+    assert table is not None
+    assert line is not None
+    rank = int(look.chosen_ranks[-1])
+    assert rank > 12  # of random numbers; else another seed tests nothing
+    assert line == 12
+    assert table.rows[line] == f"{rank}  ▁t4"
+    z, shifted, p = table.values.T
+    np.testing.assert_allclose(np.exp(shifted), p, rtol=1e-4)
+    np.testing.assert_allclose(z - shifted, look.log_sums[-1], rtol=1e-5)
+
+
+def test_sampling_says_what_it_draws_from() -> None:
+    strategy = Strategy(name="sample", temperature=0.5, top_k=5)
+    words = softmax_words(state_of(2, strategy=strategy))
+    look = known_rows(state_of(2, strategy=strategy))[1]
+    drawn = np.exp(2 * look.chosen_logits[-1] - look.tempered_log_sum)
+    assert "softmax(z / 0.5) gives" in words
+    assert numbers_in(words.partition("Sampling")[2])[-2] == pytest.approx(
+        drawn, rel=1e-3
+    )
+    assert "before top-k 5 cut tokens off" in words
+    assert "Sampling" not in softmax_words(state_of(2))
+
+
+def test_a_softmax_inside_the_model_is_said() -> None:
+    trace = make_trace()
+    model = replace(trace.model, softmax_output=True)
+    words = softmax_words(state_of(2, trace=replace(trace, model=model)))
+    assert "what it returns are the probabilities p" in words
+
+
+def test_the_lens_of_a_step() -> None:
+    state = state_of(4)
+    written, look = step_lens(state), known_rows(state)[3]
+    assert written is not None
+    matrix = written.matrix
+    assert matrix.values.shape == (4, 1 + BEST)
+    assert (matrix.values[:, 0] == look.chosen_probabilities).all()
+    assert (matrix.values[:, 1:] == look.probabilities[:, :BEST]).all()
+    assert matrix.rows == ("0: input", "1", "2", "3: model")
+    assert written.texts[2][0] == (
+        f"#{look.chosen_ranks[2]}",
+        share(float(look.chosen_probabilities[2])),
+    )
+    assert written.texts[1][3][0] == look.tokens[1][2]
+    ranks = " → ".join(map(str, look.chosen_ranks))
+    assert f"rank {ranks};" in rank_words(state)
+    said = lens_cell_words(state, 3, 0)
+    assert "after the input: " + f"“{look.tokens[0][0]}”" in said
+
+
+def test_the_lens_of_all_steps() -> None:
+    state = state_of(5, known=range(1, 6))
+    best, chosen = all_lens(state, "best"), all_lens(state, "chosen")
+    assert best is not None
+    assert chosen is not None
+    assert best.matrix.values.shape == (5, 4)
+    assert best.texts[0] == (("…", ""),) * 4  # has not come yet
+    look = known_rows(state)[2]
+    assert best.texts[2][1][0] == look.tokens[1][0]
+    assert best.matrix.values[2, 1] == look.probabilities[1, 0]
+    assert chosen.matrix.values[2, 1] == look.chosen_probabilities[1]
+    assert chosen.texts[2][1][0] == f"#{look.chosen_ranks[1]}"
+    assert best.matrix.rows[4] == "5: ▁t4"
+
+
+def test_the_map_of_all_steps_ends_at_the_current_one() -> None:
+    trace = make_trace(source=2, target=MOST_STEPS + 9, layers=1)
+    state = state_of(MOST_STEPS + 4, known=range(1), trace=trace)
+    assert known_rows(state)
+    written = all_lens(state, "best")
+    assert written is not None
+    assert len(written.texts) == MOST_STEPS
+    assert written.matrix.rows[0] == "5: ▁t4"
+    assert f"steps 5 to {MOST_STEPS + 4}:" in written.matrix.title
+
+
+def test_only_missing_rows_are_asked_for_the_nearest_first() -> None:
+    trace = make_trace(source=2, target=2 * AROUND, layers=1)
+    state = state_of(4, known=range(2), trace=trace)
+    assert missing(state) == (3, 2, *range(4, 4 + AHEAD))
+    assert missing(replace(state, busy="decoding")) == (3,)
+    assert missing(replace(state, step=1, shown=trace.until(1), busy="x")) == ()
+    end = replace(state, step=2 * AROUND, shown=trace)
+    assert missing(end) == tuple(range(2 * AROUND - 1, AROUND - 2, -1))
+    assert state.lens is not None
+    assert missing(replace(state, lens=replace(state.lens, refused=True))) == ()
+    short = replace(state, shown=trace.until(4), passes=(trace.until(4),))
+    assert missing(short) == (3, 2)  # a pass has no rows ahead
+
+
+def test_rows_of_another_run_are_not_shown() -> None:
+    state = state_of(3)
+    other = make_trace(target=6, layers=3, seed=1)
+    moved = replace(state, trace=other, shown=other.until(3))
+    assert not known_rows(moved)
+    assert missing(moved)[0] == 2
+    assert "asked for" in softmax_words(moved)
+    assert state.lens is not None
+    lost = replace(state, lens=replace(state.lens, rows={}, refused=True))
+    assert "could not compute" in softmax_words(lost)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"final_norm": True}, "the final norm applied to each layer's stream, then"),
+        ({"norm_first": True}, "as it is (there is no final norm)"),
+        ({}, "normed last by the layer itself"),
+        ({"output_bias": True}, "the output projection with its bias"),
+    ],
+)
+def test_how_the_lens_was_made_is_said(choices: dict[str, Any], words: str) -> None:
+    said = how_words(replace(make_trace().model, **choices))
+    assert words in said
+    assert "the last row is the model's own prediction" in said.replace("Last", "last")
+    assert "not what the model computes" in said
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1.0, "1.0"), (0.995, "1.0"), (0.5, ".50"), (0.004, "~0"), (np.nan, "NaN")],
+)
+def test_shares_are_short(p: float, text: str) -> None:
+    assert share(p) == text

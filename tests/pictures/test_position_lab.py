@@ -1,0 +1,132 @@
+"""The position lab's arithmetic and words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.models import tiny_checkpoint
+from tests.traces import make_trace
+from visformer.core.decoding import Decoding
+from visformer.core.passes import run_shuffled
+from visformer.engine.messages import Shuffled
+from visformer.errors import InputError
+from visformer.pictures.position_lab import (
+    attention_pictures,
+    change_of,
+    distance_products,
+    input_parts,
+    input_pictures,
+    shuffle_words,
+    table_pictures,
+    text_words,
+)
+from visformer.session.state import Session, State
+from visformer.values.intervention import Intervention, PositionChange, parse
+from visformer.values.trace import Trace
+
+
+def shown(trace: Trace, **changes: object) -> State:
+    session = Session()
+    table = np.random.default_rng(1).normal(size=(64, 16)).astype(np.float32)
+    session.set(positions=table, model=trace.model)
+    session.set(**{"trace": trace, "step": len(trace), **changes})
+    return session.state
+
+
+def decoded(*changes: str) -> tuple[State, np.ndarray]:
+    checkpoint = tiny_checkpoint()
+    made = Decoding(checkpoint, "abc", limit=4, intervention=parse(changes))
+    table = checkpoint.model.positions.numpy()
+    return shown(made.finish(), positions=table), table
+
+
+@pytest.mark.parametrize("changes", [(), ("positions shifted 5",)])
+def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) -> None:
+    state, table = decoded(*changes)
+    checkpoint = tiny_checkpoint()
+    first = 5 if changes else 0
+    for side, ids in (("source", "source_ids"), ("target", "target_ids")):
+        parts = input_parts(state, side)  # type: ignore[arg-type]
+        assert parts is not None
+        assert state.shown is not None
+        tokens = getattr(state.shown, ids)
+        weights = checkpoint.model.target_embedding.weight.detach().numpy()
+        np.testing.assert_allclose(parts.embedding, 4 * weights[tokens], atol=1e-5)
+        expected = table[first : first + len(tokens)]
+        np.testing.assert_allclose(parts.position, expected, atol=1e-6)
+        np.testing.assert_array_equal(parts.embedding + parts.position, parts.input)
+    pictures = input_pictures(state, "source")
+    assert [p.title.split(" [")[0] for p in pictures] == [
+        "embedding × √d",
+        "+ position",
+        "= input",
+    ]
+    assert len({p.ends for p in pictures}) == 1
+
+
+def test_a_learned_table_of_the_target_is_not_guessed() -> None:
+    trace = make_trace(d_model=16, heads=2)
+    learned = replace(trace, model=replace(trace.model, positions="learned"))
+    assert input_pictures(shown(learned), "target") == ()
+    assert len(input_pictures(shown(learned), "source")) == 3
+
+
+def test_positions_along_the_batch_are_the_first_for_every_token() -> None:
+    trace = make_trace(d_model=16, heads=2)
+    batch = replace(trace, model=replace(trace.model, position_axis="batch"))
+    state = shown(batch)
+    parts = input_parts(state, "source")
+    assert parts is not None
+    assert state.positions is not None
+    assert (parts.position == state.positions[0]).all()
+
+
+def test_dot_products_by_distance() -> None:
+    table = np.array([[1, 0], [0, 1], [2, 2], [3, 0]], np.float32)
+    distance, products = distance_products(table, 1, 2)
+    assert distance.tolist() == [-1, 0, 1, 2]
+    assert products.tolist() == [0, 1, 2, 0]
+
+
+def test_fields_make_a_change() -> None:
+    assert change_of(None, 3, 1) is None
+    assert change_of("none", 3, 1) == PositionChange("none")
+    assert change_of("permuted", 3, 1) == PositionChange("permuted", 3, 1)
+    assert change_of("shifted", 3, 1) == PositionChange("shifted", 3)
+
+
+def test_tables_and_attention_stand_side_by_side() -> None:
+    plain = make_trace(d_model=16, heads=2)
+    assert len(table_pictures(shown(plain))) == 1
+    assert len(attention_pictures(shown(plain))) == 1
+    change = Intervention(positions=PositionChange("scaled", 3))
+    other = replace(make_trace(d_model=16, heads=2, seed=4), intervention=change)
+    state = shown(other, plain=plain, intervention=change, kind="cross", head=1)
+    own, changed = table_pictures(state)
+    np.testing.assert_allclose(changed.values, 3 * own.values, rtol=1e-6)
+    untouched, altered = attention_pictures(state)
+    np.testing.assert_array_equal(untouched.values, plain.attention("cross", 0, 1))
+    np.testing.assert_array_equal(altered.values, other.attention("cross", 0, 1))
+    assert text_words(state).startswith(f"Untouched and altered: {other.text}")
+    state = replace(state, plain=plain.until(2))
+    assert text_words(state) == f"Untouched: t0 t1\nAltered: {other.text}"
+
+
+def test_a_bag_of_words_is_told_from_a_sentence() -> None:
+    checkpoint = tiny_checkpoint()
+    for text, words in (("positions none", "a bag of words"), ("", "knows the order")):
+        made = parse([text])
+        order, plain, shuffled = run_shuffled(
+            checkpoint, "abcde", [2, 5, 6], intervention=made, seed=3
+        )
+        assert order[-1] == 5
+        assert sorted(order) == list(range(6))
+        assert list(order) != list(range(6))
+        assert shuffled.source == tuple(plain.source[at] for at in order)
+        run = Shuffled(number=1, order=order, plain=plain, shuffled=shuffled)
+        assert words in shuffle_words(run)
+    with pytest.raises(InputError, match="two words"):
+        run_shuffled(checkpoint, "a", [2])

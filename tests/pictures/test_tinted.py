@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+
+from tests.pictures.test_maps import state
+from tests.pictures.test_reading import ALL, sentence
+from visformer.pictures.attention.attention import attention_map, shown_marks
+from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.tinted import Piece, Tinted, tinted
+from visformer.pictures.look import PLAIN, Look, Side
+from visformer.pictures.selection import Cell
+from visformer.values.facts import Kind
+
+
+def made(
+    kind: Kind, cell: Cell | None = None, by: Side = "query", look: Look = PLAIN
+) -> Tinted:
+    shown = state(sentence(), locked=cell, look=look)
+    read, picture = reading(shown, kind), attention_map(shown, kind)
+    assert read is not None
+    assert picture is not None
+    return tinted(sentence(), read, picture, shown_marks(shown, read), by)
+
+
+def text(pieces: tuple[Piece, ...]) -> str:
+    return "".join(" " * piece.spaced + piece.text for piece in pieces)
+
+
+def test_pieces_are_a_running_text() -> None:
+    both = made("cross")
+    assert text(both.keys) == "the tired cat. </s>"
+    assert text(both.queries) == "<s> chat, las"
+    assert text(made("cross", look=ALL).keys) == "the tired cat"
+
+
+def test_the_keys_are_tinted_by_the_chosen_row() -> None:
+    both = made("cross", Cell("cross", 1, 3))
+    weights = sentence().attention("cross", 0, 0)
+    shades = [piece.shade for piece in both.keys]
+    assert np.allclose(np.array(shades, float), weights[1], atol=1e-6)
+    assert [piece.chosen for piece in both.queries] == [False, True, *[False] * 3]
+    assert both.queries[0].shade is None
+    assert "“▁cha → t” reads" in both.key_words
+
+
+def test_the_queries_are_tinted_by_the_chosen_column() -> None:
+    both = made("cross", Cell("cross", 1, 3), "key")
+    weights = sentence().attention("cross", 0, 0)
+    shades = [piece.shade for piece in both.queries]
+    assert np.allclose(np.array(shades, float), weights[:, 3], atol=1e-6)
+    assert [piece.chosen for piece in both.keys].index(True) == 3
+    assert "reads “▁cat”" in both.query_words
+
+
+def test_without_a_cell_the_last_target_row_and_the_first_source_row_read() -> None:
+    assert made("decoder").queries[-1].chosen
+    assert made("encoder").queries[0].chosen
+
+
+def test_masked_keys_are_told() -> None:
+    masked = [piece.masked for piece in made("decoder", Cell("decoder", 1, 0)).keys]
+    assert masked == [False, False, True, True, True]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.pictures.test_maps import by_hand, state
+from tests.traces import make_trace
+from visformer.pictures.attention.cell_words import cell_words, number
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
+from visformer.values.trace import Trace
+
+
+def blind(fill: float) -> Trace:
+    """Build a Trace whose second query may attend to nothing."""
+    trace = make_trace(source=4, target=2, mask_fill=fill)
+    mask = np.array([[True] * 4, [False] * 4])
+    return replace(trace, masks={**trace.masks, "cross": mask})
+
+
+def test_no_cell_no_words() -> None:
+    assert cell_words(State()) == ""
+    assert cell_words(state(make_trace())) == ""
+
+
+def test_a_cell_is_said_with_four_digits() -> None:
+    words = cell_words(state(by_hand(), hovered=Cell("cross", 0, 1)))
+    assert words == "cross · layer 1, head 1 · “<s>” reads “▁s1”: 0.2500"
+
+
+def test_layer_and_head_count_from_one() -> None:
+    shown = state(make_trace(), layer=1, head=1, locked=Cell("encoder", 0, 0))
+    assert "encoder self · layer 2, head 2" in cell_words(shown)
+
+
+def test_a_masked_cell_is_said_to_be_masked() -> None:
+    words = cell_words(state(make_trace(), locked=Cell("decoder", 0, 2)))
+    assert words.endswith("0.0000, masked")
+
+
+@pytest.mark.parametrize(
+    ("fill", "words"),
+    [
+        (-1e9, "0.2500, masked; this query may attend to nothing, so all keys get"),
+        (-np.inf, "NaN, masked; this query may attend to nothing, so all its weights"),
+    ],
+)
+def test_a_row_that_attends_to_nothing_is_said(fill: float, words: str) -> None:
+    shown = state(blind(fill), locked=Cell("cross", 1, 2))
+    assert words in cell_words(shown)
+
+
+def test_small_weights_are_not_said_to_be_zero() -> None:
+    assert number(0.00001234) == "1.234e-05"
+    assert number(0.0) == "0.0000"
+    assert number(1.0) == "1.0000"

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer.pictures.picture import shade, table_text
+from visformer.pictures.selection import Cell
+from visformer.session.state import Session, State
+
+
+@pytest.mark.parametrize(("asked", "step"), [(-3, 0), (2, 2), (99, 4)])
+def test_steps_are_clamped_and_shown_follows(asked: int, step: int) -> None:
+    session = Session()
+    session.set(trace=make_trace(), step=asked)
+    assert session.state.step == step
+    assert session.state.shown is not None
+    assert len(session.state.shown) == step
+
+
+def test_shown_stays_the_same_object_while_it_shows_the_same() -> None:
+    session = Session()
+    session.set(trace=make_trace(), step=2)
+    before = session.state.shown
+    session.set(head=1)
+    assert session.state.shown is before
+    session.set(step=3)
+    assert session.state.shown is not before
+
+
+def test_cells_beyond_what_is_shown_are_dropped() -> None:
+    session = Session()
+    session.set(trace=make_trace(), step=3, locked=Cell("cross", 2, 4))
+    assert session.state.cell == Cell("cross", 2, 4)
+    session.set(step=2)
+    assert session.state.cell is None
+
+
+def test_layer_and_head_are_clamped_to_the_focused_kind() -> None:
+    session = Session()
+    trace = make_trace(layers=4, decoder_layers=2)
+    session.set(trace=trace, kind="encoder", layer=3, head=9)
+    assert (session.state.layer, session.state.head) == (3, 1)
+    session.set(kind="cross")
+    assert session.state.layer == 1
+
+
+def test_the_listener_hears_every_change_once() -> None:
+    heard: list[State] = []
+    session = Session(heard.append)
+    session.set(step=1)
+    session.set(trace=make_trace(), step=1)
+    assert [state.step for state in heard] == [0, 1]
+
+
+def test_shades_by_hand() -> None:
+    weights = np.array([[[0.5, 0.25], [0.0, 0.1]]], np.float32)
+    np.testing.assert_array_equal(shade(weights, "fixed")[0], weights)
+    np.testing.assert_allclose(shade(weights, "head")[0], weights * 2)
+    expected = np.array([[[1, 0.5], [0, 1]]], np.float32)
+    np.testing.assert_allclose(shade(weights, "row")[0], expected)
+    logs = shade(np.array([[1, 0.01, 1e-4, 0]], np.float32), "log")[0]
+    np.testing.assert_allclose(logs, [[1, 0.5, 0, 0]], atol=1e-6)
+
+
+def test_csv_has_every_digit_and_quotes() -> None:
+    values = np.array([[0.1]], np.float32)
+    assert table_text(('a"b',), ("<s>",), values) == (
+        ',"<s>"\n"a""b",0.10000000149011612\n'
+    )

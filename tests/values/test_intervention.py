@@ -1,0 +1,167 @@
+"""What an Intervention changes, and the text form that says it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.traces import make_trace
+from visformer.errors import InputError
+from visformer.values.arrays import Floats
+from visformer.values.facts import KINDS
+from visformer.values.intervention import (
+    UNTOUCHED,
+    Causal,
+    Cell,
+    HideSource,
+    Intervention,
+    MaskChange,
+    PositionChange,
+    PositionForm,
+    change_table,
+    parse,
+)
+
+CAUSAL = np.tri(3, dtype=bool)
+ALL = np.ones((3, 3), bool)
+
+layers = st.none() | st.integers(0, 5)
+changes = (
+    st.builds(Causal, st.none() | st.integers(-4, 4), layers)
+    | st.builds(HideSource, st.integers(0, 99), layers)
+    | st.builds(
+        Cell,
+        st.sampled_from(KINDS),
+        st.integers(0, 9),
+        st.integers(0, 9),
+        st.booleans(),
+        layers,
+    )
+)
+positions = (
+    st.none()
+    | st.builds(PositionChange, st.sampled_from(["interleaved", "halves", "none"]))
+    | st.builds(PositionChange, st.just("scaled"), st.floats(-1000, 1000))
+    | st.builds(
+        PositionChange, st.just("permuted"), st.integers(2, 60), st.integers(0, 99)
+    )
+)
+
+
+@given(st.lists(changes, max_size=5), st.none() | st.floats(-1e9, 1e9), positions)
+def test_the_text_form_says_all(
+    made: list[MaskChange], fill: float | None, table: PositionChange | None
+) -> None:
+    intervention = Intervention(fill=fill, positions=table)
+    for change in made:
+        intervention = intervention.with_mask(change)
+    assert parse([str(intervention)]) == intervention
+
+
+def test_the_text_form() -> None:
+    text = "causal +1 @ layer 2; hide 3; cell cross 2 5 off; multiply; positions none"
+    assert parse(["causal +1 @ layer 2", *text.split(";")]) == Intervention(
+        masks=(Causal(1, 1), HideSource(2), Cell("cross", 1, 4, False)),
+        fill=0.0,
+        positions=PositionChange("none"),
+    )
+    assert str(parse([text])) == text
+    assert not parse([""])
+    assert parse([text])
+
+
+BAD = (
+    *("causal", "hide 0", "hide -1", "cell cross 1 on", "positions", "fill", "x"),
+    *("positions scaled 1e9", "positions permuted 1", "positions shifted 0.5"),
+    *("causal off @ layer 0", "hide 1 @ layer x", "cell self 1 1 on"),
+)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_cannot_be_said_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse([text])
+
+
+def test_causal_masks_move_and_go() -> None:
+    def decoder(*made: Causal) -> list[list[int]]:
+        changed = Intervention(masks=made).mask("decoder", 0, CAUSAL, ALL)
+        rows: list[list[int]] = changed.astype(int).tolist()
+        return rows
+
+    assert decoder(Causal(None)) == [[1, 1, 1], [1, 1, 1], [1, 1, 1]]
+    assert decoder(Causal(1)) == [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert decoder(Causal(-1)) == [[0, 0, 0], [1, 0, 0], [1, 1, 0]]
+    assert decoder(Causal(None, layer=1)) == CAUSAL.astype(int).tolist()
+
+
+def test_causal_changes_leave_padding_hidden() -> None:
+    opened = np.array([[1, 1, 0]] * 3, bool)  # the last token is a pad
+    changed = Intervention(masks=(Causal(None),))
+    assert (changed.mask("decoder", 0, CAUSAL & opened, opened) == opened).all()
+
+
+def test_tokens_are_hidden_and_cells_painted() -> None:
+    made = Intervention(masks=(HideSource(1), Cell("cross", 2, 1, True)))
+    cross = made.mask("cross", 0, ALL, ALL)
+    assert cross.astype(int).tolist() == [[1, 0, 1], [1, 0, 1], [1, 1, 1]]
+    encoder = made.mask("encoder", 3, ALL, ALL)
+    assert encoder.astype(int).tolist() == [[1, 0, 1]] * 3
+    assert made.mask("decoder", 0, CAUSAL, ALL) is CAUSAL
+    later = Intervention(masks=(Cell("decoder", 7, 1, True),))
+    assert (later.mask("decoder", 0, CAUSAL, ALL) == CAUSAL).all()
+
+
+def test_a_later_change_of_a_place_replaces_the_earlier() -> None:
+    made = Intervention().with_mask(Cell("cross", 1, 1, False))
+    made = made.with_mask(Cell("cross", 1, 1, True, layer=0))
+    made = made.with_mask(Cell("cross", 1, 1, True))
+    assert made.masks == (Cell("cross", 1, 1, True, 0), Cell("cross", 1, 1, True))
+    assert made.by_layer("cross")
+    assert not made.by_layer("decoder")
+
+
+def test_tables_change() -> None:
+    table = np.arange(12, dtype=np.float32).reshape(6, 2)
+
+    def changed(form: PositionForm, amount: float = 0.0, seed: int = 0) -> Floats:
+        return change_table(table, PositionChange(form, amount, seed))
+
+    assert change_table(table, None) is table
+    assert (changed("none") == 0).all()
+    assert (changed("scaled", -0.5) == table * -0.5).all()
+    assert (changed("shifted", 4) == table[[4, 5, 5, 5, 5, 5]]).all()
+    assert (changed("constant", 3) == table[3]).all()
+    shuffled = changed("permuted", 4, 1)
+    assert (shuffled[4:] == table[4:]).all()
+    assert not (shuffled == table).all()  # although that seed draws 0 1 2 3 first
+    assert sorted(shuffled[:, 0]) == table[:, 0].tolist()
+    assert (shuffled == changed("permuted", 4, 1)).all()
+
+
+def test_sinusoids_in_both_layouts() -> None:
+    table = np.zeros((3, 4), np.float32)
+    woven = change_table(table, PositionChange("interleaved"))
+    halves = change_table(table, PositionChange("halves"))
+    expected = [np.sin(2), np.cos(2), np.sin(2 / 100), np.cos(2 / 100)]
+    np.testing.assert_allclose(woven[2], expected, rtol=1e-6)
+    np.testing.assert_allclose(halves[2], np.array(expected)[[0, 2, 1, 3]], rtol=1e-6)
+
+
+def test_what_does_not_fit_the_model_is_refused() -> None:
+    model = dataclasses.replace(make_trace().model, max_positions=8)
+    for text, words in {
+        "hide 5": "the source has 4 tokens",
+        "cell cross 1 5 off": "the source has 4 tokens",
+        "cell encoder 5 1 off": "the source has 4 tokens",
+        "causal off @ layer 9": "layers there",
+        "positions shifted 8": "from 0 to 7",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            parse([text]).check(model, 4)
+    parse(["cell decoder 90 90 on; hide 4; positions shifted 7"]).check(model, 4)
+    UNTOUCHED.check(model, 1)

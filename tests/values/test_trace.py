@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer.errors import InputError
+from visformer.values.arrays import read_only, softmax
+from visformer.values.facts import KINDS, Kind
+from visformer.values.recording import Recording, Row
+from visformer.values.trace import Columns, Trace
+
+
+def two_token_trace() -> Trace:
+    """One layer, one head of width 2; encoder queries and keys are easy numbers."""
+    trace = make_trace(source=2, target=1, layers=1, heads=1, d_model=2)
+    rows = np.zeros((2, trace.layout.width("encoder")), np.float32)
+    rows[:, 0:2] = [[1, 0], [0, 2]]  # queries
+    rows[:, 2:4] = [[2, 0], [0, 1]]  # keys
+    rows[:, 4:6] = [[5, 6], [7, 8]]  # values
+    return replace(trace, encoder_rows=rows)
+
+
+def test_scores_are_products_over_root_of_head_size() -> None:
+    expected = np.array([[2, 0], [0, 2]]) / math.sqrt(2)
+    np.testing.assert_allclose(two_token_trace().scores("encoder", 0, 0), expected)
+
+
+def test_weights_are_the_softmax_of_the_scores() -> None:
+    high = math.exp(math.sqrt(2)) / (math.exp(math.sqrt(2)) + 1)
+    weights = two_token_trace().attention("encoder", 0, 0)
+    np.testing.assert_allclose(weights, [[high, 1 - high], [1 - high, high]], rtol=1e-6)
+
+
+def test_projections_come_from_their_columns() -> None:
+    trace = two_token_trace()
+    np.testing.assert_array_equal(trace.queries("encoder", 0, 0), [[1, 0], [0, 2]])
+    np.testing.assert_array_equal(trace.keys("encoder", 0, 0), [[2, 0], [0, 1]])
+    np.testing.assert_array_equal(trace.values("encoder", 0, 0), [[5, 6], [7, 8]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_sum_to_one_and_masked_columns_are_zero(kind: Kind) -> None:
+    trace = make_trace()
+    weights = trace.attention(kind, 1)
+    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+    assert not weights[np.broadcast_to(~trace.mask(kind), weights.shape)].any()
+
+
+@pytest.mark.parametrize(("fill", "expected"), [(-1e9, 0.2), (-np.inf, np.nan)])
+def test_a_row_that_may_attend_to_nothing(fill: float, expected: float) -> None:
+    trace = make_trace(mask_fill=fill)
+    masks = {**trace.masks, "encoder": np.zeros((5, 5), bool)}
+    weights = replace(trace, masks=masks).attention("encoder", 0, 0)
+    np.testing.assert_allclose(weights, np.full((5, 5), expected), rtol=1e-6)
+
+
+def test_decoder_layers_have_their_own_cross_queries() -> None:
+    trace = make_trace(layers=2, heads=1, d_model=2)
+    layout = trace.layout
+    assert layout.part("decoder", 1, 3) == slice(14, 16)
+    np.testing.assert_array_equal(
+        trace.queries("cross", 1, 0), trace.decoder_rows[:, 14:16]
+    )
+    np.testing.assert_array_equal(trace.keys("cross", 1, 0), trace.memory_rows[:, 4:6])
+
+
+def test_layout_gives_the_final_norm_columns_of_its_own() -> None:
+    model = make_trace(layers=2, heads=1, d_model=2).model
+    plain, normed = Columns(model), Columns(replace(model, final_norm=True))
+    assert plain.output("encoder") == plain.hidden("encoder", 2)
+    assert normed.width("encoder") == plain.width("encoder") + 2
+    assert normed.output("encoder").stop == normed.width("encoder")
+
+
+def test_hidden_layers_follow_the_projections() -> None:
+    trace = make_trace(layers=2, heads=1, d_model=2)
+    np.testing.assert_array_equal(
+        trace.hidden("encoder", 0), trace.encoder_rows[:, 12:14]
+    )
+    np.testing.assert_array_equal(trace.encoder_output, trace.hidden("encoder", 2))
+
+
+def test_until_shares_the_arrays() -> None:
+    trace = make_trace(target=4)
+    short = trace.until(2)
+    assert len(short) == 2
+    assert np.shares_memory(short.decoder_rows, trace.decoder_rows)
+    np.testing.assert_array_equal(
+        short.attention("decoder", 0), trace.attention("decoder", 0)[:, :2, :2]
+    )
+
+
+def test_until_zero_is_legal() -> None:
+    empty = make_trace().until(0)
+    assert empty.text == ""
+    assert empty.attention("cross", 0).shape == (2, 0, 5)
+    assert empty.attention("decoder", 0).shape == (2, 0, 0)
+
+
+def test_arrays_are_read_only() -> None:
+    trace = make_trace()
+    with pytest.raises(ValueError, match="read-only"):
+        trace.decoder_rows[0, 0] = 1
+
+
+@pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 2), (-1, 0)])
+def test_layer_and_head_must_exist(layer: int, head: int) -> None:
+    with pytest.raises(InputError, match="layers 0 to 1 and heads 0 to 1"):
+        make_trace().attention("cross", layer, head)
+
+
+def test_logits_need_the_output_projection() -> None:
+    trace = make_trace()
+    with pytest.raises(InputError, match="without the model's output projection"):
+        _ = trace.logits
+    weight = np.eye(3, 8, dtype=np.float32)
+    logits = replace(trace, output_weight=weight).logits
+    np.testing.assert_array_equal(logits, trace.decoder_output[:, :3])
+
+
+def test_softmax_of_infinities() -> None:
+    made = softmax(np.array([[0, -np.inf], [-np.inf, -np.inf]], np.float32))
+    np.testing.assert_array_equal(made, [[1, 0], [np.nan, np.nan]])
+
+
+def _rows(trace: Trace) -> list[Row]:
+    return [
+        Row(
+            id=int(trace.target_ids[t]),
+            token=trace.target[t],
+            values=trace.decoder_rows[t],
+            self_mask=trace.masks["decoder"][t, : t + 1],
+            cross_mask=trace.masks["cross"][t],
+            step=trace.steps[t],
+        )
+        for t in range(len(trace))
+    ]
+
+
+def test_recording_rebuilds_the_trace() -> None:
+    trace = make_trace()
+    recording = Recording(trace.until(0), limit=6)
+    for row in _rows(trace):
+        recording.append(row)
+    made = recording.trace()
+    np.testing.assert_array_equal(made.decoder_rows, trace.decoder_rows)
+    np.testing.assert_array_equal(made.masks["decoder"], trace.masks["decoder"])
+    assert (made.target, made.steps, made.text) == (
+        trace.target,
+        trace.steps,
+        trace.text,
+    )
+    assert [row.id for row in recording.rows(2)] == list(trace.target_ids[2:])
+
+
+def test_snapshots_share_storage_and_survive_a_dropped_tail() -> None:
+    trace = make_trace()
+    recording = Recording(trace.until(0), limit=6)
+    rows = _rows(trace)
+    for row in rows[:3]:
+        recording.append(row)
+    snapshot = recording.trace()
+    recording.append(rows[3])
+    assert np.shares_memory(snapshot.decoder_rows, recording.trace().decoder_rows)
+    recording.shorten(1)
+    recording.append(replace(rows[1], values=read_only(np.zeros_like(rows[1].values))))
+    np.testing.assert_array_equal(snapshot.decoder_rows, trace.decoder_rows[:3])
+    assert not recording.trace().decoder_rows[1].any()

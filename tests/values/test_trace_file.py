@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.traces import make_trace
+from visformer.errors import InputError, VisformerError
+from visformer.values.facts import KINDS
+from visformer.values.trace_file import MAGIC, read_trace, write_trace
+
+
+@pytest.mark.parametrize("length", [0, 4])
+def test_round_trip(tmp_path: Path, length: int) -> None:
+    trace = make_trace().until(length)
+    trace.save(tmp_path / "a.vis")
+    again = read_trace(tmp_path / "a.vis")
+    assert again.model == trace.model
+    assert again.steps == trace.steps
+    assert (again.source, again.target) == (trace.source, trace.target)
+    for kind in KINDS:
+        np.testing.assert_array_equal(
+            again.attention(kind, 0), trace.attention(kind, 0)
+        )
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no Visformer trace"),
+        (b"<html>not found</html>", "is no Visformer trace"),
+        (MAGIC + bytes((9, 0)), "newer Visformer"),
+        (MAGIC + bytes((1, 0)), "facts is missing"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "bad.vis"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_trace(path)
+
+
+def test_unwritable_and_missing_paths(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        write_trace(make_trace(), tmp_path / "no" / "a.vis")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_trace(tmp_path / "none.vis")
+
+
+def test_a_newer_minor_and_an_unknown_block_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.vis"
+    make_trace().save(path)
+    data = path.read_bytes()
+    body = data[len(MAGIC) + 2 :]
+    header = b'{"name": "later", "dtype": "uint8", "shape": [3], "bytes": 3}'
+    block = len(header).to_bytes(4, "little") + header + b"abc"
+    path.write_bytes(MAGIC + bytes((1, 7)) + block + body)
+    assert len(read_trace(path)) == 4
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("trace") / "a.vis"
+    make_trace(source=3, target=2, layers=1).save(path)
+    return path.read_bytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damage_is_one_sentence_or_harmless(
+    written: bytes, data: st.DataObject
+) -> None:
+    """Cut, or flip one byte: never anything but our own error."""
+    at = data.draw(st.integers(0, len(written) - 1))
+    if data.draw(st.booleans()):
+        damaged = written[:at]
+    else:
+        flip = data.draw(st.integers(1, 255))
+        damaged = written[:at] + bytes([written[at] ^ flip]) + written[at + 1 :]
+    path = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path("/tmp")
+    path = path / "visformer-damaged.vis"
+    path.write_bytes(damaged)
+    with contextlib.suppress(VisformerError):
+        read_trace(path)
+    path.unlink()

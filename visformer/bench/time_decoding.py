@@ -1,0 +1,358 @@
+"""Budgets of decoding: a step of one sentence, everything kept, on one thread.
+
+Absolute times count a step after the first: the encoder and what is made ready for a
+sentence are in no figure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from visformer.bench.figures import Clock, Figure, Turns, seconds, take_turns
+from visformer.bench.models import SHAPES, random_checkpoint, random_source
+from visformer.bench.peers import (
+    MissingPeer,
+    ctranslate2_marian,
+    generate,
+    transformers_marian,
+    translate,
+)
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.decoding import Decoding
+from visformer.core.incremental import DecoderState
+from visformer.core.packed import Affine
+from visformer.values.trace import Trace
+
+SOURCE, STEPS, ROUNDS = 64, 30, 5
+LONG = 300  # steps that outlast what a scheduler lends a process that just woke
+TOLERANCE = 1e-6  # of an attention weight, against a peer's
+
+
+def prepared(sizes: dict[str, int]) -> tuple[Checkpoint, list[int]]:
+    """Return a model of random weights and a source, to run on one thread."""
+    torch.set_num_threads(1)
+    checkpoint = random_checkpoint(**sizes)
+    return checkpoint, random_source(checkpoint, SOURCE)
+
+
+def timed_steps(
+    checkpoint: Checkpoint,
+    source: list[int],
+    steps: int = STEPS,
+    clock: Clock = time.process_time,
+) -> float:
+    """Return the seconds of some steps after the first."""
+    decoding = Decoding(checkpoint, source, limit=steps + 1)
+    decoding.step()
+    return seconds(lambda: [decoding.step() for _ in range(steps)], clock)
+
+
+# ---- 1 and 2: peers ------------------------------------------------------------
+
+
+def against_transformers() -> list[Figure]:
+    """Compare a step with ``generate`` that hands out all attentions."""
+    musts = {"small": 2.3, "opus": 1.9}
+    return [against_generate(name, SHAPES[name], must) for name, must in musts.items()]
+
+
+def against_generate(
+    shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
+) -> Figure:
+    """Compare a shape's step with transformers'."""
+    what = f"step, everything kept, against transformers with attentions: {shape}"
+    checkpoint, source = prepared(sizes)
+    absent = functools.partial(Figure, 1, what, None, "x", "at least", must)
+    try:
+        peer = transformers_marian(checkpoint)
+    except MissingPeer as error:
+        return absent(note=str(error))
+    far = _difference(Decoding(checkpoint, source, limit=9).finish(), peer, source)
+    if far > TOLERANCE:
+        return absent(note=f"the peer's attention differs by {far:.1g}")
+    turns = _turns(checkpoint, source, steps, lambda n: generate(peer, source, n))
+    parts = turns.milliseconds("step", "its step", steps)
+    parts["largest difference of a weight"] = far
+    return Figure(1, what, turns.faster, "x", "at least", must, parts)
+
+
+def against_ctranslate2() -> list[Figure]:
+    """Compare a step with CTranslate2's, which keeps one reduced matrix only."""
+    musts = {"small": 0.9, "opus": 1.2}
+    return [against_translate(name, SHAPES[name], must) for name, must in musts.items()]
+
+
+def against_translate(
+    shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
+) -> Figure:
+    """Compare a shape's step with CTranslate2's."""
+    what = f"step, everything kept, against CTranslate2 with one attention: {shape}"
+    checkpoint, source = prepared(sizes)
+    absent = functools.partial(Figure, 2, what, None, "x", "at least", must)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            peer = ctranslate2_marian(checkpoint, Path(folder))
+        except MissingPeer as error:
+            return absent(note=str(error))
+    own = [step.id for step in Decoding(checkpoint, source, limit=9).finish().steps]
+    if translate(peer, source, 9) != own:
+        return absent(note="the peer chooses other tokens")
+    turns = _turns(checkpoint, source, steps, lambda n: translate(peer, source, n))
+    parts = turns.milliseconds("step", "its step", steps)
+    return Figure(2, what, turns.faster, "x", "at least", must, parts)
+
+
+def _turns(
+    checkpoint: Checkpoint,
+    source: list[int],
+    steps: int,
+    theirs: Callable[[int], object],
+) -> Turns:
+    """Compare some steps after the first; ``theirs`` decodes so many from the start."""
+
+    def their_steps() -> float:
+        many = seconds(lambda: theirs(steps + 1))
+        return many - seconds(lambda: theirs(1))
+
+    return take_turns(
+        lambda: timed_steps(checkpoint, source, steps), their_steps, rounds=ROUNDS
+    )
+
+
+def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
+    """Return the largest difference of a weight; infinite where tokens differ."""
+    made = generate(peer, source, len(trace))
+    if made.sequences[0, 1:].tolist() != [step.id for step in trace.steps]:
+        return float("inf")
+    found = [0.0]
+    for t in range(len(trace)):
+        for layer in range(trace.layers("cross")):
+            own = trace.attention("decoder", layer)[:, t, : t + 1]
+            across = trace.attention("cross", layer)[:, t]
+            theirs = made.decoder_attentions[t][layer][0, :, 0].numpy()
+            found.append(float(abs(own - theirs).max()))
+            theirs = made.cross_attentions[t][layer][0, :, 0].numpy()
+            found.append(float(abs(across - theirs).max()))
+    return max(found)
+
+
+# ---- 3: memory -----------------------------------------------------------------
+
+
+def against_memory() -> list[Figure]:
+    """Compare a step with the time that reading its weights alone takes."""
+    return [against_reading(SHAPES["opus"])]
+
+
+def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Figure:
+    """Compare a shape's step with a sum over as many numbers as its weights are."""
+    checkpoint, source = prepared(sizes)
+    packed = checkpoint.packed
+    parts = [part for layer in packed.layers for part in layer]
+    matrices = [packed.output, *(part for part in parts if isinstance(part, Affine))]
+    numbers = sum(matrix.weight.numel() for matrix in matrices)
+    weights = torch.ones(numbers)
+    turns = take_turns(
+        lambda: timed_steps(checkpoint, source, steps) / steps,
+        lambda: seconds(lambda: [weights.sum() for _ in range(5)]) / 5,
+        rounds=ROUNDS,
+    )
+    told = turns.milliseconds("step", "reading")
+    told["MB of weights"] = numbers * 4 / 1e6
+    what = "step against reading its weights once: opus"
+    return Figure(3, what, turns.slower, "x", "at most", 1.7, told)
+
+
+# ---- 4: keeping ----------------------------------------------------------------
+
+
+def keeping() -> list[Figure]:
+    """Compare a step with one that keeps nothing but the cache."""
+    return [against_nothing_kept(shape, SHAPES[shape]) for shape in SHAPES]
+
+
+def against_nothing_kept(
+    shape: str, sizes: dict[str, int], steps: int = STEPS
+) -> Figure:
+    """Compare a shape's step with the bare choice of the next token."""
+    checkpoint, source = prepared(sizes)
+    turns = take_turns(
+        lambda: timed_steps(checkpoint, source, steps),
+        lambda: _bare_steps(checkpoint, source, steps),
+        rounds=ROUNDS,
+    )
+    parts = turns.milliseconds("step", "bare step", steps)
+    what = f"keeping everything, and the distribution, against nothing: {shape}"
+    return Figure(4, what, turns.slower, "x", "at most", 1.08, parts)
+
+
+@torch.inference_mode()
+def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
+    packed, model = checkpoint.packed, checkpoint.model
+    real = torch.ones(1, len(source), dtype=torch.bool)
+    memory = model.encode(torch.tensor([source]), real[:, None]).output
+    state = DecoderState(packed, memory, real, steps + 1)
+    columns = packed.layout.output("decoder")
+
+    def step(id: int) -> int:
+        row = state.extend(torch.tensor([[id]]))[0]
+        return int(packed.logits(row[:, columns]).numpy().argmax())
+
+    def steps_on(id: int) -> None:
+        for _ in range(steps):
+            id = step(id)
+
+    first = step(checkpoint.tokenizer.bos)
+    return seconds(lambda: steps_on(first))
+
+
+# ---- 17: a known pair ----------------------------------------------------------
+
+
+def known_pair() -> list[Figure]:
+    """Compare a reference of 64 tokens in one pass with decoding as many."""
+    return [against_decoding(SHAPES["small"])]
+
+
+def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Figure:
+    """Compare teacher forcing in one pass with as many steps."""
+    checkpoint, source = prepared(sizes)
+    target = random_source(checkpoint, tokens)
+
+    def one_pass() -> float:
+        decoding = Decoding(checkpoint, source, limit=tokens)
+        return seconds(lambda: decoding.feed(target))
+
+    turns = take_turns(
+        one_pass, lambda: timed_steps(checkpoint, source, tokens), rounds=ROUNDS
+    )
+    parts = turns.milliseconds("pass", "steps")
+    what = f"{tokens} known tokens in one pass against decoding them: small"
+    return Figure(17, what, turns.faster, "x", "at least", 4, parts)
+
+
+# ---- 18: other work ------------------------------------------------------------
+
+
+def beside_work() -> list[Figure]:
+    """Compare a step beside two busy processes with one alone, by the clock."""
+    checkpoint, source = prepared(SHAPES["small"])
+
+    def alone() -> float:
+        return timed_steps(checkpoint, source, LONG, clock=time.perf_counter)
+
+    def beside() -> float:
+        with busy(2):
+            return alone()
+
+    turns = take_turns(beside, alone, rounds=ROUNDS)
+    parts = turns.milliseconds("beside", "alone", LONG)
+    what = "step beside two busy processes against alone: small"
+    return [Figure(18, what, turns.slower, "x", "at most", 2.5, parts)]
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many processes busy."""
+    code = "print(flush=True)\nwhile True: pass"
+    made = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        for _ in range(count)
+    ]
+    try:
+        for process in made:
+            assert process.stdout is not None
+            process.stdout.readline()  # it runs
+        yield
+    finally:
+        for process in made:
+            process.kill()
+            process.communicate()
+
+
+# ---- 19: length ----------------------------------------------------------------
+
+
+def growth() -> list[Figure]:
+    """Compare a step's growth with the length by the arithmetic that must grow."""
+    return [growth_with_length(SHAPES["small"], 16, 4096)]
+
+
+def growth_with_length(
+    sizes: dict[str, int], short: int, long: int, steps: int = STEPS
+) -> Figure:
+    """Compare what a long source adds to a step with what its attention alone adds."""
+    torch.set_num_threads(1)
+    checkpoint = random_checkpoint(**sizes, max_positions=long)
+    sources = {length: random_source(checkpoint, length) for length in (short, long)}
+    times = {
+        length: timed_steps(checkpoint, source, steps) / steps
+        for length, source in sources.items()
+    }
+    config = checkpoint.config
+    added = [
+        config.decoder_layers
+        * attention_seconds(config.heads, config.head_size, length, steps)
+        for length in (short, long)
+    ]
+    parts: dict[str, float] = {}
+    for length, source in sources.items():
+        parts[f"ms at {length}"] = 1e3 * times[length]
+        parts[f"calls at {length}"] = calls(checkpoint, source)
+    parts["attention ms"] = 1e3 * (added[1] - added[0])
+    grown = (times[long] - times[short]) / (added[1] - added[0])
+    what = f"a step's growth from {short} to {long} source tokens against its attention"
+    return Figure(19, what, grown, "x", "at most", 1.5, parts)
+
+
+def attention_seconds(heads: int, size: int, length: int, repeat: int) -> float:
+    """Return the seconds that one query's attention over ``length`` keys takes."""
+    # as many layers' worth that the keys come from memory, as in a step
+    drawn = np.random.default_rng(0)
+    keys = drawn.standard_normal((8, heads, length, size), np.float32)
+    query = drawn.standard_normal((heads, size, 1), np.float32)
+
+    def attend(at: int) -> None:
+        scores = torch.from_numpy(np.matmul(keys[at % 8], query)[:, :, 0])
+        np.matmul(scores.softmax(-1).numpy()[:, None], keys[(at + 1) % 8])
+
+    attend(0)
+    return seconds(lambda: list(map(attend, range(0, 2 * repeat, 2)))) / repeat
+
+
+def calls(checkpoint: Checkpoint, source: list[int]) -> int:
+    """Count the Python and built-in calls of a step."""
+    decoding, made = Decoding(checkpoint, source, limit=3), [0]
+    decoding.step()
+
+    def count(frame: object, event: str, argument: object) -> None:
+        made[0] += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        decoding.step()
+    finally:
+        sys.setprofile(None)
+    return made[0]
+
+
+BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {
+    1: against_transformers,
+    2: against_ctranslate2,
+    3: against_memory,
+    4: keeping,
+    17: known_pair,
+    18: beside_work,
+    19: growth,
+}

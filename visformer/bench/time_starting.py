@@ -1,0 +1,255 @@
+"""Budgets of starting: the first painted window (14), the engine ready to decode (15).
+
+Both sides start as fresh processes, so that wall time counts.
+"""
+
+from __future__ import annotations
+
+import compileall
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from visformer import paths
+from visformer.bench.figures import Figure, take_turns
+from visformer.engine.handle import Engine, Event
+from visformer.engine.messages import Opened, Refused
+from visformer.errors import InputError
+
+PACKAGE = Path(paths.__file__).parent
+WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
+SECONDS = 120.0  # an engine that has not answered by then never will
+
+# tells, once the picture is painted, how many paints of its window that took
+_WATCH = """
+import json, sys
+from PySide6.QtCore import QEvent, QObject, QTimer
+
+class Watch(QObject):
+    def __init__(self, window, end):
+        super().__init__()
+        self.window, self.picture, self.end = window, None, end
+        self.paints, self.told = 0, False
+        window.installEventFilter(self)
+
+    def wait_for(self, picture):
+        self.picture = picture
+        picture.installEventFilter(self)
+
+    def eventFilter(self, watched, event):
+        if event.type() == QEvent.Type.Paint:
+            self.paints += watched is self.window
+            if watched is self.picture and not self.told:
+                self.told = True
+                QTimer.singleShot(0, self.tell)
+        return False
+
+    def tell(self):
+        print(json.dumps({"paints": self.paints, "torch": "torch" in sys.modules}))
+        sys.stdout.flush()
+        self.end()
+"""
+WINDOW = f"""
+from visformer.app import App
+{_WATCH}
+from PySide6.QtCore import QSettings
+app = App(["visformer"], settings=QSettings(sys.argv[1], QSettings.Format.IniFormat))
+watch = Watch(app.window, app.qt.quit)
+app.window.show()
+app.start()
+watch.wait_for(app.window.views["attention"].maps["encoder"].canvas.viewport())
+app.qt.exec()
+app.close()
+"""
+TRIVIAL = f"""
+import numpy as np
+import pyqtgraph as pg
+{_WATCH}
+app = pg.mkQApp()
+window = pg.PlotWidget()
+window.addItem(pg.ImageItem(np.random.default_rng(0).random((16, 16))))
+watch = Watch(window, app.quit)
+watch.wait_for(window.viewport())
+window.show()
+app.exec()
+"""
+BARE_TORCH = """
+import sys
+import torch
+from safetensors.torch import load_file
+weights = load_file(sys.argv[1])
+print("{}", flush=True)
+"""
+# stands before the real one in the path, and keeps a record of being imported
+_TRAP = """
+from pathlib import Path
+Path(__file__).with_name("imported").touch()
+raise ImportError("transformers is not to be imported here")
+"""
+
+Kind = TypeVar("Kind")
+
+
+class Started(NamedTuple):
+    """A process that has told what was waited for."""
+
+    seconds: float  # from its start to its line
+    told: dict[str, Any]
+
+
+def started(program: str, *arguments: str) -> Started:
+    """Run a Python program that prints a line of JSON; wait for its end too.
+
+    Raises InputError where it fails.
+    """
+    package = str(PACKAGE.parent)  # the code that runs here
+    known = os.environ.get("PYTHONPATH")
+    environment = {
+        **os.environ,
+        "QT_QPA_PLATFORM": "offscreen",
+        "PYTHONPATH": os.pathsep.join(filter(None, (package, known))),
+    }
+    began = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as child:
+        line = child.stdout.readline() if child.stdout else ""
+        seconds = time.perf_counter() - began
+        _, errors = child.communicate()
+    if child.returncode or not line:
+        reason = (errors.strip().splitlines() or ["it told nothing"])[-1]
+        raise InputError(f"a process that was to be measured failed: {reason}")
+    return Started(seconds, json.loads(line))
+
+
+def window() -> list[Figure]:
+    """Measure the first painted window, and what else its process did until then."""
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
+    seen: list[dict[str, Any]] = []
+
+    def ours() -> float:
+        made = started(WINDOW, str(Path(folder) / f"{len(seen)}.ini"))
+        seen.append(made.told)
+        return made.seconds
+
+    with tempfile.TemporaryDirectory() as folder:
+        turns = take_turns(ours, lambda: started(TRIVIAL).seconds, rounds=WINDOW_ROUNDS)
+    return [
+        Figure(
+            14,
+            "start to the first painted picture, against a bare pyqtgraph window",
+            turns.slower,
+            "x",
+            "at most",
+            1.4,
+            turns.milliseconds("visformer", "bare window"),
+            "a window that nobody has opened before; the engine starts beside it",
+        ),
+        Figure(
+            14,
+            "paints of the window up to that with the first attention picture",
+            float(max(told["paints"] for told in seen)),
+            "paints",
+            "at most",
+            1.0,
+        ),
+        Figure(
+            14,
+            "starts of the window that imported torch",
+            float(sum(told["torch"] for told in seen)),
+            "starts",
+            "at most",
+            0.0,
+            {"starts": len(seen)},
+        ),
+    ]
+
+
+def next_event(
+    events: SimpleQueue[Event],
+    kind: type[Kind],
+    on_others: Callable[[Event], object] = lambda event: None,
+) -> Kind:
+    """Wait for an event of one kind; InputError where the engine refuses."""
+    while True:
+        event = events.get(timeout=SECONDS)
+        if isinstance(event, kind):
+            return event
+        on_others(event)
+        if isinstance(event, Refused):
+            raise InputError(event.reason)
+
+
+def engine_seconds(checkpoint: Path) -> float:
+    """Return how long an engine takes from its start until a checkpoint is open."""
+    events: SimpleQueue[Event] = SimpleQueue()
+    began = time.perf_counter()
+    engine = Engine(events.put)
+    try:
+        engine.open(str(checkpoint))
+        next_event(events, Opened)
+        return time.perf_counter() - began
+    finally:
+        engine.close()
+
+
+@contextmanager
+def trap() -> Iterator[Callable[[], bool]]:
+    """Tell whether a process spawned meanwhile has tried to import transformers."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "transformers"
+        package.mkdir()
+        (package / "__init__.py").write_text(_TRAP)
+        sys.path.insert(0, folder)  # spawned processes take it over
+        try:
+            yield (package / "imported").exists
+        finally:
+            sys.path.remove(folder)
+
+
+def engine() -> list[Figure]:
+    """Measure the engine from its start until the bundled checkpoint is open."""
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
+    checkpoint = paths.checkpoint()
+    weights = str(checkpoint / "model.safetensors")
+    with trap() as imported:
+        turns = take_turns(
+            lambda: engine_seconds(checkpoint),
+            lambda: started(BARE_TORCH, weights).seconds,
+            rounds=ENGINE_ROUNDS,
+        )
+        found = imported()
+    return [
+        Figure(
+            15,
+            "engine ready to decode, against importing torch and reading the weights",
+            turns.slower,
+            "x",
+            "at most",
+            1.2,
+            turns.milliseconds("engine", "bare torch"),
+        ),
+        Figure(
+            15,
+            "engines that tried to import transformers",
+            float(found),
+            "found",
+            "at most",
+            0.0,
+        ),
+    ]
+
+
+BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {14: window, 15: engine}

@@ -1,0 +1,325 @@
+"""Budgets of what a Trace takes: memory (12), and time to open a recorded one (13)."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer import paths
+from visformer.bench.figures import Figure
+from visformer.bench.random_trace import facts, random_recording
+from visformer.bench.time_starting import next_event
+from visformer.engine.handle import Decoded, Engine, Event
+from visformer.engine.messages import Decode, Finished, Opened
+from visformer.pictures.attention.attention import attention_map
+from visformer.pictures.picture import Matrix
+from visformer.session.state import Session
+from visformer.values.facts import KINDS, ModelFacts
+from visformer.values.trace import Trace
+from visformer.values.trace_file import read_trace, write_trace
+
+MIB = 1 << 20
+OPUS = facts(d_model=512, heads=8, layers=6, vocabulary=58_101)
+WIDE = facts(d_model=1024, heads=16, layers=12, vocabulary=250_027)  # mBART's shape
+SENTENCE = (
+    "When I was young, I lived in a small house with my mother and my brother, and we "
+    "went to school by bus every day."
+)
+ROUNDS = 3
+SOURCE = 16  # tokens, however long the target: every first step is the same work
+SHORT, LONG = 20, 4_000  # target tokens: 10 MB and 1 GB of WIDE
+
+
+# ---- 12: memory ------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """Bytes that a Trace keeps alive."""
+
+    used: int  # of arrays, up to the last row written
+    reserved: int  # of arrays, rows to come included
+    objects: int  # of Python's: steps with their candidates, tokens, texts
+
+
+def raw_minimum(model: ModelFacts, source: int, target: int) -> int:
+    """Bytes of keys, queries, values, residual stream, decoder output in float32."""
+    encoder = 3 * model.encoder_layers + model.encoder_layers + 1
+    memory = 2 * model.decoder_layers
+    decoder = 4 * model.decoder_layers + model.decoder_layers + 1 + model.final_norm
+    return 4 * model.d_model * (source * (encoder + memory) + target * decoder)
+
+
+def held(trace: Trace) -> Held:
+    """Add up all that a Trace refers to, what is shared within it once."""
+    seen: set[int] = set()
+    arrays: list[NDArray[Any]] = []
+    todo: list[object] = [trace]
+    objects = 0
+    while todo:
+        found = todo.pop()
+        if id(found) in seen or isinstance(found, type | FunctionType | ModuleType):
+            continue
+        seen.add(id(found))
+        if isinstance(found, np.ndarray):
+            arrays.append(found)
+            own = found.nbytes if found.base is None else 0
+            objects += sys.getsizeof(found) - own  # what is no number of it
+        else:
+            objects += sys.getsizeof(found)
+            todo.extend(gc.get_referents(found))
+    owners = {id(owner): owner.nbytes for owner in map(_owner, arrays)}
+    return Held(_covered(map(_span, arrays)), sum(owners.values()), objects)
+
+
+def _owner(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array whose storage a view shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _span(array: NDArray[Any]) -> tuple[int, int]:
+    """Return the first address of an array's numbers, and the first after them."""
+    first: int = array.__array_interface__["data"][0]
+    if not array.size:
+        return first, first
+    sides = zip(array.shape, array.strides, strict=True)
+    return first, first + sum((n - 1) * step for n, step in sides) + array.itemsize
+
+
+def _covered(spans: Iterable[tuple[int, int]]) -> int:
+    """Return how many bytes lie in any of the spans."""
+    total = end = 0
+    for first, after in sorted(spans):
+        total += max(0, after - max(first, end))
+        end = max(end, after)
+    return total
+
+
+def decoded(sentence: str) -> Trace:
+    """Return the Trace that the window holds once the bundled model has decoded."""
+    events: SimpleQueue[Event] = SimpleQueue()
+    engine = Engine(events.put)
+    last: list[Trace] = []
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Decoded):
+            last[:] = [event.trace]
+
+    try:
+        engine.open(str(paths.checkpoint()))
+        next_event(events, Opened)
+        engine.decode(Decode(number=0, source=sentence))
+        next_event(events, Finished, keep)
+        return last[0]
+    finally:
+        engine.close()
+
+
+def _memory_figure(what: str, trace: Trace, note: str) -> Figure:
+    minimum = raw_minimum(trace.model, len(trace.source), len(trace))
+    found = held(trace)
+    parts = {
+        "S": len(trace.source),
+        "T": len(trace),
+        "arrays alone x": found.used / minimum,
+        "minimum MiB": minimum / MIB,
+        "arrays MiB": found.used / MIB,
+        "steps and tokens MiB": found.objects / MIB,
+        "arrays with reserved rows MiB": found.reserved / MIB,
+    }
+    share = (found.used + found.objects) / minimum
+    return Figure(12, what, share, "x", "at most", 1.1, parts, note)
+
+
+def memory() -> list[Figure]:
+    """Count what the Traces of two models keep."""
+    opus = random_recording(OPUS, 64, 64, limit=178).trace()
+    note = "rows written are counted, those reserved for later steps told beside"
+    return [
+        _memory_figure(
+            "memory of a Trace against its raw minimum, the bundled model",
+            decoded(SENTENCE),
+            note,
+        ),
+        _memory_figure(
+            "memory of a Trace against its raw minimum, opus",
+            opus,
+            f"random numbers; {note}",
+        ),
+    ]
+
+
+# ---- 13: a recorded Trace --------------------------------------------------------
+
+
+class Opening(NamedTuple):
+    """What it took from a file to the maps of the first step."""
+
+    read: float  # seconds, until there is a Trace
+    maps: float  # seconds, from there on
+    kept: int  # bytes of resident memory more than before, with the Trace at hand
+    most: int  # the same at the worst moment
+
+    @property
+    def seconds(self) -> float:
+        """Both together."""
+        return self.read + self.maps
+
+
+def write_random(path: Path, source: int, target: int) -> None:
+    """Write a Trace of WIDE with random numbers and so many tokens."""
+    recording = random_recording(WIDE, source, target, limit=target)
+    write_trace(recording.trace(), path)
+
+
+def first_maps(trace: Trace) -> list[Matrix | None]:
+    """Return the three maps of the first step, as the window derives them."""
+    session = Session()
+    session.set(trace=trace, model=trace.model, step=1, recorded=True)
+    return [attention_map(session.state, kind) for kind in KINDS]
+
+
+def opening(path: Path) -> Opening:
+    """Read a recorded Trace that is not in the page cache, and derive the maps."""
+    forget(path)
+    gc.collect()
+    _reset_peak()
+    before = _status("VmRSS")
+    began = time.perf_counter()
+    trace = read_trace(path)
+    read = time.perf_counter()
+    maps = first_maps(trace)
+    ended = time.perf_counter()
+    after, most = _status("VmRSS"), _status("VmHWM")
+    del trace, maps
+    return Opening(read - began, ended - read, after - before, most - before)
+
+
+def forget(path: Path) -> bool:
+    """Ask to drop a file from the page cache; tell whether this system can be asked."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
+def _status(name: str, file: str = "/proc/self/status") -> int:
+    """Return bytes that Linux tells of this process or of the computer, else 0."""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except OSError:
+        return 0
+    return next(
+        (int(line.split()[1]) << 10 for line in lines if line.startswith(f"{name}:")), 0
+    )
+
+
+def _reset_peak() -> None:
+    """Let the peak of resident memory begin anew, where the system can."""
+    refs = Path("/proc/self/clear_refs")
+    if refs.exists():
+        refs.write_text("5")
+
+
+def _room(folder: Path) -> tuple[int, str]:
+    """Return the longest target whose file disk and memory have room for, and why."""
+    row = 4 * WIDE.d_model * (5 * WIDE.decoder_layers + 1)  # bytes
+    disk = shutil.disk_usage(folder).free
+    free = _status("MemAvailable", "/proc/meminfo") or 8 * LONG * row
+    rows = min(LONG, disk // 2 // row, free // 4 // row)
+    short = "disk" if disk // 2 < free // 4 else "memory"
+    return max(SHORT, rows), "" if rows == LONG else f"too little {short} for 1 GB"
+
+
+def recorded() -> list[Figure]:
+    """Measure opening a large and a small file, in turn, in a process that is warm."""
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        longest, why = _room(Path(folder))
+        files = {length: Path(folder) / f"{length}.vis" for length in (SHORT, longest)}
+        tiny = Path(folder) / "tiny.vis"
+        # what writing takes is not to count as this process's memory
+        with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+            pool.submit(write_random, tiny, 2, 2).result()
+            for length, path in files.items():
+                pool.submit(write_random, path, SOURCE, length).result()
+        found: dict[int, list[Opening]] = {SHORT: [], longest: []}
+        for _ in range(ROUNDS):
+            for length, openings in found.items():
+                opening(tiny)  # warms, and takes the kept maps' place
+                openings.append(opening(files[length]))
+        sizes = {length: files[length].stat().st_size / 1e6 for length in found}
+        dropped = forget(tiny)
+    cold = "the system was asked to drop the file from its page cache before"
+    warm = "the file may have been in the page cache"
+    note = "; ".join(filter(None, (cold if dropped else warm, why)))
+    return [
+        _time_figure(found, sizes, longest, note),
+        _resident_figure(found, sizes, longest, note),
+    ]
+
+
+def _time_figure(
+    found: dict[int, list[Opening]], sizes: dict[int, float], longest: int, note: str
+) -> Figure:
+    parts = {}
+    for length, openings in found.items():
+        name = f"{sizes[length]:.0f} MB"
+        parts[f"{name} ms"] = _middle(o.seconds for o in openings)
+        parts[f"{name} reading ms"] = _middle(o.read for o in openings)
+        parts[f"{name} maps ms"] = _middle(o.maps for o in openings)
+    return Figure(
+        13,
+        f"recorded Trace of {sizes[longest]:.0f} MB, file to the first step's maps",
+        _middle(o.seconds for o in found[longest]),
+        "ms",
+        "at most",
+        50.0,
+        parts,
+        note,
+    )
+
+
+def _resident_figure(
+    found: dict[int, list[Opening]], sizes: dict[int, float], longest: int, note: str
+) -> Figure:
+    parts = {}
+    for length, openings in found.items():
+        name = f"{sizes[length]:.0f} MB"
+        parts[f"{name} MiB"] = max(o.kept for o in openings) / MIB
+        parts[f"{name} peak MiB"] = max(o.most for o in openings) / MIB
+    known = bool(_status("VmRSS"))
+    return Figure(
+        13,
+        f"recorded Trace of {sizes[longest]:.0f} MB, resident memory more",
+        max(o.kept for o in found[longest]) / MIB if known else None,
+        "MiB",
+        "at most",
+        64.0,
+        parts if known else {},
+        note if known else "resident memory is known on Linux only",
+    )
+
+
+def _middle(seconds: Iterable[float]) -> float:
+    return 1e3 * statistics.median(seconds)
+
+
+BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {12: memory, 13: recorded}

@@ -1,0 +1,224 @@
+"""Budget of training (22): target tokens a second against ``torch.nn.Transformer``."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from visformer import paths
+from visformer.bench.figures import Figure, seconds, take_turns
+from visformer.core.mask_rules import padded
+from visformer.core.model import Transformer
+from visformer.core.position_rules import sinusoidal
+from visformer.formats.native import read_native
+from visformer.training.data import Example, batches
+from visformer.training.loop import (
+    Trainer,
+    TrainingOptions,
+    default_device,
+    fast_bfloat16,
+)
+from visformer.values.config import ModelConfig
+
+PAD, BOS, EOS = 0, 2, 3
+DROPOUT = 0.2  # as ``visformer train`` has it
+RATE = 1e-4
+SHORTEST, LONGEST = 4, 20  # tokens of a sentence
+ROUNDS, BATCHES = 4, 3
+
+
+class Plain(nn.Module):
+    """``nn.Transformer`` with embeddings and positions, as tutorials write it.
+
+    It has the parameters of the Transformer of that config, no more and no fewer.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.target_vocabulary, config.d_model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it says that it will not skip pads
+            self.transformer = nn.Transformer(
+                config.d_model,
+                config.heads,
+                config.encoder_layers,
+                config.decoder_layers,
+                config.feed_forward,
+                dropout,
+                batch_first=True,
+                norm_first=config.norm_first,
+            )
+        self.output = nn.Linear(config.d_model, config.target_vocabulary, bias=False)
+        self.output.weight = self.embedding.weight
+        self.dropout = nn.Dropout(dropout)
+        self.scale = math.sqrt(config.d_model)
+        table = sinusoidal(config.max_positions, config.d_model)
+        self.register_buffer("positions", table, persistent=False)
+        self.positions: Tensor
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Teacher-force source [B, S] and target [B, T] -> logits [B, T, V]."""
+        length = target.shape[1]
+        later = torch.ones(length, length, dtype=torch.bool, device=target.device)
+        hidden: Tensor = self.transformer(
+            self._embed(source),
+            self._embed(target),
+            tgt_mask=later.triu(1),
+            src_key_padding_mask=source == PAD,
+            tgt_key_padding_mask=target == PAD,
+            memory_key_padding_mask=source == PAD,
+        )
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        placed = self.embedding(ids) * self.scale + self.positions[: ids.shape[1]]
+        dropped: Tensor = self.dropout(placed)
+        return dropped
+
+
+class PlainLoop:
+    """The loop around it: cross-entropy over every position, Adam."""
+
+    def __init__(
+        self, model: Plain, options: TrainingOptions, *, bfloat16: bool
+    ) -> None:
+        """``bfloat16``: multiply in it, as the other loop does where that is fast."""
+        self.model, self.smoothing = model, options.smoothing
+        self.bfloat16 = bfloat16
+        self.optimizer = torch.optim.Adam(
+            model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9
+        )
+
+    def step(self, examples: Sequence[Example]) -> float:
+        """Train on one batch -> loss per target token."""
+        device = self.model.positions.device
+        source = padded([e.source for e in examples], PAD).to(device)
+        target = padded([e.target for e in examples], PAD).to(device)
+        self.optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
+            logits = self.model(source, target[:, :-1])
+            loss = F.cross_entropy(
+                logits.flatten(0, 1),
+                target[:, 1:].flatten(),
+                ignore_index=PAD,
+                label_smoothing=self.smoothing,
+            )
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+@dataclass(slots=True)
+class Synthetic:
+    """Examples of random ids; nothing is held out."""
+
+    train: list[Example]
+    pad: int = PAD
+    valid: list[Example] = field(default_factory=list)
+
+    def epoch(self, number: int) -> Sequence[Example]:
+        """Return all of them."""
+        return self.train
+
+
+def synthetic(vocabulary: int, count: int) -> Synthetic:
+    """Return examples of random ids, of lengths that everyday sentences have."""
+    draw = random.Random(0)
+
+    def sentence() -> list[int]:
+        length = draw.randint(SHORTEST, LONGEST)
+        return [draw.randrange(EOS + 1, vocabulary) for _ in range(length)] + [EOS]
+
+    return Synthetic([Example(sentence(), [BOS, *sentence()]) for _ in range(count)])
+
+
+def batched(data: Synthetic, tokens: int) -> list[list[Example]]:
+    """Part the examples as the training loop does."""
+    planned = batches(data.train, tokens=tokens, seed=0)
+    return [[data.train[index] for index in batch] for batch in planned]
+
+
+def make_trainer(
+    config: ModelConfig, data: Synthetic, folder: Path, *, dropout: float
+) -> Trainer:
+    """Return the training loop with a fresh model of this size."""
+    model = Transformer(config, dropout=dropout)
+    model.initialise()
+    options = TrainingOptions()
+    return Trainer(model, data, options, folder, device=default_device())
+
+
+def make_plain(trainer: Trainer, *, dropout: float, bfloat16: bool) -> PlainLoop:
+    """Return the plain loop of the trainer's size, on its device."""
+    model = Plain(trainer.model.config, dropout).to(trainer.device)
+    return PlainLoop(model, trainer.options, bfloat16=bfloat16)
+
+
+def against(
+    trainer: Trainer, plain: PlainLoop, chosen: list[list[Example]], what: str
+) -> Figure:
+    """Train both on the same batches, in turn."""
+
+    def ours() -> None:
+        for batch in chosen:
+            trainer.step(batch, RATE)
+
+    def theirs() -> None:
+        for batch in chosen:
+            plain.step(batch)
+
+    turns = take_turns(
+        lambda: seconds(ours, time.perf_counter),
+        lambda: seconds(theirs, time.perf_counter),
+        rounds=ROUNDS,
+    )
+    tokens = sum(len(e.target) - 1 for batch in chosen for e in batch)
+    parts = {
+        "visformer tokens/s": tokens / turns.ours,
+        "nn.Transformer tokens/s": tokens / turns.theirs,
+        "threads": torch.get_num_threads(),
+    }
+    device = trainer.device.type
+    note = f"{device}; visformer also clips gradients and averages weights"
+    return Figure(22, what, turns.faster, "x", "at least", 1.0, parts, note)
+
+
+def training() -> list[Figure]:
+    """Train a model of the bundled one's shape, and plain ones, on a few batches.
+
+    Where this program multiplies in bfloat16, so does a second plain loop.
+    """
+    config = read_native(paths.checkpoint(), torch.device("cpu")).config
+    tokens = TrainingOptions().batch_tokens
+    data = synthetic(config.target_vocabulary, BATCHES * tokens // SHORTEST)
+    chosen = batched(data, tokens)[:BATCHES]
+    what = "training tokens a second, the bundled model's shape, against nn.Transformer"
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer(config, data, Path(folder), dropout=DROPOUT)
+        low = fast_bfloat16(trainer.device.type)
+        wanted = {f"{what} in float32": False}
+        if low:
+            wanted[f"{what} in bfloat16 too"] = True
+        return [
+            against(
+                trainer,
+                make_plain(trainer, dropout=DROPOUT, bfloat16=bfloat16),
+                chosen,
+                name,
+            )
+            for name, bfloat16 in wanted.items()
+        ]
+
+
+BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {22: training}

@@ -1,0 +1,389 @@
+"""Budgets of the window: what an event costs until everything it changed is painted.
+
+All is drawn without a screen, at 1280 x 800, from Traces of random numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QEventLoop,
+    QObject,
+    QSettings,
+    Qt,
+    QTimer,
+)
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from visformer.app import App, NoEngine
+from visformer.bench.figures import Figure, quantile, seconds, take_turns
+from visformer.bench.random_trace import facts, random_recording
+from visformer.engine.handle import Event
+from visformer.engine.messages import Finished, Opened, Refused
+from visformer.pictures.attention.mosaic import mosaic, reduced
+from visformer.session.state import Session
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.overview import Overview
+from visformer.ui.window import MainWindow
+from visformer.values.arrays import Floats
+from visformer.values.recording import Recording
+from visformer.values.trace import Trace
+
+TOKENS, KEYS = 64, 40  # of source and target; key presses of each sort
+SENTENCE = "The animal didn't cross the street because it was too tired. " * 3
+WAIT = 120.0  # seconds for an engine
+
+Clock = Callable[[], float]
+
+
+class Paints(QObject):
+    """Counts the paint events of some widgets."""
+
+    def __init__(self, widgets: list[QWidget]) -> None:
+        super().__init__()
+        self.count = 0
+        for widget in widgets:
+            widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Count, and let everything through."""
+        self.count += event.type() == QEvent.Type.Paint
+        return False
+
+
+def application() -> QApplication:
+    """Return the application, drawing without a screen."""
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    existing = QApplication.instance()
+    return existing if isinstance(existing, QApplication) else QApplication([])
+
+
+@contextmanager
+def shown_window(trace: Trace) -> Iterator[MainWindow]:
+    """Show a recorded Trace in a window of its own."""
+    application()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = QSettings(str(Path(folder) / "w.ini"), QSettings.Format.IniFormat)
+        window = MainWindow(NoEngine(), settings)
+        window.resize(1280, 800)
+        window.show()
+        window.requests.show_trace(trace)
+        settle()
+        yield window
+        window.close()
+        window.deleteLater()
+        settle()
+
+
+def pictures(window: MainWindow) -> Paints:
+    """Watch the three maps and the grid of all heads."""
+    attention = attention_of(window)
+    maps = [heat_map.canvas.viewport() for heat_map in attention.maps.values()]
+    return Paints([*maps, attention.overview])
+
+
+def attention_of(window: MainWindow) -> AttentionView:
+    """Return the view of the Attention tab."""
+    return cast(AttentionView, window.views["attention"])
+
+
+def settle() -> None:
+    """Let everything happen that is due."""
+    for _ in range(20):
+        QCoreApplication.processEvents()
+
+
+def until_painted(act: Callable[[], object], paints: Paints) -> float:
+    """Return the seconds from an act to the end of the last paint that it caused."""
+    began = time.perf_counter()
+    act()
+    last, quiet = time.perf_counter(), 0
+    while quiet < 3:  # what is made in slices paints again
+        before = paints.count
+        QCoreApplication.processEvents()
+        if paints.count > before:
+            last, quiet = time.perf_counter(), 0
+        else:
+            quiet += 1
+    return last - began
+
+
+def spread(
+    budget: int, what: str, times: list[float], median: float, most: float
+) -> list[Figure]:
+    """Return the median and the 95th percentile of some seconds, as milliseconds."""
+    told = {"times": float(len(times))}
+    found = (
+        ("median", statistics.median(times), median),
+        ("95th percentile", quantile(times, 0.95), most),
+    )
+    return [
+        Figure(budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, told)
+        for name, value, must in found
+    ]
+
+
+# ---- 5 and 10: a step, a key ---------------------------------------------------
+
+
+def random_trace(layers: int, tokens: int) -> Trace:
+    """Return a Trace of the small shape's width, of so many layers and tokens."""
+    return recorded(layers, tokens).trace()
+
+
+def recorded(layers: int, tokens: int) -> Recording:
+    """Return the recording of such a Trace."""
+    model = facts(d_model=256, heads=8, layers=layers, vocabulary=8000)
+    return random_recording(model, tokens, tokens, limit=tokens)
+
+
+def new_step() -> list[Figure]:
+    """Measure from a new step's numbers to the paint of all heads and three maps."""
+    whole = recorded(4, TOKENS)
+    known, *rows = whole.rows(TOKENS - KEYS - 1)
+    growing = Recording(whole.trace().until(0), TOKENS)  # nothing is derived yet
+    for row in [*whole.rows(0)[: TOKENS - KEYS - 1], known]:
+        growing.append(row)
+    times = []
+    with shown_window(growing.trace()) as window:
+        paints = pictures(window)
+
+        def show() -> None:
+            trace = growing.trace()
+            window.session.set(trace=trace, step=len(trace))
+
+        for row in rows:
+            growing.append(row)
+            times.append(until_painted(show, paints))
+    what = f"a new step's numbers to the finished paint, {TOKENS} tokens, 32 heads"
+    return spread(5, what, times[1:], 4, 8)
+
+
+def keys() -> list[Figure]:
+    """Measure key presses: steps, jumps, another head, another layer."""
+    control, none = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
+    sorts = {
+        "step back and forward": (Qt.Key.Key_Left, Qt.Key.Key_Right, none),
+        "first and last step": (Qt.Key.Key_Home, Qt.Key.Key_End, none),
+        "another head": (Qt.Key.Key_Right, Qt.Key.Key_Left, control),
+        "another layer": (Qt.Key.Key_Up, Qt.Key.Key_Down, control),
+    }
+    made = []
+    with shown_window(random_trace(4, TOKENS)) as window:
+        paints = pictures(window)
+        window.activateWindow()
+        window.session.set(layer=1, head=1)  # with a neighbour on each side
+        settle()
+        attention_of(window).overview.setFocus()
+        for name, (one, other, modifier) in sorts.items():
+            times = []
+            for at in range(KEYS):
+                key = other if at % 2 else one
+                act = lambda: QTest.keyClick(window, key, modifier)  # noqa: B023, E731
+                before = paints.count
+                times.append(until_painted(act, paints))
+                if paints.count == before:
+                    raise RuntimeError(f"the key for {name} painted nothing")
+            made += spread(10, f"{name}, {TOKENS} + {TOKENS} tokens", times[4:], 16, 33)
+    return made
+
+
+# ---- 7: the event loop ---------------------------------------------------------
+
+
+class Beat(QObject):
+    """A timer of a millisecond that remembers how long its turns were apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: list[float] = []
+        self._last = time.perf_counter()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._turn)
+        self._timer.start(1)
+
+    def _turn(self) -> None:
+        now = time.perf_counter()
+        self.gaps.append(now - self._last)
+        self._last = now
+
+
+def event_loop() -> list[Figure]:
+    """Measure gaps between turns of the loop: opening, decoding, scrubbing."""
+    application()
+    with tempfile.TemporaryDirectory() as folder:
+        ini = str(Path(folder) / "window.ini")
+        app = App([], settings=QSettings(ini, QSettings.Format.IniFormat))
+        seen: list[Event] = []
+        if app.bridge is not None:
+            app.bridge.received.connect(seen.append)
+        app.window.resize(1280, 800)
+        app.window.show()
+        app.start()
+        settle()
+        beat = Beat()
+        phases: dict[str, Callable[[], object]] = {
+            "opening": lambda: wait_until(lambda: _came(Opened, seen)),
+            "decoding": lambda: _translate(app.window, seen),
+            "scrubbing": lambda: scrub(app.window, 100),
+        }
+        gaps: dict[str, list[float]] = {}
+        for name, act in phases.items():
+            first = max(1, len(beat.gaps))  # the first of all was before any turn
+            act()
+            gaps[name] = beat.gaps[first:]
+        app.close()
+    return worst_gaps(gaps)
+
+
+def worst_gaps(gaps: dict[str, list[float]]) -> list[Figure]:
+    """Return the worst phase's 95th percentile, and the longest gap of all."""
+    often = {name: 1e3 * quantile(found, 0.95) for name, found in gaps.items()}
+    once = {name: 1e3 * max(found) for name, found in gaps.items()}
+    what = "gap of the event loop, the worst phase's"
+    return [
+        Figure(7, f"{what} {name}", max(ms.values()), "ms", "at most", must, ms)
+        for name, ms, must in (("95th percentile", often, 10), ("longest", once, 50))
+    ]
+
+
+def _translate(window: MainWindow, seen: list[Event]) -> None:
+    window.translate(SENTENCE)
+    wait_until(lambda: _came(Finished, seen))
+
+
+def scrub(window: MainWindow, presses: int) -> None:
+    """Step back and forward in the event loop, a key each 20 ms."""
+    left = list(range(presses))
+
+    def press() -> None:
+        key = Qt.Key.Key_Right if left.pop() % 4 else Qt.Key.Key_Left
+        QTest.keyClick(window, key)
+
+    timer = QTimer()
+    timer.timeout.connect(press)
+    timer.start(20)
+    wait_until(lambda: not left)
+    timer.stop()
+
+
+def wait_until(there: Callable[[], bool]) -> None:
+    """Run the event loop until something is there; RuntimeError if it never comes."""
+    loop, timer = QEventLoop(), QTimer()
+    until = time.perf_counter() + WAIT
+
+    def look() -> None:
+        if there() or time.perf_counter() > until:
+            loop.quit()
+
+    timer.timeout.connect(look)
+    timer.start(1)
+    loop.exec()
+    timer.stop()
+    if not there():
+        raise RuntimeError("no answer came")
+
+
+def _came(kind: type[Event], seen: list[Event]) -> bool:
+    refused = [event.reason for event in seen if isinstance(event, Refused)]
+    if refused:
+        raise RuntimeError(refused[0])
+    return any(isinstance(event, kind) for event in seen)
+
+
+# ---- 8 and 9: all heads --------------------------------------------------------
+
+
+def refresh() -> list[Figure]:
+    """Measure the grid of 64 heads, all drawn anew, against 64 plots."""
+    return against_plots(layers=8, tokens=128)
+
+
+def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
+    """Compare the grid of all heads with pyqtgraph's plots of the same weights."""
+    application()
+    trace = random_trace(layers, tokens)
+    session = Session()
+    session.set(trace=trace, model=trace.model, step=len(trace))
+    weights = trace.attention("encoder", 0)
+    mosaic(session.state, "encoder")  # its weights are derived once, and kept
+    overview, plots = Overview(str), pg.GraphicsLayoutWidget()
+    images = [
+        plots.addPlot(row=layer, col=head)
+        for layer in range(layers)
+        for head in range(8)
+    ]
+    items = [pg.ImageItem() for _ in images]
+    for plot, item in zip(images, items, strict=True):
+        plot.addItem(item)
+    for widget in (overview, plots):
+        widget.resize(1100, 1100)
+        widget.show()
+    settle()
+
+    def ours() -> float:
+        def draw() -> None:
+            overview.draw(mosaic(session.state, "encoder"))
+            overview.repaint()
+
+        return seconds(draw, time.perf_counter)
+
+    def theirs() -> float:
+        def draw() -> None:
+            for at, item in enumerate(items):
+                item.setImage(weights[at % 8], autoLevels=False, levels=(0, 1))
+            plots.viewport().repaint()
+
+        return seconds(draw, time.perf_counter)
+
+    turns = take_turns(ours, theirs, rounds=rounds)
+    for widget in (overview, plots):
+        widget.close()
+    parts = turns.milliseconds("grid", "plots")
+    what = f"{len(items)} heads of {tokens} x {tokens} drawn anew"
+    note = "the weights are there already"
+    return [
+        Figure(
+            8, f"{what}, against plots", turns.faster, "x", "at least", 4, parts, note
+        ),
+        Figure(8, what, 1e3 * turns.ours, "ms", "at most", 8, note=note),
+    ]
+
+
+def reduction(
+    heads: int = 64, tokens: int = 512, factor: int = 4, rounds: int = 10
+) -> list[Figure]:
+    """Measure the reduction of some heads by the maximum of blocks."""
+    weights: Floats = np.random.default_rng(0).random(
+        (heads, tokens, tokens), np.float32
+    )
+    made = reduced(weights, (factor, factor))
+    if not np.array_equal(made.max((1, 2)), weights.max((1, 2))):
+        raise RuntimeError("a head's greatest weight was lost")
+    times = [seconds(lambda: reduced(weights, (factor, factor))) for _ in range(rounds)]
+    what = f"{heads} heads of {tokens} x {tokens} reduced, no peak lost"
+    value = 1e3 * statistics.median(times)
+    return [Figure(9, what, value, "ms", "at most", 20, {"to a": tokens / factor})]
+
+
+BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {
+    5: new_step,
+    7: event_loop,
+    8: refresh,
+    9: reduction,
+    10: keys,
+}

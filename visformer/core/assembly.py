@@ -1,0 +1,142 @@
+"""A model out of tensors: compared in full before any memory is taken for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from visformer.core.model import Transformer
+from visformer.core.position_rules import fixed_table
+from visformer.errors import CheckpointError
+from visformer.files import available_memory, check_memory, listed
+from visformer.values.config import ModelConfig
+
+
+def build_model(
+    config: ModelConfig,
+    tensors: Mapping[str, Tensor],
+    *,
+    device: torch.device,
+    name: str,
+    spelling: Callable[[str], str] = str,
+    table: Tensor | None = None,
+) -> Transformer:
+    """Return a model with these tensors, float32, in eval mode, on ``device``.
+
+    ``tensors`` are named as the model's own parameters, shared ones once; ``spelling``
+    gives the name that the file has for each. Missing, surplus and mis-shaped ones are
+    named in a CheckpointError, before allocation. ``table`` [P, D] are the file's own
+    positions.
+    """
+    model = _outline(config)
+    wanted = dict(model.named_parameters())
+    _check_fit(wanted, tensors, name, spelling)
+    numbers = sum(parameter.numel() for parameter in wanted.values())
+    numbers += 4 * config.max_positions * config.d_model  # their making included
+    check_memory(4 * numbers, name, _free(device))
+    for key in wanted:
+        module, _, leaf = key.rpartition(".")
+        weight = tensors[key].to(device, torch.float32).contiguous()
+        parameter = nn.Parameter(weight, requires_grad=False)
+        setattr(model.get_submodule(module), leaf, parameter)
+    if config.tied_output:  # a replaced parameter is tied to nothing
+        model.output.weight = model.target_embedding.weight
+    if table is None:
+        table = fixed_table(config)
+    model.replace_positions(table)
+    return model.eval()
+
+
+def check_fit(
+    config: ModelConfig,
+    tensors: Mapping[str, Tensor],
+    *,
+    name: str,
+    spelling: Callable[[str], str],
+) -> None:
+    """Raise the CheckpointError that ``build_model`` would, about names and shapes."""
+    _check_fit(dict(_outline(config).named_parameters()), tensors, name, spelling)
+
+
+def _outline(config: ModelConfig) -> Transformer:
+    """Return a model whose parameters have names and shapes, but no memory."""
+    with torch.device("meta"), _Unfilled():
+        learned = config.positions == "learned"  # parameters, so that their size counts
+        brief = config if learned else dataclasses.replace(config, max_positions=1)
+        model = Transformer(brief)
+    model.config = config
+    return model
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves parameters as they are made.
+
+    ``normal_`` and ``arange`` on the meta device import a compiler: 800 modules, 1.6 s.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Skip what initialises, and count on the CPU."""
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs.get("tensor", *args[:1])
+        if func is torch.arange:
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
+
+
+def _free(device: torch.device) -> int:
+    """Return the free bytes of a device's memory."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_memory()
+
+
+def _check_fit(
+    wanted: Mapping[str, Tensor],
+    found: Mapping[str, Tensor],
+    name: str,
+    spelling: Callable[[str], str],
+) -> None:
+    """Raise CheckpointError unless names, shapes and number formats fit the model."""
+    missing = [key for key in wanted if key not in found]
+    surplus = [key for key in found if key not in wanted]
+    shared = [key for key in wanted if key in found]
+    wrong = [key for key in shared if found[key].shape != wanted[key].shape]
+    shapes = [
+        f"{spelling(k)} {list(found[k].shape)}, not {list(wanted[k].shape)}"
+        for k in wrong
+    ]
+    faults = {
+        "missing": _spelt(missing, spelling),
+        "surplus": _spelt(surplus, spelling),
+        "mis-shaped": shapes,
+    }
+    if kinds := sum(map(bool, faults.values())):
+        parts = [
+            f"{kind}: {listed(names, room=130 // kinds, width=80)}"
+            for kind, names in faults.items()
+            if names
+        ]
+        raise CheckpointError(f"{name} does not fit its config; {'; '.join(parts)}.")
+    whole = [key for key in shared if not found[key].is_floating_point()]
+    if whole:
+        raise CheckpointError(
+            f"{name} holds weights that are not floating-point numbers: "
+            f"{listed(_spelt(whole, spelling))}. Save them as float32."
+        )
+
+
+def _spelt(keys: Iterable[str], spelling: Callable[[str], str]) -> list[str]:
+    """Return the file's names, each once: three of our tensors may be one of its."""
+    return list(dict.fromkeys(map(spelling, keys)))

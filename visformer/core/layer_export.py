@@ -1,0 +1,82 @@
+"""From modules to plain numbers: the weights of one layer."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.model import Layer, norm_length
+from visformer.core.parts import Attention, FeedForward
+from visformer.core.rows import host
+from visformer.errors import InputError
+from visformer.values.layer_weights import (
+    AttentionWeights,
+    FeedForwardWeights,
+    LayerParameters,
+    Linear,
+    Norm,
+    Stack,
+)
+
+
+def layer_parameters(
+    checkpoint: Checkpoint, stack: Stack, layer: int
+) -> LayerParameters:
+    """Copy the weights of a layer.
+
+    Raises InputError where the model has no such layer, and where its norms run over
+    several tokens at once, so that a row cannot be computed again alone.
+    """
+    model = checkpoint.model
+    layers = list(model.encoder if stack == "encoder" else model.decoder)
+    if not 0 <= layer < len(layers):
+        raise InputError(f"the {stack} has no layer {layer}: it has {len(layers)}.")
+    if length := norm_length(checkpoint.config, cross=stack == "decoder"):
+        raise InputError(
+            f"the {stack}'s norms run over {length} tokens at once: a layer of it "
+            "cannot be shown token by token."
+        )
+    made = layers[layer]
+    return LayerParameters(
+        model=checkpoint.facts,
+        stack=stack,
+        layer=layer,
+        self_attention=_attention(made.self_attention, made.self_attention_norm),
+        cross_attention=_attention(made.cross_attention, made.cross_attention_norm)
+        if stack == "decoder"
+        else None,
+        feed_forward=_feed_forward(made),
+    )
+
+
+def _attention(attention: Attention, norm: nn.Module) -> AttentionWeights:
+    return AttentionWeights(
+        query=_linear(attention.query),
+        key=_linear(attention.key),
+        value=_linear(attention.value),
+        output=_linear(attention.output),
+        norm=_norm(norm),
+    )
+
+
+def _feed_forward(layer: Layer) -> FeedForwardWeights:
+    part: FeedForward = layer.feed_forward
+    return FeedForwardWeights(
+        expand=_linear(part.expand),
+        gate=_linear(part.gate) if part.gated else None,
+        contract=_linear(part.contract),
+        norm=_norm(layer.feed_forward_norm),
+    )
+
+
+def _linear(linear: nn.Linear) -> Linear:
+    # nn.Linear keeps [out, in]
+    bias = cast("Tensor | None", linear.bias)
+    return Linear(host(linear.weight).T, None if bias is None else host(bias))
+
+
+def _norm(norm: nn.Module) -> Norm:
+    gamma, beta = cast("Tensor", norm.weight), cast("Tensor", norm.bias)
+    return Norm(host(gamma), host(beta))

@@ -1,0 +1,90 @@
+"""The logit lens: each decoder layer's stream through the end of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.incremental import most_probable
+from visformer.core.rows import check_ids, host
+from visformer.errors import InputError
+from visformer.values.arrays import Floats, Ids, read_only
+from visformer.values.lens import TOP, LensRow, streams
+from visformer.values.trace import Trace
+
+
+def lens(
+    checkpoint: Checkpoint,
+    trace: Trace,
+    rows: Sequence[int] | None = None,
+    *,
+    temperature: float = 1.0,
+) -> tuple[LensRow, ...]:
+    """Return what each layer would have predicted at some rows of a Trace.
+
+    ``rows`` are decoder rows from 0, all by default. Raises InputError for a row that
+    is not there and for a Trace of another model's width or depth.
+    """
+    wanted = range(len(trace)) if rows is None else rows
+    for row in wanted:
+        if not 0 <= row < len(trace):
+            raise InputError(f"there is no row {row}: the Trace has {len(trace)}.")
+    chosen = np.array([trace.steps[row].id for row in wanted], np.int64)
+    made = streams(trace, wanted)
+    return read_streams(checkpoint, made, chosen, temperature=temperature)
+
+
+@torch.inference_mode()
+def read_streams(
+    checkpoint: Checkpoint, hidden: Floats, chosen: Ids, *, temperature: float = 1.0
+) -> tuple[LensRow, ...]:
+    """Read streams [N, L + 1, D] of N rows that chose the token ids ``chosen`` [N].
+
+    Raises InputError where the streams or ids are not of this model.
+    """
+    config = checkpoint.config
+    shape = (len(chosen), config.decoder_layers + 1, config.d_model)
+    if hidden.shape != shape:
+        raise InputError(f"the streams are {list(hidden.shape)}, not {list(shape)}.")
+    if len(chosen):
+        check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
+    # a row at a time: L + 1 vocabularies of numbers are enough to hold at once
+    return tuple(
+        _read(
+            checkpoint, torch.tensor(stream, device=checkpoint.device), id, temperature
+        )
+        for stream, id in zip(hidden, chosen.tolist(), strict=True)
+    )
+
+
+def _read(
+    checkpoint: Checkpoint, stream: Tensor, chosen: int, temperature: float
+) -> LensRow:
+    """Read one row's stream [L + 1, D]."""
+    model, token = checkpoint.model, checkpoint.tokenizer.target.token
+    logits = checkpoint.packed.logits(model.decoder.norm(stream))  # [L + 1, V]
+    p, best, _ = most_probable(logits, TOP)
+    chosen_p = p[:, chosen]
+    bias = cast("Tensor | None", model.output.bias)
+    return LensRow(
+        ids=_host_ids(best),
+        tokens=tuple(tuple(token(id) for id in ids) for ids in best.tolist()),
+        logits=host(logits.gather(1, best)),
+        probabilities=host(p.gather(1, best)),
+        log_sums=host(logits.logsumexp(-1)),
+        chosen_logits=host(logits[:, chosen]),
+        chosen_probabilities=host(chosen_p),
+        chosen_ranks=_host_ids((p > chosen_p[:, None]).sum(-1) + 1),
+        tempered_log_sum=float((logits[-1] / temperature).logsumexp(-1)),
+        weight=host(model.output.weight[chosen].clone()),
+        bias=None if bias is None else float(bias[chosen]),
+    )
+
+
+def _host_ids(tensor: Tensor) -> Ids:
+    return read_only(tensor.to("cpu", torch.int64).numpy())

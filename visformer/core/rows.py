@@ -1,0 +1,175 @@
+"""From tensors to Traces: what a pass computed, as rows of numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.incremental import most_probable
+from visformer.core.model import StackRecord
+from visformer.errors import InputError
+from visformer.tokenizers.tokenizer import Piece
+from visformer.values.arrays import Bools, Floats, Ids, read_only
+from visformer.values.intervention import Intervention
+from visformer.values.step import CANDIDATES, Candidates, Origin, Step
+from visformer.values.trace import Trace
+
+
+def host(tensor: Tensor) -> Floats:
+    """Copy a tensor to the CPU as read-only float32."""
+    return read_only(tensor.detach().to("cpu", torch.float32).numpy())
+
+
+def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
+    """Lay a stack's record out as rows, [B, T, Columns.width(...)]."""
+    parts: list[Tensor] = []
+    for index, made in enumerate(record.attention):
+        parts.extend(made)
+        if record.cross:
+            parts.append(record.cross[index].queries)
+    parts.extend(record.hidden)
+    if final_norm:
+        parts.append(record.output)
+    return torch.cat(parts, -1)
+
+
+def memory_rows(record: StackRecord) -> Tensor:
+    """Lay the cross attention's k and v out, [B, S, Columns.width("memory")]."""
+    parts = [part for made in record.cross for part in (made.keys, made.values)]
+    return (
+        torch.cat(parts, -1)
+        if parts
+        else record.output.new_zeros(len(record.output), 0, 0)
+    )
+
+
+def source_pieces(
+    checkpoint: Checkpoint, source: str | Sequence[int]
+) -> tuple[list[Piece], int]:
+    """Turn a text or ids into source tokens, cut to the model's positions.
+
+    Returns the tokens and, where some were cut off, how many there were (else 0).
+    Raises InputError for an empty source, for ids outside the vocabulary, and where the
+    model's norms do not let it run token by token.
+    """
+    pieces, cut = _source_pieces(checkpoint, source)
+    length = checkpoint.config.decoder_norm_length
+    if length:
+        raise InputError(
+            f"This model normalises over {length} target tokens at once, so that "
+            "neither its own program nor this one can go token by token: give "
+            f"visformer.run whole targets of {length} tokens."
+        )
+    check_source_length(checkpoint, len(pieces))
+    return pieces, cut
+
+
+def check_source_length(checkpoint: Checkpoint, found: int) -> None:
+    """Raise InputError where the encoder's norms run over another number of tokens."""
+    length = checkpoint.config.encoder_norm_length
+    if length and found != length:
+        raise InputError(
+            f"This model normalises over {length} source tokens at once, so that it "
+            f"runs with exactly {length}, and the source has {found}."
+        )
+
+
+def _source_pieces(
+    checkpoint: Checkpoint, source: str | Sequence[int]
+) -> tuple[list[Piece], int]:
+    tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
+    if isinstance(source, str):
+        if not source.strip():
+            raise InputError("The source is empty: type a sentence to translate.")
+        pieces = tokenizer.encode_source(source)
+        if len(pieces) > limit:
+            return [*pieces[: limit - 1], pieces[-1]], len(pieces)
+        return pieces, 0
+    check_ids(source, tokenizer.source.size)
+    pieces = [Piece(int(i), tokenizer.source.token(int(i)), 0, 0) for i in source]
+    return pieces[:limit], len(pieces) if len(pieces) > limit else 0
+
+
+def check_ids(ids: Sequence[int], size: int) -> None:
+    """Raise InputError unless there are ids and all are in 0..size - 1."""
+    if len(ids) == 0:
+        raise InputError("The ids are empty: at least one token is needed.")
+    for id in ids:
+        if not 0 <= int(id) < size:
+            raise InputError(f"id {id} is outside the vocabulary of {size} tokens.")
+
+
+def empty_trace(
+    checkpoint: Checkpoint,
+    source: str | Sequence[int],
+    pieces: Sequence[Piece],
+    truncated_from: int,
+    *,
+    encoder: Tensor,
+    memory: Tensor,
+    mask: Bools,
+    intervention: Intervention,
+) -> Trace:
+    """Return the Trace of a sentence of which nothing is decoded yet (T = 0).
+
+    ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Columns``; ``mask`` is the
+    encoder's, as a Trace has it.
+    """
+    bias = checkpoint.model.output.bias
+    length = len(pieces)
+    ids = np.array([piece.id for piece in pieces], np.int64)
+    typed = isinstance(source, str)
+    return Trace(
+        model=checkpoint.facts,
+        source_text=str(source) if typed else "",
+        source=tuple(piece.token for piece in pieces),
+        source_ids=read_only(ids),
+        source_spans=tuple((p.start, p.end) for p in pieces) if typed else (),
+        target=(),
+        target_ids=np.zeros(0, np.int64),
+        steps=(),
+        encoder_rows=host(encoder),
+        memory_rows=host(memory),
+        decoder_rows=np.zeros((0, 0), np.float32),
+        masks={
+            "encoder": mask,
+            "decoder": np.zeros((0, 0), bool),
+            "cross": np.zeros((0, length), bool),
+        },
+        intervention=intervention,
+        truncated_from=truncated_from,
+        output_weight=host(checkpoint.model.output.weight),
+        output_bias=None if bias is None else host(bias),
+    )
+
+
+class Distribution:
+    """The next-token distributions of n rows, on the CPU."""
+
+    def __init__(self, checkpoint: Checkpoint, logits: Tensor) -> None:
+        """``logits`` is [n, V]."""
+        p, best, entropy = most_probable(logits, CANDIDATES)
+        self._checkpoint = checkpoint
+        self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()
+        self.best: Ids = best.cpu().numpy()  # [n, 50], best first
+        self.entropy: list[float] = entropy.tolist()
+
+    def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
+        """Describe the choice of ``id`` at a row."""
+        p, token = self.p[row], self._checkpoint.tokenizer.target.token
+        best = self.best[row]
+        return Step(
+            id=id,
+            token=token(id),
+            probability=float(p[id]),
+            rank=int(np.count_nonzero(p > p[id])) + 1,
+            candidates=Candidates(best, map(token, best.tolist()), p[best]),
+            entropy=self.entropy[row],
+            origin=origin,
+            text=text,
+        )

@@ -1,0 +1,50 @@
+"""Choosing the next token from its distribution."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from visformer.errors import InputError
+from visformer.values.strategy import Strategy
+
+
+def check_strategy(strategy: Strategy) -> None:
+    """Raise InputError unless every number of the strategy is in its range."""
+    if not 0 < strategy.temperature < math.inf:
+        raise InputError(
+            f"the temperature is {strategy.temperature}: it must be above 0."
+        )
+    if not 0 < strategy.top_p <= 1:
+        raise InputError(f"top-p is {strategy.top_p}: it must be above 0, at most 1.")
+    if strategy.top_k < 0:
+        raise InputError(f"top-k is {strategy.top_k}: it must be 0 (all) or more.")
+
+
+def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
+    """Choose a token id from logits [V].
+
+    Sampling draws from a generator seeded by the strategy's seed and the step, so that
+    the same step of the same sentence draws the same token however it was reached.
+    """
+    if strategy.name == "greedy":
+        return int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
+    p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
+    generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
+    return int(torch.multinomial(p.to("cpu"), 1, generator=generator))
+
+
+def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Return probabilities [V] of the kept tokens; the others are 0.
+
+    ``top_k`` keeps the k most probable (0: all); ``top_p`` the smallest set whose
+    probabilities reach it (Holtzman et al. 2020).
+    """
+    p, order = logits.softmax(-1).sort(descending=True)
+    if top_k:
+        p[top_k:] = 0
+    before = p.cumsum(-1) - p  # the first token always stays
+    p[before >= top_p * p.sum()] = 0
+    return torch.zeros_like(p).scatter_(0, order, p / p.sum())

@@ -1,0 +1,1 @@
+"""Pure functions from a Trace and a selection to pictures (neither Qt nor torch)."""

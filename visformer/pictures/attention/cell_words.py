@@ -1,0 +1,82 @@
+"""The cell in focus as a sentence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from visformer.pictures.attention.maps import ARROW, place
+from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.masks import KIND_NAMES
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.arrays import Floats
+from visformer.values.trace import Trace
+
+SMALLEST = 1e-4  # smaller weights are written with an exponent, not as 0.0000
+
+
+def cell_words(state: State) -> str:
+    """Say what the cell in focus is and what its weight is; "" where there is none."""
+    cell, trace = state.cell, state.shown
+    if cell is None or trace is None:
+        return ""
+    if not state.look.plain:
+        return _changed_words(state, cell)
+    layer, head = place(state, cell.kind)
+    weights = head_weights(state, cell.kind, layer, head)
+    if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
+        return ""
+    queries, keys = trace.tokens(cell.kind)
+    where = f"{KIND_NAMES[cell.kind]} · layer {layer + 1}, head {head + 1}"
+    pair = f"“{visible(queries[cell.query])}” reads “{visible(keys[cell.key])}”"
+    return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
+
+
+def _changed_words(state: State, cell: Cell) -> str:
+    """Say a weight that is not one head's own, and what was done to it."""
+    shown = reading(state, cell.kind)
+    at = shown.place(cell) if shown is not None else None
+    if shown is None:
+        return ""
+    if at is None:
+        return f"{shown.title} · hidden ({shown.done})"
+    row, column = at
+    query = shown.rows[row].rpartition(ARROW)[0] or shown.rows[row]
+    pair = f"“{query}” reads “{shown.columns[column]}”"
+    value = number(float(shown.values[row, column]))
+    if shown.masked is not None and shown.masked[row, column]:
+        value += ", masked"
+    return f"{shown.title} · {pair}: {value} ({shown.done})"
+
+
+def number(weight: float) -> str:
+    """Return a weight with four digits."""
+    if math.isnan(weight):
+        return "NaN"
+    if weight == 0 or weight >= SMALLEST:
+        return f"{weight:.4f}"
+    return f"{weight:.3e}"
+
+
+def _value_words(trace: Trace, cell: Cell, layer: int, weights: Floats) -> str:
+    row = weights[cell.query]
+    value = number(float(row[cell.key]))
+    allowed = trace.mask(cell.kind, layer)[cell.query]
+    if not allowed.any():
+        return f"{value}, masked; {_nothing_words(row)}"
+    if np.isnan(row).any():
+        return "NaN: what this query and its keys are made of is NaN already"
+    return value if allowed[cell.key] else f"{value}, masked"
+
+
+def _nothing_words(row: Floats) -> str:
+    """Say what became of a row that may attend to nothing."""
+    if np.isnan(row).any():
+        return "this query may attend to nothing, so all its weights are NaN"
+    if not row.any():
+        return "this query may attend to nothing, so all its weights are 0"
+    return "this query may attend to nothing, so all keys get equal weights"

@@ -1,0 +1,99 @@
+"""Tokens of the attention maps: layer and head, labels, which tokens are marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.picture import table_text
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+
+Side = Literal["source", "target"]
+ARROW = " → "  # from the token that a row consumed to the token that it predicts
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the cell in focus marks in one map."""
+
+    cell: tuple[int, int] | None = None  # framed: the cell itself
+    rows: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+
+
+def place(state: State, kind: Kind) -> tuple[int, int]:
+    """Return the chosen layer and head, inside what a kind has."""
+    trace = state.shown
+    if trace is None:
+        return 0, 0
+    layer = max(0, min(state.layer, trace.layers(kind) - 1))
+    return layer, max(0, min(state.head, trace.heads(kind) - 1))
+
+
+def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return row and column labels; a target row says what it read and predicts."""
+    queries, keys = trace.tokens(kind)
+    columns = tuple(_shown(token) for token in keys)
+    if kind == "encoder":
+        return columns, columns
+    rows = tuple(
+        f"{_shown(token)}{ARROW}{_shown(step.token)}"
+        for token, step in zip(queries, trace.steps, strict=True)
+    )
+    return rows, columns
+
+
+@lru_cache(maxsize=8192)
+def _shown(token: str) -> str:
+    return visible(token)
+
+
+def longest_labels(trace: Trace, kind: Kind) -> tuple[str, str]:
+    """Return the longest row and column label, "" where there is none."""
+    rows, columns = labels(trace, kind)
+    return max(rows, key=len, default=""), max(columns, key=len, default="")
+
+
+def marks(state: State, kind: Kind) -> Marks:
+    """Return what the cell in focus marks: both its tokens, wherever they stand."""
+    cell = state.cell
+    if cell is None or state.shown is None:
+        return Marks()
+    if cell.kind == kind:
+        return Marks((cell.query, cell.key), (cell.query,), (cell.key,))
+    row_side, column_side = sides(kind)
+    return Marks(None, _tokens(cell, row_side), _tokens(cell, column_side))
+
+
+def sides(kind: Kind) -> tuple[Side, Side]:
+    """Which tokens a kind's queries and keys are."""
+    queries: Side = "source" if kind == "encoder" else "target"
+    return queries, "target" if kind == "decoder" else "source"
+
+
+def _tokens(cell: Cell, side: Side) -> tuple[int, ...]:
+    """Return the cell's tokens on one side, each once."""
+    pairs = zip(sides(cell.kind), (cell.query, cell.key), strict=True)
+    return tuple(sorted({index for where, index in pairs if where == side}))
+
+
+def all_numbers(state: State) -> str:
+    """Return every head of the focused kind as CSV: a query a row, a key a column."""
+    trace, kind = state.shown, state.kind
+    if trace is None or not trace.tokens(kind)[0]:
+        return ""
+    rows, columns = labels(trace, kind)
+    names, values = [], []
+    for layer in range(trace.layers(kind)):
+        for head in range(trace.heads(kind)):
+            names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
+            values.append(head_weights(state, kind, layer, head))
+    return table_text(tuple(names), columns, np.concatenate(values))

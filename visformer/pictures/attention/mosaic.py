@@ -1,0 +1,213 @@
+"""The overview: every head of a kind as one image, a layer a row, a head a column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.pictures.attention.maps import place
+from visformer.pictures.attention.weights import (
+    WHOLE_HEAD,
+    WHOLE_LAYER,
+    head_weights,
+    layer_weights,
+    row_weights,
+    size,
+)
+from visformer.pictures.masks import KIND_NAMES
+from visformer.pictures.picture import shade
+from visformer.pictures.selection import SCALES, Scale
+from visformer.session.state import State
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+
+Cell = TypeVar("Cell", bound=np.generic)
+UNLIMITED = (1 << 30, 1 << 30)
+LARGE = 1 << 20  # weights of all heads up to which the overview is made in one go
+BLOCK = 1 << 19  # weights of a head derived at a time, of a long sentence
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Mosaic:
+    """Thumbnails side by side: ``image`` is [layers x height, heads x width]."""
+
+    title: str
+    image: Floats  # in [0, 1], NaN kept; rows still to be decoded are 0
+    layers: int
+    heads: int
+    height: int  # of a thumbnail, in pixels of the image
+    width: int
+    filled: tuple[int, int]  # rows and columns of a thumbnail that are decoded
+    chosen: tuple[int, int]  # layer and head
+    note: str  # what was done to the numbers before painting
+
+    def hit(self, x: float, y: float) -> tuple[int, int] | None:
+        """Return the layer and head at a point of the image, None beside it."""
+        layer, head = int(y // max(1, self.height)), int(x // max(1, self.width))
+        inside = 0 <= layer < self.layers and 0 <= head < self.heads
+        return (layer, head) if inside else None
+
+    def frame(self, layer: int, head: int) -> tuple[int, int, int, int]:
+        """Return a thumbnail's rectangle in the image: x, y, width, height."""
+        return head * self.width, layer * self.height, self.width, self.height
+
+    def walk(self, start: tuple[int, int], layers: int, heads: int) -> tuple[int, int]:
+        """Return the layer and head that many steps from ``start``, inside the grid."""
+        layer, head = start[0] + layers, start[1] + heads
+        return _inside(layer, self.layers), _inside(head, self.heads)
+
+
+def mosaic(
+    state: State, kind: Kind, *, thumbnail: tuple[int, int] = UNLIMITED
+) -> Mosaic | None:
+    """Return all heads of a kind; None without a Trace.
+
+    ``thumbnail``: height and width in pixels; larger maps are reduced by maximum.
+    """
+    parts = list(mosaic_parts(state, kind, thumbnail=thumbnail))
+    return parts[-1] if parts else None
+
+
+def mosaic_parts(
+    state: State, kind: Kind, *, thumbnail: tuple[int, int] = UNLIMITED
+) -> Iterator[Mosaic]:
+    """Yield the same Mosaic again and again while its image is filled.
+
+    A part takes a few milliseconds, so that a long sentence stops nobody's work.
+    """
+    if state.shown is None or state.trace is None:
+        return
+    layers, heads = state.trace.layers(kind), state.trace.heads(kind)
+    rows, columns = (len(tokens) for tokens in state.trace.tokens(kind))
+    factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
+    height, width = -(-rows // factors[0]), -(-columns // factors[1])
+    image = np.zeros((layers, height, heads, width), np.float32)
+    shown = [len(tokens) for tokens in state.shown.tokens(kind)]
+    filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
+    made = Mosaic(
+        title=f"all heads · {KIND_NAMES[kind]}",
+        image=image.reshape(layers * height, heads * width),
+        layers=layers,
+        heads=heads,
+        height=height,
+        width=width,
+        filled=filled,
+        chosen=place(state, kind),
+        note=SCALES[state.scale] + _reduction_words(factors),
+    )
+    for layer in range(layers):
+        room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
+        for _ in _fill(room, state, (kind, layer), factors):
+            yield made
+    yield made
+
+
+def is_large(state: State, kind: Kind) -> bool:
+    """Tell whether a kind's overview takes longer than a step may."""
+    if state.trace is None:
+        return False
+    heads = state.trace.layers(kind) * state.trace.heads(kind)
+    return size(state.trace, kind) * heads > LARGE
+
+
+def _fill(
+    room: Floats, state: State, at: tuple[Kind, int], factors: tuple[int, int]
+) -> Iterator[None]:
+    """Fill thumbnails [H, height, width] of a layer, yielding between parts."""
+    if state.trace is None or not room.size:
+        return
+    cells, (kind, layer) = size(state.trace, at[0]), at
+    if cells * len(room) <= WHOLE_LAYER:
+        room[:] = _thumbnails(layer_weights(state, kind, layer), state.scale, factors)
+        yield
+        return
+    for head in range(len(room)):
+        if cells <= WHOLE_HEAD:
+            weights = head_weights(state, kind, layer, head)[None]
+            room[head] = _thumbnails(weights, state.scale, factors)[0]
+            yield
+        else:
+            yield from _fill_head(room[head], state, (kind, layer, head), factors)
+
+
+def _fill_head(
+    room: Floats, state: State, at: tuple[Kind, int, int], factors: tuple[int, int]
+) -> Iterator[None]:
+    """Fill one thumbnail [height, width], some rows at a time."""
+    if state.shown is None:
+        return
+    kind, layer, head = at
+    queries, keys = (len(tokens) for tokens in state.shown.tokens(kind))
+    by_row = state.scale == "row"
+    step = max(1, BLOCK // keys // factors[0])
+    for first in range(0, len(room), step):
+        last = min(queries, (first + step) * factors[0])
+        rows = range(first * factors[0], last)
+        weights = row_weights(state, kind, (layer, head), rows)
+        if by_row:
+            weights = shade(weights, "row")[0]
+        room[first : first + step] = reduced(weights, factors)[0]
+        yield
+    if not by_row:
+        room[:] = shade(room, state.scale)[0]
+
+
+def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
+    """Reduce [H, Q, K] by the maximum of blocks of so many rows and columns.
+
+    A NaN in a block makes it NaN.
+    """
+    if factors == (1, 1) or not values.size:
+        return values
+    # head by head: what one leaves is read again while it is in the processor's cache
+    return np.stack([pooled(head, factors) for head in values])
+
+
+def pooled(cells: NDArray[Cell], factors: tuple[int, int]) -> NDArray[Cell]:
+    """Reduce [Q, K] by the maximum of blocks of so many rows and columns."""
+    return _pooled(_pooled(cells, factors[0], 0), factors[1], 1)
+
+
+def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floats:
+    """Shade and reduce [H, Q, K]; a row's own maximum is that of all its keys."""
+    if scale == "row":
+        return reduced(shade(weights, scale)[0], factors)
+    return shade(reduced(weights, factors), scale)[0]
+
+
+def _pooled(values: NDArray[Cell], factor: int, axis: int) -> NDArray[Cell]:
+    """Reduce [Q, K] along an axis by the maximum of so many neighbours."""
+    if factor == 1:
+        return values
+    length = values.shape[axis]
+    whole = length // factor * factor
+
+    def part(first: int, last: int, step: int) -> NDArray[Cell]:
+        return values[first:last:step] if axis == 0 else values[:, first:last:step]
+
+    # maxima of strided slices: several times faster than reduceat
+    made = part(0, whole, factor).copy()
+    for offset in range(1, factor):
+        np.maximum(made, part(offset, whole, factor), out=made)
+    if whole < length:
+        rest = part(whole, length, 1).max(axis, keepdims=True)
+        made = np.concatenate([made, rest], axis)
+    return made
+
+
+def _factor(length: int, pixels: int) -> int:
+    return max(1, -(-length // max(1, pixels)))
+
+
+def _reduction_words(factors: tuple[int, int]) -> str:
+    if factors == (1, 1):
+        return ""
+    return f"; a pixel is the maximum of {factors[0]} x {factors[1]} weights"
+
+
+def _inside(index: int, count: int) -> int:
+    return max(0, min(index, count - 1))

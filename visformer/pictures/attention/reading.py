@@ -1,0 +1,388 @@
+"""What stands on screen of a kind's attention: labels, a matrix, what was done to it.
+
+The heat map, the arcs, the tinted text, the words of the status line and every export
+draw from a Reading. Its order of work: heads summarised, tokens left out, rows
+renormalised, subwords merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from visformer.analysis.attention_summary import chosen
+from visformer.analysis.subwords import (
+    Groups,
+    glued_source,
+    glued_target,
+    has_word_marks,
+    is_punctuation,
+    merged,
+    word_groups,
+    word_text,
+)
+from visformer.pictures.attention.maps import ARROW, Side, labels, place, sides
+from visformer.pictures.attention.summary import summary
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.look import HIDDEN, Hidden, Look
+from visformer.pictures.masks import KIND_NAMES
+from visformer.pictures.selection import Cell
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.arrays import Bools, Floats
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Reading:
+    """Weights [R, C] and the tokens behind each row and column.
+
+    ``queries`` and ``keys`` hold the token indices of every row and column; None: each
+    stands for the token of its own index.
+    """
+
+    kind: Kind
+    title: str
+    done: str  # what was done to the weights, in words; "" for one head's own
+    values: Floats  # [R, C]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    masked: Bools | None  # [R, C]: True where the mask forbids all of it
+    queries: Groups | None = None
+    keys: Groups | None = None
+    key_tokens: int = 0  # of the sentence, hidden ones too
+
+    def cell(self, row: int, column: int) -> Cell:
+        """Return the tokens of a place: of words, the first ones."""
+        query = self.queries[row][0] if self.queries is not None else row
+        key = self.keys[column][0] if self.keys is not None else column
+        return Cell(self.kind, query, key)
+
+    def place(self, cell: Cell) -> tuple[int, int] | None:
+        """Return the row and column of a cell of this kind; None where it is hidden."""
+        rows = self.rows_of((cell.query,))
+        columns = self.columns_of((cell.key,))
+        return (rows[0], columns[0]) if rows and columns else None
+
+    def rows_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the rows in which some of these queries stand."""
+        return _places(self.queries, tokens)
+
+    def columns_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the columns in which some of these keys stand."""
+        return _places(self.keys, tokens)
+
+    def nearest(self, cell: Cell) -> tuple[int, int] | None:
+        """Return the place of a cell, or of the shown tokens next to it."""
+        if not self.values.size:
+            return None
+        return _nearest(self.queries, cell.query), _nearest(self.keys, cell.key)
+
+    def tints(self, cell: Cell) -> Floats:
+        """Return what the cell's query reads of every key token, hidden ones 0.
+
+        Every token of a word has the word's weight.
+        """
+        rows = self.rows_of((cell.query,))
+        row = self.values[rows[0]] if rows else np.zeros(len(self.columns), np.float32)
+        if self.keys is None:
+            return row
+        made = np.zeros(self.key_tokens, np.float32)
+        for weight, group in zip(row, self.keys, strict=True):
+            made[list(group)] = weight
+        return made
+
+    def partner(self, side: str, index: int) -> tuple[int, int]:
+        """Return the place of the strongest weight of a row ("query") or column."""
+        line = self.values[index] if side == "query" else self.values[:, index]
+        other = 0 if np.isnan(line).all() else int(np.nanargmax(line))
+        return (index, other) if side == "query" else (other, index)
+
+
+def reading(state: State, kind: Kind) -> Reading | None:
+    """Return what the State's look makes of a kind.
+
+    None without a Trace, and while a summary of a long sentence is not made.
+    """
+    trace = state.shown
+    if trace is None:
+        return None
+    layer, head = place(state, kind)
+    if state.look.plain:
+        rows, columns = labels(trace, kind)
+        return Reading(
+            kind=kind,
+            title=f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}",
+            done="",
+            values=head_weights(state, kind, layer, head),
+            rows=rows,
+            columns=columns,
+            masked=~trace.mask(kind, layer),
+        )
+    made: Floats | None
+    if state.look.summary == "head":
+        made = head_weights(state, kind, layer, head)
+    else:
+        made = summary(state, kind, layer)
+    if made is None:
+        return None
+    mask = _masked(trace, state.look, kind, layer)
+    return _changed(state, kind, made, mask)
+
+
+def move(state: State, cell: Cell, rows: int, columns: int) -> Cell:
+    """Return the cell so many rows and columns on, of those on screen."""
+    shown = reading(state, cell.kind)
+    at = shown.nearest(cell) if shown is not None else None
+    if shown is None or at is None:
+        return cell
+    row = max(0, min(len(shown.rows) - 1, at[0] + rows))
+    column = max(0, min(len(shown.columns) - 1, at[1] + columns))
+    return shown.cell(row, column)
+
+
+def done_words(state: State, kind: Kind) -> str:
+    """Say what the look does to the weights; "" for one head's own."""
+    return "; ".join(part for part in _done_parts(state, kind) if part)
+
+
+def title_words(state: State, kind: Kind) -> str:
+    """Name the kind, and which layers and heads are shown."""
+    trace, name = state.shown, KIND_NAMES[kind]
+    layer, head = place(state, kind)
+    layers = trace.layers(kind) if trace is not None else 1
+    match state.look.summary:
+        case "head":
+            return f"{name} · layer {layer + 1}, head {head + 1}"
+        case "all":
+            return f"{name} · all {layers} layers"
+        case "rollout" if kind != "cross":
+            return f"{name} · layers 1 to {layer + 1}"
+    return f"{name} · layer {layer + 1}"
+
+
+def _done_parts(state: State, kind: Kind) -> list[str]:
+    look, trace = state.look, state.shown
+    if trace is None:
+        return []
+    heads = trace.heads(kind)
+    mean = f"mean of {heads} heads"
+    match look.summary:
+        case "mean":
+            first = mean
+        case "max":
+            first = f"maximum of {heads} heads: rows sum to 1 or more"
+        case "all":
+            first = f"mean of {trace.layers(kind)} layers x {heads} heads"
+        case "rollout" if kind == "cross":
+            first = f"{mean}, times the rollout of the whole encoder"
+        case "rollout":
+            first = (
+                f"rollout: {mean}, 0.5 A + 0.5 I, rows renormalised, product of layers"
+            )
+        case _:
+            first = ""
+    return [first, _hidden_words(look), _merge_words(look, trace, kind)]
+
+
+def _hidden_words(look: Look) -> str:
+    if not look.hide:
+        return ""
+    names = ", ".join(HIDDEN[name] for name in HIDDEN if name in look.hide)
+    return f"{names} hidden, {'' if look.renormalise else 'not '}renormalised"
+
+
+def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
+    if not look.words:
+        return ""
+    queries, keys = trace.tokens(kind)
+    if has_word_marks(queries) or has_word_marks(keys):
+        return "subwords merged"
+    return "no subwords to merge"
+
+
+def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
+    """Return what no layer of the summary may attend to.
+
+    None where a column is no longer the key that the mask speaks of.
+    """
+    if look.summary == "rollout" and kind == "cross":
+        return None
+    layers = [layer]
+    if trace.masks[kind].ndim == 3:  # layers differ
+        if look.summary == "all":
+            layers = list(range(trace.layers(kind)))
+        elif look.summary == "rollout":
+            layers = list(range(layer + 1))
+    allowed = trace.mask(kind, layers[0])
+    for other in layers[1:]:
+        allowed = allowed | trace.mask(kind, other)
+    return ~allowed
+
+
+def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> Reading:
+    """Leave tokens out, renormalise, merge; and name what is left."""
+    trace, look = state.shown, state.look
+    if trace is None:
+        raise ValueError("there is no Trace to show.")
+    rows, columns = _groups(trace, kind, look)
+    if look.hide:
+        queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
+        values = chosen(values, queries, keys, renormalise=look.renormalise)
+        masked = None if masked is None else masked[np.ix_(queries, keys)]
+    if look.words:
+        inner = _renumbered(rows), _renumbered(columns)
+        values = merged(values, *inner)
+        if masked is not None:
+            masked = merged((~masked).astype(np.float32), *inner) == 0
+    return Reading(
+        kind=kind,
+        title=title_words(state, kind),
+        done=done_words(state, kind),
+        values=values,
+        rows=_row_labels(trace, kind, rows, look),
+        columns=_labels(trace.tokens(kind)[1], columns, words=look.words),
+        masked=masked,
+        queries=rows,
+        keys=columns,
+        key_tokens=len(trace.tokens(kind)[1]),
+    )
+
+
+# ---- which tokens are left ------------------------------------------------------
+
+
+def whole_labels(
+    trace: Trace, kind: Kind, look: Look
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the row and column labels that a look leaves of a whole Trace."""
+    if look.plain:
+        return labels(trace, kind)
+    rows, columns = _groups(trace, kind, look)
+    names = _labels(trace.tokens(kind)[1], columns, words=look.words)
+    return _row_labels(trace, kind, rows, look), names
+
+
+def _groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
+    """Return the tokens behind each row and each column that are left.
+
+    A word stays whole as long as one of its tokens does.
+    """
+    reads, is_read = sides(kind)
+    groups = _words(trace, reads, look), _words(trace, is_read, look)
+    hidden = _hidden_queries(trace, kind, look), _hidden(trace, is_read, look)
+    rows, columns = (
+        tuple(group for group in side if not gone.issuperset(group)) if gone else side
+        for side, gone in zip(groups, hidden, strict=True)
+    )
+    return rows, columns
+
+
+def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:
+    """Return the indices of each sort of token that can be hidden.
+
+    Special: beginning and end of a sentence. A target that begins with the pad (Marian)
+    begins with a special token, not with a pad.
+    """
+    model = trace.model
+    source = side == "source"
+    tokens, ids = (
+        (trace.source, trace.source_ids) if source else (trace.target, trace.target_ids)
+    )
+    pad = model.pad if not source or model.source_pad is None else model.source_pad
+    pads = {at for at, id in enumerate(ids.tolist()) if id == pad}
+    if not source and model.bos == pad:
+        pads.discard(0)
+    ends = {model.bos, model.eos}
+    special = {at for at, id in enumerate(ids.tolist()) if id in ends} - pads
+    punctuation = {at for at, token in enumerate(tokens) if is_punctuation(token)}
+    return {"special": special, "pad": pads, "punctuation": punctuation}
+
+
+def _hidden(trace: Trace, side: Side, look: Look) -> set[int]:
+    kinds = hidden_tokens(trace, side)
+    return set().union(*(kinds[name] for name in look.hide))
+
+
+def _hidden_queries(trace: Trace, kind: Kind, look: Look) -> set[int]:
+    """Return the rows hidden: a target row stays where it predicts a shown token."""
+    hidden = _hidden(trace, sides(kind)[0], look)
+    if kind == "encoder":
+        return hidden
+    return {at for at in hidden if _predicts_hidden(trace, at, hidden, look)}
+
+
+def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> bool:
+    if at + 1 < len(trace):
+        return at + 1 in hidden
+    last = trace.steps[at]
+    ends = {trace.model.eos, trace.model.bos}
+    return (
+        ("special" in look.hide and last.id in ends)
+        or ("pad" in look.hide and last.id == trace.model.pad)
+        or ("punctuation" in look.hide and is_punctuation(last.token))
+    )
+
+
+def _words(trace: Trace, side: Side, look: Look) -> Groups:
+    """Return every token of a side, as words where the look merges them."""
+    tokens = trace.source if side == "source" else trace.target
+    if not look.words:
+        return tuple((at,) for at in range(len(tokens)))
+    kinds = hidden_tokens(trace, side)
+    return word_groups(tokens, kinds["special"] | kinds["pad"], glued(trace, side))
+
+
+def glued(trace: Trace, side: Side) -> frozenset[int]:
+    """Return a side's tokens that begin no word although they are marked so."""
+    return glued_source(trace) if side == "source" else glued_target(trace)
+
+
+def _renumbered(groups: Groups) -> Groups:
+    """Return the groups in numbers of the tokens left, without gaps."""
+    made, first = [], 0
+    for group in groups:
+        made.append(tuple(range(first, first + len(group))))
+        first += len(group)
+    return tuple(made)
+
+
+# ---- labels ---------------------------------------------------------------------
+
+
+def _labels(tokens: Sequence[str], groups: Groups, *, words: bool) -> tuple[str, ...]:
+    if not words:
+        return tuple(visible(tokens[group[0]]) for group in groups)
+    return tuple(visible(word_text([tokens[at] for at in group])) for group in groups)
+
+
+def _row_labels(
+    trace: Trace, kind: Kind, groups: Groups, look: Look
+) -> tuple[str, ...]:
+    """Return each row's label; a target row ends with what its last token predicts."""
+    names = _labels(trace.tokens(kind)[0], groups, words=look.words)
+    if kind == "encoder":
+        return names
+    return tuple(
+        f"{name}{ARROW}{visible(trace.steps[group[-1]].token)}"
+        for name, group in zip(names, groups, strict=True)
+    )
+
+
+def _places(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:
+    if groups is None:
+        return tuple(tokens)
+    wanted = set(tokens)
+    return tuple(at for at, group in enumerate(groups) if wanted.intersection(group))
+
+
+def _nearest(groups: Groups | None, token: int) -> int:
+    """Return the place of a token, or of the shown one next to it."""
+    if groups is None:
+        return token
+    places = range(len(groups))
+    return min(places, key=lambda at: min(abs(token - own) for own in groups[at]))

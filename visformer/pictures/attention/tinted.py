@@ -1,0 +1,109 @@
+"""A sentence as running text, tinted by a row or a column of a Reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from visformer.analysis.subwords import SPACE, has_word_marks
+from visformer.pictures.attention.maps import ARROW, Marks, sides
+from visformer.pictures.attention.reading import Reading, glued
+from visformer.pictures.look import Side
+from visformer.pictures.picture import Matrix
+from visformer.values.arrays import Floats
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some characters of the text."""
+
+    text: str
+    spaced: bool  # a space stands before it
+    shade: float | None  # in [0, 1] or NaN; None: not tinted
+    masked: bool
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tinted:
+    """Both sides of a kind: one holds the chosen token, the other is tinted by it."""
+
+    queries: tuple[Piece, ...]
+    keys: tuple[Piece, ...]
+    query_words: str  # what the text of the queries shows
+    key_words: str
+
+
+def tinted(
+    trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: Side
+) -> Tinted:
+    """Return the texts; without a mark the last target row or first source row reads.
+
+    ``by`` "query": the keys are tinted by what the chosen query reads; "key": the
+    queries by how much each reads the chosen key.
+    """
+    rows, columns = len(matrix.rows), len(matrix.columns)
+    default = 0 if shown.kind == "encoder" else rows - 1
+    row = next(iter(marked.rows), default)
+    column = next(iter(marked.columns), None)
+    if not matrix.values.size:
+        return Tinted((), (), matrix.note, "")
+    masks = matrix.hidden
+    if by == "key" and column is not None:
+        masked = masks[:, column] if masks is not None else np.zeros(rows, bool)
+        shades, words = matrix.shade[:, column], _quoted(matrix.columns[column])
+        return Tinted(
+            _pieces(trace, shown, "query", shades, masked, None),
+            _pieces(trace, shown, "key", None, None, column),
+            f"each query, tinted by how much it reads {words}:",
+            "keys:",
+        )
+    masked = masks[row] if masks is not None else np.zeros(columns, bool)
+    return Tinted(
+        _pieces(trace, shown, "query", None, None, row),
+        _pieces(trace, shown, "key", matrix.shade[row], masked, None),
+        "queries:",
+        f"keys, tinted by what {_quoted(matrix.rows[row])} reads:",
+    )
+
+
+def _quoted(label: str) -> str:
+    return f"“{label}”"
+
+
+def _pieces(
+    trace: Trace,
+    shown: Reading,
+    side: Side,
+    shades: Floats | None,
+    masked: Sequence[bool] | np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
+    chosen: int | None,
+) -> tuple[Piece, ...]:
+    queries, keys = trace.tokens(shown.kind)
+    tokens = queries if side == "query" else keys
+    groups = shown.queries if side == "query" else shown.keys
+    labels = shown.rows if side == "query" else shown.columns
+    marks = has_word_marks(tokens)
+    joined = glued(trace, sides(shown.kind)[side == "key"])
+    pieces: list[Piece] = []
+    loose = True  # loose: the next piece is spaced whatever it begins with
+    for at, label in enumerate(labels):
+        text = label.rpartition(ARROW)[0] or label if side == "query" else label
+        first = groups[at][0] if groups is not None else at
+        special = text.startswith("<") and text.endswith(">") and len(text) > 2
+        begins = tokens[first].startswith(SPACE) and first not in joined
+        bare = text.removeprefix(SPACE)
+        pieces.append(
+            Piece(
+                text=bare or text,
+                spaced=bool(pieces) and (loose or begins or special or not marks),
+                shade=None if shades is None else float(shades[at]),
+                masked=masked is not None and bool(masked[at]),
+                chosen=at == chosen,
+            )
+        )
+        loose = special
+    return tuple(pieces)

@@ -1,0 +1,1 @@
+"""Pictures of one layer's arithmetic, stage by stage."""

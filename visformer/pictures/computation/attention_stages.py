@@ -1,0 +1,337 @@
+"""The stages from a sublayer's input to one cell's weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from visformer.analysis.formulas import size
+from visformer.analysis.sublayers import standard
+from visformer.pictures.computation.computation import MASKED_FOR_SURE, Axis, Subject
+from visformer.pictures.computation.drawn import (
+    Drawn,
+    Numbers,
+    StagePicture,
+    bias_words,
+    difference,
+    drawn,
+    number,
+    over_keys,
+    plus,
+    projected_part,
+    queries,
+    terms,
+    weights_map,
+)
+from visformer.pictures.computation.head_stages import norm_words
+from visformer.pictures.masks import fill_text
+from visformer.values.arrays import Bools, Floats
+from visformer.values.intervention import change_table
+
+Projected = Literal["query", "key", "value"]
+LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
+
+
+def input_stage(subject: Subject) -> StagePicture:
+    """Show what the sublayer reads: its queries' rows, and its keys' and values'."""
+    rows, model = subject.rows(), subject.trace.model
+    residual = rows.attention(subject.kind).residual
+    maps = [*_embedding(subject, residual.x)]
+    maps.append(queries(subject, "=" if maps else "", "stream x", residual.x))
+    names, values = ["x, query"], [residual.x[subject.at]]
+    if model.norm_first:
+        maps.append(queries(subject, "→ norm", "X", residual.reads))
+        names += ["(x − mean) / deviation", "γ", "β", "X = norm(x), query"]
+        values.append(standard(model, residual.x[subject.at]).values)
+        values += [residual.norm.gamma, residual.norm.beta, residual.reads[subject.at]]
+    memory = rows.memory(subject.kind, subject.keys)
+    if subject.kind == "cross":
+        encoded = "M (encoder output)"
+        maps.append(drawn(subject, "and", encoded, lambda: memory, ("key", "model")))
+    names.append("M, key" if subject.kind == "cross" else "X, key")
+    values.append(memory[subject.key - subject.keys.start])
+    reads = "the stream x"
+    if model.norm_first:
+        reads = f"the normed stream ({norm_words(subject)})"
+    keys = "M, the encoder's output" if subject.kind == "cross" else "the same rows"
+    words = (
+        f"{subject.token('query')}: x is {_entering(subject)}; its size (L2 norm) is "
+        f"{number(float(size(residual.x[subject.at])))}. The key's row, "
+        f"{subject.token('key')}, has size {number(float(size(values[-1])))}."
+    )
+    return StagePicture(
+        formula=f"The queries are made of {reads}; keys and values of {keys}.",
+        maps=tuple(maps),
+        words=words,
+        table=Numbers(
+            rows=tuple(names),
+            columns=subject.names("model"),
+            values=np.stack(values),
+            axis="model",
+        ),
+    )
+
+
+def _embedding(subject: Subject, x: Floats) -> tuple[Drawn, ...]:
+    """Take the first layer's input apart: embedding and position.
+
+    Only where every token has the position of its place, of a table that is known.
+    """
+    table, model = subject.state.positions, subject.trace.model
+    learned = model.positions == "learned" and subject.kind != "encoder"
+    first = subject.layer == 0 and subject.kind != "cross"
+    if table is None or learned or not first or model.position_axis != "time":
+        return ()
+    table = change_table(table, subject.trace.intervention.positions)
+    positions = table[subject.queries.start : subject.queries.start + len(x)]
+    return (
+        queries(subject, "", "x − position", x - positions),
+        queries(subject, "+", "position", positions),
+    )
+
+
+def _entering(subject: Subject) -> str:
+    if subject.kind == "cross":
+        return "the stream after this layer's self attention sublayer"
+    if subject.layer:
+        return f"the stream that leaves layer {subject.layer}"
+    return "embedding + position (x − position is the scaled embedding)"
+
+
+def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
+    """Show how queries, keys or values are made of the input."""
+
+    def stage(subject: Subject) -> StagePicture:
+        return _projection(subject, part)
+
+    return stage
+
+
+def _projection(subject: Subject, part: Projected) -> StagePicture:
+    letter, rows = LETTERS[part], subject.rows()
+    token: Literal["query", "key"] = "query" if part == "query" else "key"
+    side: Axis = token
+    whole = getattr(rows.attention_weights(subject.kind), part)
+    linear = projected_part(whole, subject.columns)
+    reads, made, at = _projected(subject, part)
+    source = "M" if subject.kind == "cross" and part != "query" else "X"
+    weight = (rows.parameters, subject.kind, subject.head)
+    maps = (
+        drawn(subject, "", source, lambda: reads, (side, "model")),
+        drawn(
+            subject,
+            "×",
+            f"W_{letter}",
+            lambda: linear.weight,
+            ("model", "head"),
+            key=weight,
+        ),
+        drawn(subject, plus(linear), letter, lambda: made, (side, "head")),
+    )
+    plain = reads[at] @ linear.weight
+    values, names = [plain, made[at]], [f"{source} W_{letter}", letter.lower()]
+    if linear.bias is not None:
+        values.insert(1, linear.bias)
+        names.insert(1, f"b_{letter}")
+    d, small = subject.dimensions.get("head", 0), letter.lower()
+    bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
+    words = (
+        f"{subject.token(token)}: {small}[{d}] = "
+        f"{terms(reads[at], linear.weight[:, d])}{bias} = {number(made[at, d])}. "
+        f"Computed here against the model's own {small}: difference at most "
+        f"{difference(linear(reads[at]), made[at])}."
+    )
+    return StagePicture(
+        formula=f"{letter} = {source} W_{letter}{bias_words(linear, letter)}"
+        f"  ·  head {subject.head + 1} of {subject.trace.model.heads} has columns "
+        f"{subject.columns.start}–{subject.columns.stop - 1} of W_{letter}",
+        maps=maps,
+        words=words,
+        table=Numbers(
+            rows=tuple(names),
+            columns=subject.names("head"),
+            values=np.stack(values),
+            axis="head",
+            by="all",
+        ),
+    )
+
+
+def _projected(subject: Subject, part: Projected) -> tuple[Floats, Floats, int]:
+    """Return what a projection reads, what it makes, and the cell's row of both."""
+    trace, rows = subject.trace, subject.rows()
+    where = subject.layer, subject.head
+    if part == "query":
+        made = trace.queries(subject.kind, *where)[subject.queries]
+        reads = rows.attention(subject.kind).residual.reads
+        return subject.cut(reads), made, subject.at
+    every = trace.keys if part == "key" else trace.values
+    memory = rows.memory(subject.kind, subject.keys)
+    made = every(subject.kind, *where)[subject.keys]
+    return memory, made, subject.key - subject.keys.start
+
+
+def product_stage(subject: Subject) -> StagePicture:
+    """Show every query times every key."""
+    q, k = _pair(subject)
+    total = float(q.astype(np.float64) @ k)
+    keys = subject.trace.keys(subject.kind, subject.layer, subject.head)
+    maps = (
+        queries(subject, "", "Q", _block_queries(subject), "head"),
+        drawn(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key")),
+        drawn(subject, "=", "QKᵀ", lambda: _products(subject), ("query", "key")),
+    )
+    return StagePicture(
+        formula="QKᵀ: every query times every key, dimension by dimension, added up",
+        maps=maps,
+        words=f"q·k = {terms(q, k)} = {number(total)}.",
+        table=Numbers(
+            rows=("q", "k", "q × k"),
+            columns=subject.names("head"),
+            values=np.stack([q, k, q * k]),
+            axis="head",
+        ),
+    )
+
+
+def scale_stage(subject: Subject) -> StagePicture:
+    """Show the products divided by the root of the head's width."""
+    width = subject.trace.model.head_size
+    root = math.sqrt(width)
+    products = _products(subject)
+    maps = (
+        drawn(subject, "", "QKᵀ", lambda: products, ("query", "key")),
+        drawn(subject, "→", "QKᵀ / √d_k", lambda: _scores(subject), ("query", "key")),
+    )
+    product = float(products[subject.at, subject.key])
+    words = (
+        f"{number(product)} / √{width} = "
+        f"{number(product)} / {number(root)} = {number(product / root)}."
+    )
+    rows = np.stack([products[subject.at], _scores(subject)[subject.at]])
+    return StagePicture(
+        formula=f"QKᵀ / √d_k with d_k = {width}: keeps the "
+        "scores from growing with the head's width",
+        maps=maps,
+        words=words,
+        table=over_keys(subject, ("q·k", "q·k / √d_k"), rows),
+    )
+
+
+def mask_stage(subject: Subject) -> StagePicture:
+    """Show which scores are replaced."""
+    scores, mask, masked = _scores(subject), _mask(subject), _masked(subject)
+    fill = fill_text(subject.trace.model.mask_fill)
+    flags = mask.astype(np.float32)
+    maps = (
+        drawn(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),
+        drawn(
+            subject,
+            "and",
+            "mask",
+            lambda: flags,
+            ("query", "key"),
+            hidden=~mask,
+            shades=lambda: (flags, ("False", "True"), "True: may attend"),
+        ),
+        drawn(subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask),
+    )
+    score = number(float(scores[subject.at, subject.key]))
+    effect = "the softmax makes nothing, or next to nothing, of that"
+    if subject.trace.model.mask_fill > MASKED_FOR_SURE:
+        effect = "no small score, so masked keys keep a weight and leak"
+    outcome = f"The query may attend: the score stays {score}"
+    if not mask[subject.at, subject.key]:
+        outcome = f"The query may not attend: {score} is replaced by {fill}"
+    rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
+    return StagePicture(
+        formula=f"Where the mask is False the score is replaced by {fill}: {effect}",
+        maps=maps,
+        words=f"{outcome}. This query may attend to "
+        f"{int(mask[subject.at].sum())} of {mask.shape[1]} keys.",
+        table=over_keys(subject, ("score", "may attend: 1", "masked score"), rows),
+    )
+
+
+def softmax_stage(subject: Subject) -> StagePicture:
+    """Show the masked scores turned into weights, and that the chain adds up."""
+    hidden, masked = ~_mask(subject), _masked(subject)
+    exact = _exact_row(subject)
+    with np.errstate(invalid="ignore"):
+        exponents = np.exp(exact - exact.max())
+        chain = exponents / exponents.sum()
+    rows = np.stack([exact, exponents, chain]).astype(np.float32)
+    return StagePicture(
+        formula="softmax along each row: exp(score − row's maximum) / the row's sum; "
+        "every row adds up to 1",
+        maps=(
+            drawn(
+                subject, "", "masked", lambda: masked, ("query", "key"), hidden=hidden
+            ),
+            weights_map(subject, "→ softmax"),
+        ),
+        words=_softmax_words(subject, exact, exponents, chain),
+        table=over_keys(
+            subject, ("masked score", "exp(score − maximum)", "weight"), rows
+        ),
+    )
+
+
+def _exact_row(subject: Subject) -> np.ndarray:
+    """Return the query's masked scores, [K], computed again with double precision."""
+    where = subject.kind, subject.layer, subject.head
+    q = subject.trace.queries(*where)[subject.query].astype(np.float64)
+    scores = subject.trace.keys(*where).astype(np.float64) @ q
+    scores /= math.sqrt(subject.trace.model.head_size)
+    allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
+    made: np.ndarray = np.where(allowed, scores, subject.trace.model.mask_fill)
+    return made
+
+
+def _softmax_words(
+    subject: Subject, row: np.ndarray, exponents: np.ndarray, chain: np.ndarray
+) -> str:
+    at, shown = subject.key, float(subject.weights[subject.query, subject.key])
+    found = float(chain[at])
+    if math.isnan(found):
+        return "Nothing but −∞ in this row, so its weights are NaN."
+    return (
+        f"exp({number(row[at])} − {number(row.max())}) = "
+        f"{number(exponents[at])}; divided by the row's sum {number(exponents.sum())}: "
+        f"{found:.4f} = the weight on the Attention tab, {shown:.4f} "
+        f"(difference {abs(found - shown):.0e})."
+    )
+
+
+def _pair(subject: Subject) -> tuple[Floats, Floats]:
+    """Return the cell's own query and key, [d] each."""
+    where = subject.kind, subject.layer, subject.head
+    q = subject.trace.queries(*where)[subject.query]
+    return q, subject.trace.keys(*where)[subject.key]
+
+
+def _block_queries(subject: Subject) -> Floats:
+    where = subject.kind, subject.layer, subject.head
+    return subject.trace.queries(*where)[subject.queries]
+
+
+def _products(subject: Subject) -> Floats:
+    where = subject.kind, subject.layer, subject.head
+    made: Floats = _block_queries(subject) @ subject.trace.keys(*where).T
+    return made
+
+
+def _scores(subject: Subject) -> Floats:
+    return _products(subject) / np.float32(math.sqrt(subject.trace.model.head_size))
+
+
+def _mask(subject: Subject) -> Bools:
+    return subject.trace.mask(subject.kind, subject.layer)[subject.queries]
+
+
+def _masked(subject: Subject) -> Floats:
+    fill = np.float32(subject.trace.model.mask_fill)
+    return np.where(_mask(subject), _scores(subject), fill)

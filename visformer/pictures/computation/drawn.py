@@ -1,0 +1,211 @@
+"""What a stage's picture is made of: matrices, numbers, words.
+
+A picture is a few matrices side by side, a formula, the chosen cell's own numbers in
+words, and the same numbers as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visformer.pictures.computation.computation import Axis, Subject
+from visformer.pictures.picture import Matrix, shade
+from visformer.values.arrays import Bools, Floats
+from visformer.values.layer_weights import Linear
+
+FIRST_TERMS = 3  # of a sum, written out
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Drawn:
+    """One matrix of a stage; made only when ``key`` differs from what is on screen."""
+
+    sign: str  # before it: "×", "=", "→"; "" for the first
+    key: tuple[object, ...]
+    make: Callable[[], Matrix]
+    axes: tuple[Axis, Axis]  # what a row and a column are
+    first: tuple[int, int] = (0, 0)  # the index of its first row and column
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Numbers:
+    """Named vectors under each other, to be read number by number."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: Floats  # [R, C]
+    axis: Axis  # what a column is
+    rows_axis: Axis = ""
+    by: Literal["row", "column", "all"] = "row"  # what a bar's full length is taken of
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class StagePicture:
+    """All that one stage shows of one cell."""
+
+    formula: str
+    maps: tuple[Drawn, ...]
+    words: str
+    table: Numbers
+
+
+AXES: dict[Axis, str] = {
+    "query": "query (reads)",
+    "key": "key (is read)",
+    "model": "model dimension",
+    "head": "head dimension",
+    "inner": "inner unit",
+    "": "",
+}
+
+
+Shades = Callable[[], tuple[Floats, tuple[str, str], str]]
+
+
+def drawn(
+    subject: Subject,
+    sign: str,
+    name: str,
+    values: Callable[[], Floats],
+    axes: tuple[Axis, Axis],
+    *,
+    key: tuple[object, ...] | None = None,
+    hidden: Bools | None = None,
+    shades: Shades | None = None,
+    whole: bool = False,
+) -> Drawn:
+    """Describe a matrix of a stage.
+
+    ``key`` says what it hangs on where that is less than the sentence; ``hidden`` what
+    the mask forbids; ``shades`` how it is coloured, if not from minus to plus its own
+    largest magnitude; ``whole`` that its rows are all keys, not a block of them.
+    """
+    at = subject.kind, subject.layer, subject.head
+    around = subject.queries.start, subject.keys.start
+    moving = (subject.trace, subject.layer_rows, subject.state.scale, *at, *around)
+    firsts = {"query": subject.queries.start, "key": 0 if whole else around[1]}
+
+    def make() -> Matrix:
+        made = values()
+        colours = _signed(made, hidden) if shades is None else shades()
+        shown, ends, note = colours
+        return Matrix(
+            title=f"{name} {_shape(subject, made, axes)}",
+            values=made,
+            shade=shown if hidden is None else np.where(hidden, np.float32(0), shown),
+            rows=_named(subject, axes[0], len(made)),
+            columns=_named(subject, axes[1], made.shape[1]),
+            row_axis=AXES[axes[0]],
+            column_axis=AXES[axes[1]],
+            ends=ends,
+            note=note,
+            hidden=hidden,
+        )
+
+    return Drawn(
+        sign=sign,
+        key=(name, *(moving if key is None else key)),
+        make=make,
+        axes=axes,
+        first=(firsts.get(axes[0], 0), 0),
+    )
+
+
+def _signed(
+    values: Floats, hidden: Bools | None
+) -> tuple[Floats, tuple[str, str], str]:
+    """Shade from minus to plus the largest magnitude that the mask leaves in sight."""
+    seen = values if hidden is None else values[~hidden]
+    finite = seen[np.isfinite(seen)]
+    top = float(np.abs(finite).max(initial=0)) or 1.0
+    with np.errstate(invalid="ignore"):
+        shades = values / np.float32(2 * top) + np.float32(0.5)
+    return shades, (f"−{top:.3g}", f"+{top:.3g}"), ""
+
+
+def _named(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
+    names = subject.names(axis)
+    if len(names) == count:
+        return names
+    return names[subject.queries if axis == "query" else subject.keys]
+
+
+def _shape(subject: Subject, values: Floats, axes: tuple[Axis, Axis]) -> str:
+    """Write the shape of the whole matrix, and which of its rows are drawn."""
+    rows = len(subject.names(axes[0]))
+    block = subject.queries if axes[0] == "query" else subject.keys
+    part = f", rows {block.start}–{block.stop - 1}" if rows != len(values) else ""
+    return f"[{rows}, {values.shape[1]}]{part}"
+
+
+def queries(
+    subject: Subject, sign: str, name: str, values: Floats, columns: Axis = "model"
+) -> Drawn:
+    """Describe a matrix with a row for every query, cut to those that are shown."""
+    return drawn(subject, sign, name, lambda: subject.cut(values), ("query", columns))
+
+
+def weights_map(subject: Subject, sign: str) -> Drawn:
+    """Describe the weights, coloured as on the Attention tab."""
+    rows = subject.queries
+    weights = subject.weights[rows]
+    return drawn(
+        subject,
+        sign,
+        "weights",
+        lambda: weights,
+        ("query", "key"),
+        hidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
+        shades=lambda: shade(weights, subject.state.scale),
+    )
+
+
+def over_keys(subject: Subject, names: tuple[str, ...], values: Floats) -> Numbers:
+    """Return the query's row, a key a column."""
+    return Numbers(rows=names, columns=subject.names("key"), values=values, axis="key")
+
+
+def projected_part(linear: Linear, columns: slice) -> Linear:
+    """Return some columns of a projection: those of a head."""
+    bias = None if linear.bias is None else linear.bias[columns]
+    return Linear(linear.weight[:, columns], bias)
+
+
+def plus(linear: Linear) -> str:
+    """Return the sign before what a projection makes."""
+    return "=" if linear.bias is None else "+ b ="
+
+
+def bias_words(linear: Linear, letter: str) -> str:
+    """Continue a formula with the bias, or say that there is none."""
+    if linear.bias is None:
+        return " (no bias)"
+    return f" + b_{letter}" if letter.isascii() else f" + b{letter}"
+
+
+def number(value: float) -> str:
+    """Return a number with four digits."""
+    return f"{value:.4g}".replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
+
+
+def terms(left: Floats, right: Floats) -> str:
+    """Write a sum of products out: its first terms, and how many there are."""
+    pairs = list(zip(left[:FIRST_TERMS], right[:FIRST_TERMS], strict=True))
+    written = " + ".join(f"{_factor(a)}·{_factor(b)}" for a, b in pairs)
+    more = f" + … ({len(left)} terms)" if len(left) > FIRST_TERMS else ""
+    return written + more
+
+
+def _factor(value: float) -> str:
+    return f"({number(value)})" if value < 0 else number(value)
+
+
+def difference(one: Floats, other: Floats) -> str:
+    """Write the largest difference between what was computed twice."""
+    if not one.size:
+        return "0"
+    return f"{float(np.abs(one - other).max()):.1g}"

@@ -1,0 +1,181 @@
+"""The model as a diagram, for this sentence and step; inside of the chosen block.
+
+It follows figure 1 of "Attention Is All You Need" (Vaswani et al. 2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from visformer.pictures.diagram.blocks import about, changes, model_of, sentence, shape
+from visformer.pictures.diagram.columns import (
+    BLOCK,
+    Arrow,
+    Box,
+    Column,
+    Drawing,
+    paragraph,
+    text,
+)
+from visformer.pictures.diagram.stacks import BUS, MARGIN, Stacks
+from visformer.pictures.diagram.zoom import zoom
+from visformer.session.state import State
+from visformer.values.facts import ModelFacts
+
+NARROWEST = 132.0  # characters: a diagram in less room is scrolled
+SHORTEST, LONGEST = 0.82, 1.6  # lines of an arrow with words beside it
+
+
+def architecture(
+    state: State,
+    *,
+    chosen: str = "",
+    columns: float = 140.0,
+    lines: float = 40.0,
+    closed: frozenset[str] = frozenset(),
+) -> Drawing | None:
+    """Return the diagram of the model on screen; None without a model.
+
+    ``chosen`` is the block whose inside is shown; ``columns`` and ``lines`` the room
+    there is, in characters and lines, of which it may take more. Of the stacks in
+    ``closed`` no layer is opened; of the others the State's layer is.
+    """
+    model = model_of(state)
+    if model is None:
+        return None
+    width = max(columns, NARROWEST)
+    zoomed = min(56.0, 0.28 * width)
+    each = (width - zoomed - BUS - 6 * MARGIN) / 2
+    room = lines - 2 * MARGIN
+    first = Stacks(state, model, each, SHORTEST, closed)
+    gap = SHORTEST + max(0.0, room - first.height) / first.gaps
+    return _joined(
+        state,
+        Stacks(state, model, each, min(LONGEST, gap), closed),
+        chosen or _first(model, state, closed),
+        width=width,
+        zoomed=zoomed,
+        lines=lines,
+    )
+
+
+def _first(model: ModelFacts, state: State, closed: frozenset[str]) -> str:
+    """Return the block that is shown inside before any was chosen."""
+    if "decoder" in closed:
+        return "output"
+    layer = min(state.layer, model.decoder_layers - 1)
+    return f"decoder.{layer}.cross_attention"
+
+
+def _joined(
+    state: State,
+    stacks: Stacks,
+    chosen: str,
+    *,
+    width: float,
+    zoomed: float,
+    lines: float,
+) -> Drawing:
+    """Join the columns, and put the chosen block's inside beside them."""
+    high = stacks.height + 2 * MARGIN
+    _connect(stacks)
+    boxes, arrows = _ordered(stacks.encoder, stacks.decoder)
+    down = max(high, min(lines, high + MARGIN)) - MARGIN
+    boxes = [replace(box, y=box.y + down) for box in boxes]
+    arrows = [_lowered(arrow, down) for arrow in arrows]
+    beside = width - zoomed - MARGIN
+    over, left = _about(state, stacks, down)
+    inside, lines_inside = zoom(state, stacks.model, chosen, beside, zoomed)
+    bottom = max(box.y + box.height for box in inside) + MARGIN
+    boxes += [*over, *inside]
+    if left:
+        boxes += _below(left, beside, bottom, zoomed, max(high, lines) - MARGIN)
+    bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
+    ids = {box.id: changes(box.id) for box in boxes if box.id}
+    spine = stacks.decoder.spine
+    first, last = down + stacks.decoder.y, down
+    return Drawing(
+        width=width,
+        height=max(high, bottom),
+        boxes=tuple(boxes),
+        arrows=(*arrows, *lines_inside),
+        beside=beside,
+        chosen=chosen,
+        path=((spine, last), (spine, first)) if stacks.decoder.strong else (),
+        sentence=sentence(state),
+        goes={id: change for id, change in ids.items() if change},
+    )
+
+
+def _connect(stacks: Stacks) -> None:
+    """Lead the encoder's output to every decoder layer, the choice back in."""
+    encoder, decoder = stacks.encoder, stacks.decoder
+    bus = encoder.x + encoder.width + BUS / 2 - 1
+    top = encoder.y
+    used = decoder.strong
+    ys = [top, *(y for _, y in stacks.entries)]
+    lead = (encoder.spine, top), (bus, top)
+    trunk = (bus, min(ys)), (bus, max(ys))
+    decoder.arrows += [
+        Arrow(points=lead, line="memory", strong=used, head=False),
+        Arrow(points=trunk, line="memory", strong=used, head=False),
+    ]
+    for x, y in stacks.entries:
+        ends = (bus, y), (x, y)
+        decoder.arrows.append(Arrow(points=ends, line="memory", strong=used))
+    if used:
+        lane = decoder.x + decoder.width + MARGIN
+        over, under = decoder.y + BLOCK / 2, -BLOCK / 2
+        right = decoder.x + decoder.width
+        points = (right - 8, over), (lane, over), (lane, under), (right - 2, under)
+        decoder.arrows.append(Arrow(points=points, line="next"))
+
+
+def _about(state: State, stacks: Stacks, down: float) -> tuple[list[Box], list[str]]:
+    """Say what the step and the model are, over the encoder.
+
+    Returns also what found no room there.
+    """
+    encoder, room = stacks.encoder, stacks.encoder.y + down - 1.2
+    label = f"encoder output {shape(stacks.source, stacks.model.d_model)}: K, V"
+    made = [
+        text(
+            encoder.spine + 1,
+            room + 0.25,
+            encoder.width / 2 + BUS / 2 - 3,
+            label,
+            small=True,
+        )
+    ]
+    left = [words for words in about(stacks.model) if words]
+    wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
+    part = paragraph(MARGIN, y, wide, sentence(state), strong=True)
+    while part[-1].y + part[-1].height <= room:
+        made += part
+        y = part[-1].y + part[-1].height + 0.15
+        if not left:
+            return made, []
+        part = paragraph(MARGIN, y, wide, left.pop(0))
+    return made, [" ".join(line.title for line in part), *left]
+
+
+def _below(
+    left: list[str], x: float, y: float, width: float, bottom: float
+) -> list[Box]:
+    """Return what is left to say about the model, at the bottom, if there is room."""
+    made: list[Box] = []
+    for words in left:
+        made += paragraph(x, made[-1].y + 1.2 if made else 0.0, width, words)
+    lower = bottom - (made[-1].y + made[-1].height)
+    if lower < y:
+        return []
+    return [replace(box, y=box.y + lower) for box in made]
+
+
+def _ordered(*columns: Column) -> tuple[list[Box], list[Arrow]]:
+    boxes = [box for column in columns for box in column.boxes]
+    return boxes, [arrow for column in columns for arrow in column.arrows]
+
+
+def _lowered(arrow: Arrow, by: float) -> Arrow:
+    return replace(arrow, points=tuple((x, y + by) for x, y in arrow.points))

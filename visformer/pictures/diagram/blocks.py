@@ -1,0 +1,312 @@
+"""The blocks of a model in words and numbers: what each is, and its parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from visformer.pictures.attention.cell_words import number
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.facts import Kind, ModelFacts
+from visformer.values.trace import Trace
+
+ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
+NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
+POSITIONS = {
+    "sinusoidal": "sinusoidal",
+    "halves": "sinusoidal, sines first",
+    "learned": "learned",
+    "none": "none",
+}
+AXES = {
+    "time": "",
+    "batch": ", by row of the batch",
+    "restart": ", restarting at each step",
+}
+BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
+# What leads to a block's numbers: its name without the layer -> tab and stage.
+_PLACES: dict[str, dict[str, object]] = {
+    "attention": {"tab": "attention"},
+    "attention.mask": {"tab": "masks"},
+    "attention.add": {"tab": "computation", "stage": "residual"},
+    "attention_norm": {"tab": "computation", "stage": "residual"},
+    "feed_forward": {"tab": "computation", "stage": "expand"},
+    "feed_forward.add": {"tab": "computation", "stage": "feed_residual"},
+    "feed_forward_norm": {"tab": "computation", "stage": "feed_residual"},
+    "source_positions": {"tab": "positions"},
+    "target_positions": {"tab": "positions"},
+    "source_embedding": {"tab": "positions"},  # the page of its sum with the position
+    "target_embedding": {"tab": "positions"},
+    "decoder.norm": {"tab": "output"},
+    "output": {"tab": "output"},
+    "softmax": {"tab": "output"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The parts of a block's id, such as ``encoder.0.self_attention``."""
+
+    stack: str  # "encoder", "decoder", or the id of a block outside of both
+    layer: int | None
+    part: str  # "self_attention", "self_attention.mask", "" for a whole layer
+
+    @property
+    def kind(self) -> Kind:
+        """The attention that the block belongs to, or its stack's own."""
+        if self.part.startswith("cross_attention"):
+            return "cross"
+        return "encoder" if self.stack == "encoder" else "decoder"
+
+
+def place_of(id: str) -> Place:
+    """Read a block's id."""
+    stack, _, rest = id.partition(".")
+    number, _, part = rest.partition(".")
+    if number.isdigit():
+        return Place(stack, int(number), part)
+    return Place(stack, None, rest)
+
+
+def changes(id: str) -> dict[str, object]:
+    """Return what going to a block's numbers changes in the State; {} for none.
+
+    A whole layer is chosen where it stands.
+    """
+    place = place_of(id)
+    if place.layer is None:
+        return dict(_PLACES.get(id, {}))
+    chosen: dict[str, object] = {"kind": place.kind, "layer": place.layer}
+    if not place.part:
+        return chosen
+    name = place.part.removeprefix("self_").removeprefix("cross_")
+    return {**_PLACES[name], **chosen}
+
+
+def model_of(state: State) -> ModelFacts | None:
+    """Return what is known of the model on screen.
+
+    A Trace from an older file does not tell its blocks; the same model, open, does.
+    """
+    if state.trace is None:
+        return state.model
+    recorded, opened = state.trace.model, state.model
+    if recorded.blocks or opened is None or opened.digest != recorded.digest:
+        return recorded
+    return opened if opened.digest else recorded
+
+
+class Counts:
+    """The parameters of the model's blocks, and their sums."""
+
+    def __init__(self, model: ModelFacts) -> None:
+        self._parts = {part.block: part for part in model.blocks}
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def total(self, start: str) -> int:
+        """Count a block and all that is inside of it."""
+        return sum(
+            part.parameters
+            for name, part in self._parts.items()
+            if name == start or name.startswith(start + ".")
+        )
+
+    def words(self, block: str) -> str:
+        """Return a block's count, and what it shares; "" where it is not known."""
+        if not self._parts:
+            return ""
+        part = self._parts.get(block)
+        if part is None:
+            return f"{self.total(block):,}"
+        if not part.shared:
+            return f"{part.parameters:,}"
+        own = f"{part.parameters:,} + " if part.parameters else ""
+        return f"{own}shared: {part.shared.replace('_', ' ')}"
+
+    def short(self, block: str) -> str:
+        """Return a block's count alone, or that it is shared."""
+        part = self._parts.get(block)
+        return "shared" if part is not None and part.shared else self.words(block)
+
+
+def names(model: ModelFacts, stack: str) -> tuple[str, ...]:
+    """Return the sublayers of a stack's layers, as the data pass them."""
+    crossed = () if stack == "encoder" else ("cross_attention",)
+    return ("self_attention", *crossed, "feed_forward")
+
+
+def title(id: str) -> str:
+    """Name a block as the papers do."""
+    place = place_of(id)
+    if place.layer is None:
+        return _OUTSIDE.get(id, id)
+    part, _, what = place.part.partition(".")
+    stack = f"{place.stack.capitalize()} layer {place.layer + 1}"
+    if not part:
+        return stack
+    if part.endswith("_norm"):
+        return f"Norm of {_sublayer(place.stack, part.removesuffix('_norm'))}"
+    if what:
+        return f"{what.capitalize()} of {_sublayer(place.stack, part)}"
+    name = _sublayer(place.stack, part)
+    return name[0].upper() + name[1:]
+
+
+def _sublayer(stack: str, part: str) -> str:
+    if part == "self_attention":
+        return f"{'masked ' if stack == 'decoder' else ''}multi-head attention"
+    return {
+        "cross_attention": "multi-head cross-attention",
+        "feed_forward": "feed-forward",
+    }[part]
+
+
+_OUTSIDE = {
+    "source_tokens": "Source tokens",
+    "target_tokens": "Target tokens",
+    "source_embedding": "Source embedding",
+    "target_embedding": "Target embedding",
+    "source_positions": "Positional encoding",
+    "target_positions": "Positional encoding",
+    "encoder.norm": "Final norm of the encoder",
+    "decoder.norm": "Final norm of the decoder",
+    "output": "Linear",
+    "softmax": "Softmax",
+    "prediction": "Next token",
+}
+
+
+def shape(*sizes: int | str) -> str:
+    """Write a shape as in code: [13, 256]."""
+    return f"[{', '.join(str(size) for size in sizes)}]"
+
+
+def lengths(trace: Trace | None) -> tuple[int | str, int | str]:
+    """Return this sentence's source and target length; letters without a sentence."""
+    if trace is None:
+        return "S", "T"
+    return len(trace.source), len(trace)
+
+
+def shared(model: ModelFacts, block: str) -> str:
+    """Return the block whose parameters this one uses, "" for none."""
+    found = (part.shared for part in model.blocks if part.block == block)
+    return next(found, "")
+
+
+def scale_words(model: ModelFacts) -> str:
+    """Say what embeddings are multiplied by."""
+    if not model.embedding_scale:
+        return "not scaled"
+    return f"× √{model.d_model} = {math.sqrt(model.d_model):.4g}"
+
+
+def position_words(model: ModelFacts) -> str:
+    """Say what is added for a token's position."""
+    kind = POSITIONS.get(model.positions, model.positions)
+    if model.positions == "none":
+        return kind
+    return kind + AXES.get(model.position_axis, "")
+
+
+def softmax_words(model: ModelFacts) -> str:
+    """Say whether the softmax is the model's own."""
+    return f"{'in' if model.softmax_output else 'out'}side the model"
+
+
+def activation(model: ModelFacts) -> str:
+    """Name the feed-forward's activation."""
+    name = ACTIVATIONS.get(model.activation, model.activation)
+    return f"{name}, gated" if model.gated else name
+
+
+def norm_words(model: ModelFacts) -> str:
+    """Name the norm."""
+    return NORMS.get(model.norm, model.norm)
+
+
+def about(model: ModelFacts) -> tuple[str, ...]:
+    """Say what the model is, a sentence a line, the most telling first."""
+    counts = Counts(model)
+    placed = "pre-norm: the norm before each sublayer"
+    if not model.norm_first:
+        placed = "post-norm (Add & Norm): the norm after each +"
+    final = "; final norms" if model.final_norm else "; no final norms"
+    return (
+        f"{model.encoder_layers} + {model.decoder_layers} layers, {placed}{final}",
+        _parameters(model, counts),
+        f"width {model.d_model:,} = {model.heads} heads × {model.head_size}; "
+        f"feed-forward {model.feed_forward:,}, {activation(model)}",
+        _biases(model),
+        _ties(model),
+    )
+
+
+def _parameters(model: ModelFacts, counts: Counts) -> str:
+    total = f"{model.parameters:,} parameters"
+    if not counts:
+        return f"{total}; the file does not tell those of the blocks"
+    sides = ("source", "target")
+    tables = [f"{side}_{what}" for side in sides for what in ("embedding", "positions")]
+    embeddings = sum(map(counts.total, tables))
+    output = counts.short("output")
+    return (
+        f"{total}: embeddings {embeddings:,}, encoder {counts.total('encoder'):,}, "
+        f"decoder {counts.total('decoder'):,}, output {output}"
+    )
+
+
+def _biases(model: ModelFacts) -> str:
+    first, second = BIASES[model.encoder_bias], BIASES[model.decoder_bias]
+    attention = first if first == second else f"encoder {first}, decoder {second}"
+    inner = {
+        "W1": model.expand_bias,
+        "gate": model.gated and model.gate_bias,
+        "W2": model.contract_bias,
+    }
+    feed = ", ".join(name for name, there in inner.items() if there) or "none"
+    output = "yes" if model.output_bias else "no"
+    return f"biases: attention {attention}; feed-forward {feed}; output {output}"
+
+
+def _ties(model: ModelFacts) -> str:
+    if not model.blocks:
+        return ""
+    both = shared(model, "source_embedding") or shared(model, "target_embedding")
+    tables = "one embedding table" if both else "an embedding table a side"
+    tied = shared(model, "output").replace("_", " ")
+    output = f"tied to the {tied}" if tied else "of its own"
+    return f"{tables}; output projection {output}"
+
+
+def sentence(state: State) -> str:
+    """Say what the step on screen does."""
+    trace, shown = state.trace, state.shown
+    if trace is None or shown is None:
+        return "No sentence has been run yet: shapes are in letters."
+    length = len(shown)
+    words = f"Step {length} of {len(trace)}: "
+    if not length:
+        return (
+            f"{words}the encoder has read {len(shown.source):,} source tokens in one "
+            "pass; the decoder has not begun."
+        )
+    step = shown.steps[-1]
+    reads = f"the decoder reads {length:,} token{'' if length == 1 else 's'}"
+    token, likely = visible(step.token), number(step.probability)
+    return (
+        f"{words}{reads}; the newest row, “{visible(shown.target[-1])}”, gives "
+        f"“{token}” ({likely}). The encoder's output is used again."
+    )
+
+
+def counts_text(state: State) -> str:
+    """Return the blocks' parameters as CSV: name, count, what is shared."""
+    model = model_of(state)
+    if model is None or not model.blocks:
+        return ""
+    rows = [",".join(map(str, part)) for part in model.blocks]
+    return "\n".join(["block,parameters,shared", *rows]) + "\n"

@@ -1,0 +1,80 @@
+"""Builds a figure downwards: the inside of a block, with words around it."""
+
+from __future__ import annotations
+
+from visformer.pictures.diagram.blocks import Counts, lengths
+from visformer.pictures.diagram.columns import BLOCK, Arrow, Box, Style, paragraph, text
+from visformer.session.state import State
+from visformer.values.facts import ModelFacts
+
+STEP = 0.95  # lines of an arrow
+
+
+class Figure:
+    """Builds a figure downwards; arrows within it point up, as the data flow."""
+
+    def __init__(self, state: State, model: ModelFacts, x: float, width: float) -> None:
+        self.state, self.model, self.trace = state, model, state.shown
+        self.counts = Counts(model)
+        self.x, self.width, self.y = x, width, 0.5
+        self.boxes: list[Box] = []
+        self.arrows: list[Arrow] = []
+        self.source, self.target = lengths(self.trace)
+
+    def head(self, words: str) -> None:
+        """Write a heading."""
+        lines = paragraph(self.x, self.y, self.width, words, strong=True)
+        self.boxes += lines
+        self.y += 1.05 * len(lines) + 0.2
+
+    def say(self, words: str) -> None:
+        """Write a sentence, broken into lines."""
+        lines = paragraph(self.x, self.y, self.width, words)
+        self.boxes += lines
+        self.y += 1.05 * len(lines) + 0.25
+
+    def row(
+        self,
+        *blocks: tuple[float, float, str],
+        style: Style = "block",
+        id: str = "",
+        stack: int = 1,
+    ) -> list[Box]:
+        """Put blocks side by side: (left, right, title), as shares of the width."""
+        made = [
+            Box(
+                x=self.x + left * self.width,
+                y=self.y,
+                width=(right - left) * self.width,
+                title=name,
+                style=style,
+                id=id,
+                words=name,
+                stack=stack,
+            )
+            for left, right, name in blocks
+        ]
+        self.boxes += made
+        self.y += BLOCK
+        return made
+
+    def up(self, *at: float, words: str = "", height: float = STEP) -> None:
+        """Put arrows between what is above and what comes below."""
+        for share in at:
+            x = self.x + share * self.width
+            points = (x, self.y + height), (x, self.y)
+            self.arrows.append(Arrow(points=points))
+        if words:
+            beside = at[-1] if at[-1] < 0.75 else at[len(at) // 2]
+            x = self.x + beside * self.width + 1
+            room = self.x + self.width - x
+            self.boxes.append(text(x, self.y, room, words, height=height, small=True))
+        self.y += height
+
+    def labels(self, *names: tuple[float, str]) -> None:
+        """Put words centred at shares of the width."""
+        for share, name in names:
+            wide = len(name) + 2.0
+            x = self.x + share * self.width - wide / 2
+            self.boxes.append(text(x, self.y, wide, name))
+        self.y += 1.1

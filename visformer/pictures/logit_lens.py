@@ -1,0 +1,181 @@
+"""Pictures of the logit lens: what each decoder layer would have predicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from visformer.pictures.computation.drawn import number
+from visformer.pictures.output import current, known_rows
+from visformer.pictures.picture import Matrix
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.facts import ModelFacts
+from visformer.values.lens import LensRow
+from visformer.values.trace import Trace
+
+Shows = Literal["best", "chosen"]
+SHOWS: dict[Shows, str] = {  # what a cell of the map over all steps holds
+    "best": "the layer's best token",
+    "chosen": "the chosen token's rank",
+}
+BEST = 5  # tokens of a layer beside the chosen one
+MOST_STEPS = 128  # steps in the map over all steps: those up to the current one
+Text = tuple[str, str]  # what stands in a cell: a token, a number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A matrix whose cells are written on."""
+
+    matrix: Matrix
+    texts: tuple[tuple[Text, ...], ...]  # R rows of C
+
+
+def how_words(model: ModelFacts) -> str:
+    """Say how the lens was made, and what it is not."""
+    end = "the output projection" + (" with its bias" if model.output_bias else "")
+    if model.final_norm:
+        made = f"the final norm applied to each layer's stream, then {end}"
+    elif model.norm_first:
+        made = f"each layer's stream as it is (there is no final norm), then {end}"
+    else:
+        made = f"each layer's stream, normed last by the layer itself, then {end}"
+    return (
+        f"Logit lens: {made}, then softmax. Row 0 is the input (embedding + position); "
+        "the last row is the model's own prediction. The rows before it are a lens, "
+        "not what the model computes there: it reads out only the last."
+    )
+
+
+def step_lens(state: State) -> Written | None:
+    """Return layers by tokens of the current step: the chosen one, then the best."""
+    found = current(state)
+    look = known_rows(state).get(found[1]) if found else None
+    if found is None or look is None:
+        return None
+    _, row, step = found
+    count = min(BEST, look.ids.shape[1])
+    values = np.column_stack([look.chosen_probabilities, look.probabilities[:, :count]])
+    texts = tuple(
+        (
+            _rank_text(look, layer),
+            *(
+                (visible(token), share(float(p)))
+                for token, p in zip(
+                    look.tokens[layer][:count], look.probabilities[layer], strict=False
+                )
+            ),
+        )
+        for layer in range(len(look.tokens))
+    )
+    columns = (visible(step.token), *(f"best {n}" for n in range(1, count + 1)))
+    matrix = Matrix(
+        title=f"step {row + 1}: what each layer would predict",
+        values=values,
+        shade=np.clip(values, 0, 1),
+        rows=_layers(len(values)),
+        columns=columns,
+        row_axis="after layer",
+        column_axis="chosen token: its rank; then the best tokens",
+        ends=("0", "1"),
+        note="probability, linear",
+    )
+    return Written(matrix, texts)
+
+
+def steps_range(trace: Trace) -> range:
+    """Return the rows that the map over all steps has."""
+    return range(max(0, len(trace) - MOST_STEPS), len(trace))
+
+
+def all_lens(state: State, shows: Shows) -> Written | None:
+    """Return steps by layers: the best token or the chosen token's rank."""
+    trace, known = state.shown, known_rows(state)
+    if trace is None or not len(trace) or not known:
+        return None
+    rows, layers = steps_range(trace), trace.layers("decoder") + 1
+    values = np.zeros((len(rows), layers), np.float32)
+    texts: list[tuple[Text, ...]] = []
+    for at, row in enumerate(rows):
+        look = known.get(row)
+        if look is None:
+            texts.append((("…", ""),) * layers)
+            continue
+        best = look.probabilities[:, 0]
+        values[at] = best if shows == "best" else look.chosen_probabilities
+        texts.append(_texts(look, shows))
+    whole = f" {rows.start + 1} to {rows.stop}" if rows.start else ""
+    matrix = Matrix(
+        title=f"all steps{whole}: {SHOWS[shows]} and its probability",
+        values=values,
+        shade=np.clip(values, 0, 1),
+        rows=tuple(f"{row + 1}: {visible(trace.steps[row].token)}" for row in rows),
+        columns=_layers(layers),
+        row_axis="step: chosen",
+        column_axis="after layer",
+        ends=("0", "1"),
+        note="probability, linear",
+    )
+    return Written(matrix, tuple(texts))
+
+
+@lru_cache(maxsize=2048)
+def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
+    """Return what a row's cells hold, a layer a cell."""
+    if shows == "chosen":
+        return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))
+    best = zip(look.tokens, look.probabilities[:, 0].tolist(), strict=True)
+    return tuple((visible(tokens[0]), share(p)) for tokens, p in best)
+
+
+def _layers(count: int) -> tuple[str, ...]:
+    """Name the input, the layers, and the last of them, which is the model's end."""
+    return ("0: input", *map(str, range(1, count - 1)), f"{count - 1}: model")
+
+
+def rank_words(state: State) -> str:
+    """Say how the chosen token's rank changes through the layers."""
+    found = current(state)
+    look = known_rows(state).get(found[1]) if found else None
+    if found is None or look is None:
+        return ""
+    ranks = " → ".join(f"{rank:,}" for rank in look.chosen_ranks.tolist())
+    shares = " → ".join(f"{p:.2g}" for p in look.chosen_probabilities.tolist())
+    return f"“{visible(found[2].token)}” through the layers: rank {ranks}; p {shares}."
+
+
+def lens_cell_words(state: State, row: int, layer: int) -> str:
+    """Say what a layer would have predicted at a row."""
+    trace, look = state.shown, known_rows(state).get(row)
+    if trace is None or look is None or row >= len(trace):
+        return ""
+    best = ", ".join(
+        f"“{visible(token)}” {share(float(p))}"
+        for token, p in zip(
+            look.tokens[layer][:BEST], look.probabilities[layer], strict=False
+        )
+    )
+    chosen = visible(trace.steps[row].token)
+    where = "the input" if layer == 0 else f"layer {layer}"
+    rank, p = int(look.chosen_ranks[layer]), float(look.chosen_probabilities[layer])
+    return (
+        f"Step {row + 1}, after {where}: {best}. Chosen “{chosen}”: rank {rank:,}, "
+        f"p {number(p)}, logit {number(float(look.chosen_logits[layer]))}, LSE "
+        f"{number(float(look.log_sums[layer]))}."
+    )
+
+
+def _rank_text(look: LensRow, layer: int) -> Text:
+    p = float(look.chosen_probabilities[layer])
+    return f"#{int(look.chosen_ranks[layer]):,}", share(p)
+
+
+def share(p: float) -> str:
+    """Write a probability in at most four characters."""
+    if not p >= 0.005:  # NaN too
+        return "NaN" if p != p else "~0"
+    return "1.0" if p >= 0.995 else f"{p:.2f}"[1:]

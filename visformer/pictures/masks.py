@@ -1,0 +1,242 @@
+"""Pictures of the masks: which query may attend to which key, and why not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visformer.pictures.picture import Matrix
+from visformer.session.state import State
+from visformer.values.arrays import Bools, Floats, Ids
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+
+Part = Literal["padding", "causal", "combined"]
+Side = Literal["source", "target"]
+PARTS: dict[Part, str] = {  # as explained on screen
+    "padding": "False where the key only fills up the row of a batch: no query may "
+    "read it.",
+    "causal": "False where the key comes after the query: only the decoder's self "
+    "attention has one.",
+    "combined": "What the model really used: True where both others are, unless said "
+    "below a map.",
+}
+KIND_NAMES: dict[Kind, str] = {  # as named on screen
+    "encoder": "encoder self",
+    "decoder": "decoder self",
+    "cross": "cross",
+}
+
+
+def chosen(state: State, row: int) -> Trace | None:
+    """Return the batch's row, the sentence shown where there is no batch, or None."""
+    if not state.batch:
+        return state.shown
+    return state.batch[max(0, min(row, len(state.batch) - 1))]
+
+
+def part_mask(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Bools:
+    """Return one part of a kind's mask, bool [Q, K], True = may attend.
+
+    Padding and causal are derived from the ids; combined is the model's own, which
+    differs between layers only where the run was altered so.
+    """
+    if part == "combined":
+        return trace.mask(kind, layer)
+    queries, keys = trace.tokens(kind)
+    shape = len(queries), len(keys)
+    if part == "padding":
+        return np.broadcast_to(~_key_pads(trace, kind), shape)
+    full = np.ones(shape, bool)
+    return np.tril(full) if kind == "decoder" else full
+
+
+def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Matrix:
+    """Return one part of a kind's mask as a picture: 1 is True, 0 is False."""
+    mask = part_mask(trace, kind, part, layer)
+    numbers = mask.astype(np.float32)
+    rows, columns = trace.tokens(kind)
+    return Matrix(
+        title=f"{KIND_NAMES[kind]}: {part} mask",
+        values=numbers,
+        shade=numbers,
+        rows=rows,
+        columns=columns,
+        row_axis="query (reads)",
+        column_axis="key (is read)",
+        ends=("False", "True"),
+        note="" if mask.size else note(trace, kind, part),
+        hidden=~mask,
+    )
+
+
+def note(trace: Trace, kind: Kind, part: Part) -> str:
+    """Say how many cells of one part of a mask may attend, and what is odd about it."""
+    mask = part_mask(trace, kind, part)
+    if not mask.size:
+        return "Nothing is decoded yet: there are no cells."
+    count = f"{np.count_nonzero(mask):,} of {mask.size:,} cells may attend."
+    if part == "padding":
+        return f"{count} {_padding_words(trace, kind)}"
+    if part == "causal":
+        words = "" if kind == "decoder" else "None: every query may see every key."
+        return f"{count} {words}".rstrip()
+    parts = [count, surprise(trace, kind), nothing_words(trace, kind)]
+    return " ".join(filter(None, parts))
+
+
+def cell_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
+    """Say whether a query may attend to a key in the model, and why or why not."""
+    queries, keys = trace.tokens(kind)
+    allowed = bool(trace.mask(kind)[query, key])
+    reasons = []
+    if not part_mask(trace, kind, "padding")[query, key]:
+        reasons.append("the key is padding")
+    if not part_mask(trace, kind, "causal")[query, key]:
+        reasons.append("the key comes after the query")
+    reason = " and ".join(reasons)
+    if allowed:
+        ending = f", although {reason}" if reason else ""
+        verb = "may attend to"
+    else:
+        ending = f": {reason or 'the model hides it, padding and causal do not'}"
+        verb = "may not attend to"
+    pair = f"query {_named(queries, query)} {verb} key {_named(keys, key)}"
+    return f"{KIND_NAMES[kind]}: {pair}{ending}."
+
+
+def surprise(trace: Trace, kind: Kind) -> str:
+    """Say where the model's own mask is not padding and causal; "" where it is."""
+    own = trace.mask(kind)
+    rule = part_mask(trace, kind, "padding") & part_mask(trace, kind, "causal")
+    differ = np.argwhere(own != rule)
+    if not len(differ):
+        return ""
+    query, key = (int(index) for index in differ[0])
+    cell = _difference_words(trace, kind, query, key)
+    cells = f"{len(differ):,} cell{'' if len(differ) == 1 else 's'}"
+    return f"Not padding and causal in {cells}: {cell}"
+
+
+def attends_to_nothing(trace: Trace, kind: Kind) -> tuple[int, ...]:
+    """Return the query rows that may attend to no key at all."""
+    mask = trace.mask(kind)
+    return tuple(np.flatnonzero(~mask.any(axis=1)).tolist())
+
+
+def nothing_words(trace: Trace, kind: Kind) -> str:
+    """Say what the model makes of the rows that may attend to nothing; "" for none."""
+    rows = attends_to_nothing(trace, kind)
+    if not rows:
+        return ""
+    queries = trace.tokens(kind)[0]
+    name = f"query {_named(queries, rows[0])}"
+    if len(rows) > 1:
+        name = f"{len(rows):,} queries, {_named(queries, rows[0])} first,"
+    weights = trace.attention(kind, 0, 0)[rows[0]]
+    return f"{name} may attend to nothing: {_made_of(trace, weights)}"
+
+
+def false_words(trace: Trace) -> str:
+    """Say what False does to a score, with the model's own number."""
+    fill = fill_text(trace.model.mask_fill)
+    return f"False (hidden: score replaced by {fill} before the softmax)"
+
+
+def fill_text(fill: float) -> str:
+    """Return the number that replaces masked scores as people write it."""
+    if math.isinf(fill):
+        return "−∞" if fill < 0 else "∞"
+    text = f"{fill:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    return text.replace("-", "−")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BatchTable:
+    """One side of a batch as the model read it: a sentence a row, pads included."""
+
+    side: Side
+    tokens: tuple[tuple[str, ...], ...]  # B rows of L tokens
+    ids: Ids  # [B, L]
+    pads: Bools  # [B, L]: True where the token is padding
+
+    @property
+    def summary(self) -> str:
+        """How long the rows are and how much of them is padding, in words."""
+        rows, length = self.ids.shape
+        pads = np.count_nonzero(self.pads)
+        hatched = " (hatched)" if pads else ""
+        return (
+            f"{self.side} {rows} × {length}: {pads:,} of {self.pads.size:,} tokens are "
+            f"padding{hatched}"
+        )
+
+
+def batch_table(traces: tuple[Trace, ...], side: Side) -> BatchTable:
+    """Return one side of a batch; rows of unequal length raise ValueError, as numpy."""
+    source = side == "source"
+    ids = np.stack([t.source_ids if source else t.target_ids for t in traces])
+    return BatchTable(
+        side=side,
+        tokens=tuple(trace.source if source else trace.target for trace in traces),
+        ids=ids,
+        pads=ids == (_source_pad(traces[0]) if source else traces[0].model.pad),
+    )
+
+
+def row_name(trace: Trace, row: int) -> str:
+    """Name a batch's row: its number from 1, its text, and its padding in words."""
+    real = np.count_nonzero(trace.source_ids != _source_pad(trace))
+    text = trace.source_text or " ".join(trace.source[:real])
+    pads = len(trace.source) - real
+    return f"{row + 1}: {text} ({pads} pad{'' if pads == 1 else 's'} in the source)"
+
+
+def _source_pad(trace: Trace) -> int:
+    pad = trace.model.source_pad
+    return trace.model.pad if pad is None else pad
+
+
+def _key_pads(trace: Trace, kind: Kind) -> Bools:
+    """Return which keys are pads, bool [K]: each side has its own pad id."""
+    if kind == "decoder":
+        pads: Bools = trace.target_ids == trace.model.pad
+    else:
+        pads = trace.source_ids == _source_pad(trace)
+    return pads
+
+
+def _padding_words(trace: Trace, kind: Kind) -> str:
+    pads = np.count_nonzero(_key_pads(trace, kind))
+    if not pads:
+        return "No key is padding."
+    return f"{pads:,} key{' is' if pads == 1 else 's are'} padding."
+
+
+def _named(tokens: tuple[str, ...], index: int) -> str:
+    return f"“{tokens[index]}” (position {index})"
+
+
+def _difference_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
+    """Say what one cell of the model's own mask does that padding and causal do not."""
+    queries, keys = trace.tokens(kind)
+    reader, read = _named(queries, query), _named(keys, key)
+    if not trace.mask(kind)[query, key]:
+        return f"the model's own mask also hides {read} from query {reader}."
+    if _key_pads(trace, kind)[key]:
+        return f"the model's own mask also lets query {reader} read pad {read}."
+    return f"the model's own mask also lets query {reader} read {read}, a later token."
+
+
+def _made_of(trace: Trace, weights: Floats) -> str:
+    """Say what became of a row whose every score was replaced."""
+    if np.isnan(weights).any():
+        return "the softmax of nothing but −∞ is NaN, and so is all that follows."
+    if weights.size and np.ptp(weights) <= 1e-6:
+        fill = fill_text(trace.model.mask_fill)
+        share = f"{float(weights[0]):.4g}"
+        return f"every score is {fill}, so every key gets the same weight, {share}."
+    return "its weights are in the Attention tab."

@@ -1,0 +1,283 @@
+"""From the decoder's output to the next token: vector, logits, softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+
+from visformer.pictures.attention.maps import ARROW
+from visformer.pictures.attention.weights import made_of, same
+from visformer.pictures.candidates import ORIGINS
+from visformer.pictures.computation.drawn import Numbers, number
+from visformer.pictures.picture import Matrix
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.lens import LensRow
+from visformer.values.step import Step
+from visformer.values.trace import Trace
+
+MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
+AHEAD = 8  # rows after the current one that are asked for before they are shown
+AROUND = 128  # rows on both sides of the current one whose lens is asked for
+UNDECODED = "Nothing is decoded yet: step on to see what the decoder predicts."
+
+
+def lens_trace(state: State) -> Trace | None:
+    """Return the Trace whose rows the lens looks at: all that is decoded ahead."""
+    return state.shown if state.passes else state.trace
+
+
+def known_rows(state: State) -> Mapping[int, LensRow]:
+    """Return the rows of the lens that are of the run on screen."""
+    trace = lens_trace(state)
+    if state.lens is None or trace is None or not same(state.lens.of, made_of(trace)):
+        return {}
+    return state.lens.rows
+
+
+def refused(state: State) -> bool:
+    """Tell whether the engine could not look at the run on screen."""
+    trace, lens = lens_trace(state), state.lens
+    if trace is None or lens is None or not same(lens.of, made_of(trace)):
+        return False
+    return lens.refused
+
+
+def missing(state: State) -> tuple[int, ...]:
+    """Return the rows whose lens is wanted and not known, the nearest first.
+
+    While something runs, only the current one: looking would slow it.
+    """
+    trace, at = lens_trace(state), state.step - 1
+    if trace is None or at < 0 or refused(state):
+        return ()
+    known = known_rows(state)
+    last = min(len(trace) - 1, at + AHEAD)
+    wanted = range(at, at + 1) if state.busy else range(max(0, at - AROUND), last + 1)
+    rows = [row for row in wanted if row < len(trace) and row not in known]
+    return tuple(sorted(rows, key=lambda row: abs(row - at)))
+
+
+def current(state: State) -> tuple[Trace, int, Step] | None:
+    """Return what is shown, the row of the current step, and that step."""
+    if state.shown is None or not len(state.shown):
+        return None
+    return state.shown, len(state.shown) - 1, state.shown.steps[-1]
+
+
+def first_row(trace: Trace) -> int:
+    """Return the first row of Z that is drawn."""
+    return max(0, len(trace) - MOST_ROWS)
+
+
+def output_picture(state: State) -> Matrix | None:
+    """Return the decoder's output Z [T, D], a row a step; None without a Trace."""
+    trace = state.shown
+    if trace is None:
+        return None
+    start, width = first_row(trace), trace.model.d_model
+    values = np.zeros((0, width), np.float32)
+    if len(trace):
+        values = trace.decoder_output[start:]
+    reads = (
+        "this run's mask lets rows read later tokens"
+        if looks_ahead(trace)
+        else "row t read tokens 0..t, predicts t + 1"
+    )
+    part = f", rows {start} to {len(trace) - 1}" if start else ""
+    finite = np.abs(values[np.isfinite(values)])
+    top = float(finite.max(initial=0)) or 1.0
+    with np.errstate(invalid="ignore"):
+        shades = values / np.float32(2 * top) + np.float32(0.5)
+    return Matrix(
+        title=f"Z [{len(trace)}, {width}]{part}: {reads}",
+        values=values,
+        shade=shades.astype(np.float32),
+        rows=tuple(
+            _row_label(row, trace.target[row], trace.steps[row].token)
+            for row in range(start, len(trace))
+        ),
+        columns=tuple(map(str, range(width))),
+        row_axis="row t",
+        column_axis="decoder output, by dimension",
+        ends=(f"−{top:.3g}", f"+{top:.3g}"),
+        note="the model's own numbers, linear" if len(trace) else UNDECODED,
+    )
+
+
+@lru_cache(maxsize=8192)
+def _row_label(row: int, read: str, made: str) -> str:
+    return f"{row}: {visible(read)}{ARROW}{visible(made)}"
+
+
+def output_words(trace: Trace, row: int) -> str:
+    """Say what a row of Z holds, and what it is for."""
+    made = visible(trace.steps[row].token)
+    if looks_ahead(trace):
+        later = ", this run's mask being changed perhaps of later ones"
+    else:
+        later = ", of no later one"
+    return (
+        f"Row {row} of Z holds what came of the source and of target "
+        f"{_read(trace, row)}{later}; the softmax of its logits "
+        f"predicts token {row + 1}: “{made}”."
+    )
+
+
+def _read(trace: Trace, row: int) -> str:
+    first, last = visible(trace.target[0]), visible(trace.target[row])
+    if row == 0:
+        return f"token 0 (“{first}”)"
+    return f"tokens 0 to {row} (“{first}” … “{last}”)"
+
+
+def looks_ahead(trace: Trace) -> bool:
+    """Tell whether some row may attend to a later one: the mask was changed."""
+    return trace.intervention.looks_ahead
+
+
+def flow_words(state: State) -> str:
+    """Say how the current step's token came about, from what was read to the choice."""
+    found = current(state)
+    if found is None:
+        return UNDECODED if state.shown is not None else "No sentence has been run yet."
+    trace, row, step = found
+    model = trace.model
+    parts = [
+        f"Step {row + 1}: target {_read(trace, row)}",
+        "decoder",
+        *(["final norm"] if model.final_norm else []),
+        f"row {row} of Z",
+        f"Z[{row}]·W{' + b' if model.output_bias else ''} = "
+        f"{model.target_vocabulary:,} logits z",
+        "softmax",
+        f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
+        f"p {number(step.probability)}, rank {step.rank:,}.",
+    ]
+    return ARROW.join(parts)
+
+
+def product_table(state: State) -> Numbers | None:
+    """Return the current row of Z, and once known how it makes the chosen logit."""
+    found = current(state)
+    if found is None:
+        return None
+    trace, row, _ = found
+    vector = trace.decoder_output[row]
+    # the same names at every step, so that the table need not be built anew
+    names, values = ["Z[t]"], [vector]
+    look = known_rows(state).get(row)
+    if look is not None:
+        names += ["W[:, chosen]", "product"]
+        values += [look.weight, vector * look.weight]
+    return Numbers(
+        rows=tuple(names),
+        columns=tuple(map(str, range(len(vector)))),
+        values=np.stack(values),
+        axis="model",
+    )
+
+
+def logit_table(state: State) -> Numbers | None:
+    """Return logit, logit - LSE and probability of the best tokens and the chosen."""
+    found = current(state)
+    look = known_rows(state).get(found[1]) if found else None
+    if found is None or look is None:
+        return None
+    _, _, step = found
+    names = [f"{rank}  {visible(t)}" for rank, t in enumerate(look.tokens[-1], 1)]
+    logits, p = look.logits[-1].tolist(), look.probabilities[-1].tolist()
+    if step.id not in look.ids[-1]:
+        names.append(f"{look.chosen_ranks[-1]:,}  {visible(step.token)}")
+        logits.append(float(look.chosen_logits[-1]))
+        p.append(float(look.chosen_probabilities[-1]))
+    values = np.array([logits, np.subtract(logits, look.log_sums[-1]), p], np.float32).T
+    return Numbers(
+        rows=tuple(names),
+        columns=("logit z", "z − LSE", "p = e^(z−LSE)"),
+        values=values,
+        axis="",
+        by="column",
+    )
+
+
+def chosen_line(state: State) -> int | None:
+    """Return the line of ``logit_table`` that is the chosen token."""
+    found = current(state)
+    look = known_rows(state).get(found[1]) if found else None
+    if found is None or look is None:
+        return None
+    ids = look.ids[-1].tolist()
+    return ids.index(found[2].id) if found[2].id in ids else len(ids)
+
+
+def softmax_words(state: State) -> str:
+    """Write the softmax of the current step out, with its numbers."""
+    found = current(state)
+    if found is None:
+        return ""
+    look = known_rows(state).get(found[1])
+    if look is None:
+        return unknown_words(state)
+    trace, _, step = found
+    logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
+    token = visible(step.token)
+    terms = f"sum of {trace.model.d_model} products"
+    if look.bias is not None:
+        terms += f" + bias {number(look.bias)}"
+    listed = float(look.probabilities[-1].sum())
+    rest = trace.model.target_vocabulary - look.ids.shape[1]
+    lines = [
+        f"z(“{token}”) = {terms} = {fixed(logit)}.  LSE = ln Σ exp(z) over all "
+        f"{trace.model.target_vocabulary:,} logits = {fixed(total)}.  "
+        f"p = exp({fixed(logit)} − {fixed(total)}) = exp({fixed(logit - total)}) = "
+        f"{number(math.exp(logit - total))}.",
+    ]
+    if rest > 0:
+        lines.append(
+            f"The best {look.ids.shape[1]} hold {number(listed)} of the probability, "
+            f"the other {rest:,} tokens {number(max(0.0, 1 - listed))}."
+        )
+    if trace.model.softmax_output:
+        lines.append(
+            "This model ends in a softmax of its own: what it returns are the "
+            "probabilities p; z is what enters that softmax."
+        )
+    return " ".join([*lines, *_sampling_words(state, look, logit)])
+
+
+def _sampling_words(state: State, look: LensRow, logit: float) -> list[str]:
+    """Say from what distribution tokens are drawn, where they are."""
+    strategy = state.lens.strategy if state.lens is not None else None
+    if strategy is None or strategy.name != "sample":
+        return []
+    heat, total = strategy.temperature, look.tempered_log_sum
+    drawn = math.exp(logit / heat - total)
+    cuts = []
+    if strategy.top_k:
+        cuts.append(f"top-k {strategy.top_k}")
+    if strategy.top_p < 1:
+        cuts.append(f"top-p {strategy.top_p:g}")
+    after = f", before {' and '.join(cuts)} cut tokens off" if cuts else ""
+    return [
+        f"Sampling at temperature {heat:g}: softmax(z / {heat:g}) gives "
+        f"exp({fixed(logit)} / {heat:g} − {fixed(total)}) = {number(drawn)}{after}."
+    ]
+
+
+def unknown_words(state: State) -> str:
+    """Say why there are no logits yet."""
+    if refused(state):
+        return "The engine could not compute the logits: the log says why."
+    return (
+        "Logits need the output projection, which stays in the engine: they are asked "
+        "for and come as soon as it has this model open."
+    )
+
+
+def fixed(value: float) -> str:
+    """Return a number with four decimals."""
+    return f"{value:.4f}".replace("-", "−").replace("nan", "NaN").replace("inf", "∞")

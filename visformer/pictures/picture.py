@@ -1,0 +1,69 @@
+"""What a matrix looks like before it is painted, and how its numbers become colours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.pictures.selection import SCALES, Scale
+from visformer.values.arrays import Bools, Floats
+
+LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Matrix:
+    """A picture of numbers: rows downwards, columns to the right.
+
+    ``shade`` is what is painted: in [0, 1], 0 the low end of ``ends``, NaN where the
+    number is NaN. ``values`` are the numbers themselves, for reading and export.
+    """
+
+    title: str
+    values: Floats  # [R, C]
+    shade: Floats  # [R, C] in [0, 1] or NaN
+    rows: tuple[str, ...]  # R labels
+    columns: tuple[str, ...]  # C labels
+    row_axis: str  # what a row is, in words
+    column_axis: str
+    ends: tuple[str, str]  # labels of the colour bar's ends
+    note: str  # what was done to the numbers before painting, in words
+    hidden: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
+    marked: tuple[int, int] | None = None  # the cell in focus
+    done: str = ""  # what was done to the model's numbers, in words
+
+
+def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
+    """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note."""
+    if scale == "log":
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.maximum(values, LOG_FLOOR) / LOG_FLOOR)
+        shades = logs / np.float32(-np.log(LOG_FLOOR))
+        return shades.astype(np.float32), (f"≤ {LOG_FLOOR:g}", "1"), SCALES[scale]
+    if scale == "fixed" or values.size == 0:
+        return np.clip(values, 0, 1), ("0", "1"), SCALES[scale]
+    axis = -1 if scale == "row" else (-2, -1)
+    top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
+    shades = values / np.where(top > 0, top, 1)
+    high = f"{top.max():.4g}" if scale == "head" else "row max"
+    return shades.astype(np.float32), ("0", high), SCALES[scale]
+
+
+def table_text(
+    rows: tuple[str, ...], columns: tuple[str, ...], values: Floats, corner: str = ""
+) -> str:
+    """Return numbers as CSV, every digit: a header of column labels, a label a row.
+
+    ``corner``: what the numbers are, in the field before the column labels.
+    """
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"'
+
+    lines = [",".join([quoted(corner) if corner else "", *map(quoted, columns)])]
+    body: NDArray[np.float32] = np.atleast_2d(values)
+    for label, numbers in zip(rows, body, strict=True):
+        lines.append(",".join([quoted(label), *(repr(float(n)) for n in numbers)]))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,237 @@
+"""Pictures of the position lab: what an input is made of, and other encodings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from visformer.engine.messages import Shuffled
+from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
+from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.masks import KIND_NAMES
+from visformer.pictures.picture import Matrix, shade
+from visformer.pictures.positions import diverging, ends, heat_picture
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.values.intervention import PositionChange, PositionForm, change_table
+from visformer.values.trace import Trace
+
+Side = Literal["source", "target"]
+FORMS: dict[PositionForm | None, str] = {  # as named on screen
+    None: "the model's own",
+    "interleaved": "sinusoids, sine and cosine in turn",
+    "halves": "sinusoids, all sines first",
+    "none": "none: zeros",
+    "shifted": "shifted on by",
+    "scaled": "scaled by",
+    "permuted": "first positions shuffled",
+    "constant": "all at position",
+}
+AMOUNTS = ("shifted", "scaled", "permuted", "constant")  # forms that need a number
+SAME_TEXT = "The text is the same."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What the input of a stack is the sum of, for each token: float32 [T, D]."""
+
+    embedding: Floats  # scaled, where the model scales it
+    position: Floats
+    input: Floats
+
+
+def token_positions(state: State, side: Side) -> Floats | None:
+    """Return the encodings that a side's tokens were given, [T, D].
+
+    None where they are not known: learned tables differ between the sides, and the
+    window has the source's.
+    """
+    trace, table = state.shown, state.positions
+    if trace is None or table is None:
+        return None
+    model = trace.model
+    if side == "target" and model.positions == "learned":
+        return None
+    table = change_table(table, trace.intervention.positions)
+    count = len(trace.source if side == "source" else trace.target)
+    stepped = not any(step.origin == "reference" for step in trace.steps)
+    first = model.position_axis == "batch" or (
+        model.position_axis == "restart" and side == "target" and stepped
+    )
+    return np.repeat(table[:1], count, 0) if first else table[:count]
+
+
+def input_parts(state: State, side: Side) -> Parts | None:
+    """Return embedding, position and their sum; the embedding is the difference."""
+    position = token_positions(state, side)
+    if state.shown is None or position is None or not len(position):
+        return None
+    stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
+    whole = state.shown.hidden(stack, 0)
+    return Parts(whole - position, position, whole)
+
+
+def input_pictures(state: State, side: Side) -> tuple[Matrix, ...]:
+    """Return the maps of embedding, position and input on one range of colours."""
+    parts, trace = input_parts(state, side), state.shown
+    if parts is None or trace is None:
+        return ()
+    tokens = trace.source if side == "source" else trace.target
+    scaled = " × √d" if trace.model.embedding_scale else ""
+    named = {
+        f"embedding{scaled}": (parts.embedding, "input − position"),
+        "+ position": (parts.position, "the table's rows"),
+        "= input": (parts.input, "the model's own numbers"),
+    }
+    reach = float(max(np.abs(values).max() for values, _ in named.values())) or 1.0
+    return tuple(
+        Matrix(
+            title=f"{title} [{len(values)}, {values.shape[1]}]",
+            values=values,
+            shade=diverging(values, reach),
+            rows=tuple(visible(token) for token in tokens),
+            columns=tuple(map(str, range(values.shape[1]))),
+            row_axis=f"{side} token",
+            column_axis="dimension",
+            ends=ends(reach),
+            note=f"{note}; linear, one range for all three",
+        )
+        for title, (values, note) in named.items()
+    )
+
+
+def distance_products(
+    table: Floats, position: int, reach: int
+) -> tuple[Floats, Floats]:
+    """Return distances -reach..reach and the dot products p(i) . p(i + distance).
+
+    Distances that leave the table [P, D] are left out.
+    """
+    first, last = max(0, position - reach), min(len(table) - 1, position + reach)
+    distance = np.arange(first - position, last - position + 1, dtype=np.float32)
+    products: Floats = table[first : last + 1] @ table[position]
+    return distance, products
+
+
+def change_of(
+    form: PositionForm | None, amount: float, seed: int
+) -> PositionChange | None:
+    """Return the change that the lab's fields say; None for the model's own."""
+    if form is None:
+        return None
+    used = form in ("shifted", "scaled", "permuted", "constant")
+    return PositionChange(
+        form, amount if used else 0.0, seed if form == "permuted" else 0
+    )
+
+
+def table_pictures(state: State) -> tuple[Matrix, ...]:
+    """Return the model's own table and, where it is changed, the changed one."""
+    table, trace = state.positions, state.trace
+    if table is None:
+        return ()
+    longest = max(len(trace.source), len(trace), 16) if trace is not None else 16
+    last = min(longest, len(table)) - 1
+    own = _retitled(heat_picture(table, 0, last), "the model's own positions")
+    change = state.intervention.positions
+    if change is None:
+        return (own,)
+    changed = heat_picture(change_table(table, change), 0, last)
+    changed = replace(changed, note="linear")
+    return own, _retitled(changed, f"changed: {change}")
+
+
+def attention_pictures(state: State) -> tuple[Matrix, ...]:
+    """Return the focused head's map, untouched first, altered second where there is."""
+    if state.shown is None:
+        return ()
+    kind, (layer, head) = state.kind, place(state, state.kind)
+    where = f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}"
+    altered = bool(state.shown.intervention)
+    runs = [("altered" if altered else "untouched", state.shown)]
+    if state.plain is not None and altered:
+        runs.insert(0, ("untouched", state.plain.until(state.step)))
+    return tuple(
+        _attention(state, trace, (kind, layer, head), f"{name}: {where}")
+        for name, trace in runs
+    )
+
+
+def _attention(
+    state: State, trace: Trace, at: tuple[Kind, int, int], title: str
+) -> Matrix:
+    kind, layer, head = at
+    values = trace.attention(kind, layer, head)
+    shades, bar, note = shade(values, state.scale)
+    rows, columns = labels(trace, kind)
+    return Matrix(
+        title=title,
+        values=values,
+        shade=shades,
+        rows=rows,
+        columns=columns,
+        row_axis=ROW_AXES[kind],
+        column_axis=COLUMN_AXES[kind],
+        ends=bar,
+        note=note,
+        hidden=~trace.mask(kind, layer),
+    )
+
+
+def text_words(state: State) -> str:
+    """Return both translations, in words."""
+    trace, plain = state.trace, state.plain
+    if trace is None:
+        return ""
+    if not trace.intervention or plain is None:
+        return f"Untouched: {trace.text}"
+    if plain.text == trace.text:
+        return f"Untouched and altered: {trace.text} {SAME_TEXT}"
+    return f"Untouched: {plain.text}\nAltered: {trace.text}"
+
+
+# ---- a bag of words ----------------------------------------------------------------
+
+
+def encoder_difference(run: Shuffled) -> float:
+    """Return the largest difference of a token's encoder output, over all tokens."""
+    moved = run.plain.encoder_output[list(run.order)]
+    return float(np.abs(run.shuffled.encoder_output - moved).max())
+
+
+def output_difference(run: Shuffled) -> float:
+    """Return the largest difference of the decoder's output, over all its rows."""
+    pairs = run.shuffled.decoder_output, run.plain.decoder_output
+    return float(np.abs(pairs[0] - pairs[1]).max(initial=0))
+
+
+BAG = 1e-3  # of the largest magnitude: above what another order of sums rounds apart
+
+
+def shuffle_words(run: Shuffled) -> str:
+    """Say whether the two orders are a bag of words to the model."""
+    tokens = " ".join(visible(token) for token in run.shuffled.source)
+    encoder, decoder = encoder_difference(run), output_difference(run)
+    size = float(np.abs(run.plain.encoder_output).max(initial=1.0))
+    bag = max(encoder, decoder) <= BAG * max(1.0, size)
+    changed = run.plain.intervention
+    how = f"under “{changed}”" if changed else "with the model's own positions"
+    verdict = (
+        "the outputs are the same, in another order: to the model the sentence is a "
+        "bag of words."
+        if bag
+        else "the outputs differ: the model knows the order."
+    )
+    return (
+        f"Shuffled, {how}: {tokens}. Largest difference of a token's encoder output "
+        f"{encoder:.2g}, of the decoder's output {decoder:.2g} (largest magnitude "
+        f"{size:.2g}): {verdict}"
+    )
+
+
+def _retitled(picture: Matrix, title: str) -> Matrix:
+    return replace(picture, title=title)

@@ -1,0 +1,322 @@
+"""Pictures of the model's own table of positional encodings."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visformer.errors import InputError
+from visformer.pictures.picture import Matrix
+from visformer.session.state import State
+from visformer.values.arrays import Floats
+from visformer.values.facts import ModelFacts
+
+Likeness = Literal["dot product", "cosine"]
+Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
+LIKENESSES: dict[Likeness, str] = {  # what was done, as explained on screen
+    "dot product": "dot product of two positions' encodings",
+    "cosine": "cosine: dot product divided by both lengths",
+}
+FIRST_ROWS = 32  # positions shown at the start, more where a sentence is longer
+MOST_CURVES = 8  # as many as can be told apart by colour and dash
+MOST_COMPARED = 1024  # positions in the similarity map: a million cells
+
+
+def default_last(state: State) -> int:
+    """Return the last position of the range that is shown at first; -1 for no table."""
+    if state.positions is None:
+        return -1
+    trace = state.trace
+    longest = max(len(trace.source), len(trace)) if trace else 0
+    return min(len(state.positions), max(FIRST_ROWS, longest)) - 1
+
+
+def heat_picture(table: Floats, first: int, last: int) -> Matrix:
+    """Return rows ``first`` to ``last`` of a table [P, D]: position by dimension."""
+    values = table[first : last + 1]
+    reach = _reach(table)
+    return Matrix(
+        title=f"positional encodings, positions {first} to {last}",
+        values=values,
+        shade=diverging(values, reach),
+        rows=_numbers(first, len(values)),
+        columns=_numbers(0, table.shape[1]),
+        row_axis="position",
+        column_axis="dimension",
+        ends=ends(reach),
+        note="the model's own numbers, linear",
+    )
+
+
+def similarity_picture(
+    table: Floats, first: int, last: int, *, likeness: Likeness
+) -> Matrix:
+    """Compare every two positions of a range by dot product or cosine, [P', P']."""
+    rows = table[first : min(last + 1, first + MOST_COMPARED)]
+    values = similarity(rows, likeness)
+    reach = 1.0 if likeness == "cosine" else _reach(values)
+    labels = _numbers(first, len(rows))
+    note = "linear"
+    if len(rows) < last + 1 - first:
+        note += f"; the first {MOST_COMPARED:,} of the chosen positions"
+    return Matrix(
+        title=f"similarity of positions: {likeness}",
+        values=values,
+        shade=diverging(values, reach),
+        rows=labels,
+        columns=labels,
+        row_axis="position",
+        column_axis="position",
+        ends=ends(reach),
+        note=note,
+    )
+
+
+def similarity(rows: Floats, likeness: Likeness) -> Floats:
+    """Compare rows [P, D] with each other -> [P, P]; a zero row's cosine is NaN."""
+    products: Floats = rows @ rows.T
+    if likeness == "dot product":
+        return products
+    lengths = np.linalg.norm(rows, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(products / np.outer(lengths, lengths), np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """One dimension of the table along the positions."""
+
+    dimension: int
+    positions: Floats  # [P']
+    values: Floats  # [P']
+    words: str  # what it is, for the legend
+
+
+def curves(
+    table: Floats,
+    dimensions: tuple[int, ...],
+    first: int,
+    last: int,
+    *,
+    waves: Waves,
+) -> tuple[Curve, ...]:
+    """Return chosen dimensions of a table [P, D] over a range of positions.
+
+    ``waves`` is what ``waves_of`` says of the table: asked once per table.
+    """
+    rows = table[first : last + 1]
+    positions = np.arange(first, first + len(rows), dtype=np.float32)
+    return tuple(
+        Curve(d, positions, rows[:, d], _curve_words(table, d, waves))
+        for d in dimensions
+    )
+
+
+def sinusoid(positions: int, d_model: int) -> Floats:
+    """Return the paper's encodings [P, D]: sines in even, cosines in odd dimensions.
+
+    "Attention Is All You Need", section 3.5; computed in float64.
+    """
+    dimension = np.arange(d_model)
+    spacing = np.power(10_000.0, dimension // 2 * 2 / d_model)
+    angle = np.arange(positions)[:, None] / spacing
+    table = np.empty((positions, d_model), np.float32)
+    table[:, ::2], table[:, 1::2] = np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])
+    return table
+
+
+def waves_of(table: Floats) -> Waves:
+    """Tell how a table [P, D] holds the paper's sinusoids, to float32 rounding."""
+    # Two rows tell most other tables apart, without a sine for every cell.
+    width = table.shape[1]
+    for waves in ("interleaved", "halves"):
+        if table.size and (waves == "interleaved" or not width % 2):
+            paper = _paper_order(table, waves)
+            if _equals_formula(paper[:2]) and _equals_formula(paper):
+                return waves
+    return "none"
+
+
+def _paper_order(table: Floats, waves: Waves) -> Floats:
+    """Return the columns in the paper's order, where the sines come first."""
+    if waves != "halves":
+        return table
+    return table.reshape(len(table), 2, -1).swapaxes(1, 2).reshape(table.shape)
+
+
+def _equals_formula(table: Floats) -> bool:
+    # A float32 angle's error grows with the angle, so the tolerance does too.
+    tolerance = 2e-5 + 2e-6 * np.arange(len(table))[:, None]
+    difference = np.abs(table - sinusoid(*table.shape))
+    return bool((difference <= tolerance).all())
+
+
+def has_table(state: State) -> bool:
+    """Tell whether the open model adds positions at all."""
+    none = state.model is not None and state.model.positions == "none"
+    return state.positions is not None and state.positions.size > 0 and not none
+
+
+def nothing_words(state: State) -> str:
+    """Say why there is no table of positions."""
+    if state.model is not None and state.model.positions == "none":
+        return (
+            "This model adds no positional encoding: its embeddings do not tell where "
+            "a token stands, so there is no table to show."
+        )
+    return "No table of positions: no model is open yet."
+
+
+def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None) -> str:
+    """Say what kind of table it is: learned by the model's own word, else measured."""
+    count, width = table.shape
+    words = f"{count:,} positions × {width:,} dimensions: {_kind_words(width, waves)}"
+    if model is not None and model.positions == "learned":
+        words = (
+            f"{count:,} positions × {width:,} dimensions, learned: parameters of the "
+            "model, no formula; every figure is measured from the table. This is the "
+            "source's table; the target has its own."
+        )
+    axis = model.position_axis if model is not None else "time"
+    return " ".join(filter(None, (words, _AXIS_WORDS[axis])))
+
+
+_AXIS_WORDS = {
+    "time": "",
+    "batch": "This layout adds row p to all tokens of the batch's sentence p, not to "
+    "the token at position p.",
+    "restart": "Decoding step by step, this layout begins at position 0 again each "
+    "step.",
+}
+
+
+def _kind_words(width: int, waves: Waves) -> str:
+    if waves == "none":
+        return "not the paper's sinusoids; every figure is measured from the table."
+    half = width // 2
+    where = "dimension 2i, cos in 2i+1"
+    if waves == "halves":
+        where = f"dimension i, cos in {half}+i (halves: all sines first, i < {half})"
+    return (
+        f"the paper's sinusoids, sin(position / 10000^(2i/{width})) in {where} "
+        "(the model's table equals the formula)."
+    )
+
+
+def cell_words(state: State, position: int, dimension: int) -> str:
+    """Say which number one cell of the table is, and which tokens stand there."""
+    table = state.positions
+    if table is None:
+        return ""
+    value = float(table[position, dimension])
+    place = f"position {position}{_token_words(state, position)}"
+    return f"{place}, dimension {dimension}: {value:.4g}"
+
+
+def pair_words(picture: Matrix, row: int, column: int) -> str:
+    """Say which two positions one cell of the similarity map compares."""
+    value = float(picture.values[row, column])
+    pair = f"positions {picture.rows[row]} and {picture.columns[column]}"
+    return f"{pair}: {picture.title.rpartition(': ')[2]} {value:.4g}"
+
+
+def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
+    """Return a few dimensions from fast to slow: a sine, its cosine, slower sines."""
+    wanted = (0, 1, *(2 * (width // part // 2) for part in (16, 8, 4, 2)))
+    if waves == "halves":
+        wanted = tuple(d // 2 + d % 2 * (width // 2) for d in wanted)
+    return tuple(sorted({d for d in wanted if d < width}))
+
+
+def dimensions_text(dimensions: tuple[int, ...]) -> str:
+    """Return dimensions as they are typed."""
+    return ", ".join(map(str, dimensions))
+
+
+def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
+    """Read dimensions such as "0, 1, 8-11"; InputError says what is wrong, and where.
+
+    Each is named once, in the order typed; at most MOST_CURVES of them.
+    """
+    found: dict[int, None] = {}
+    for part in filter(None, re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", text))):
+        found |= dict.fromkeys(_span(part, width))
+        if len(found) > MOST_CURVES:
+            raise InputError(f"at most {MOST_CURVES} curves can be told apart.")
+    if not found:
+        raise InputError("type dimensions, such as 0, 1, 8-11.")
+    return tuple(found)
+
+
+def _span(part: str, width: int) -> range:
+    """Read "8" or "8-11"; a range is checked before it is counted out."""
+    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+    if not match:
+        raise InputError(f"“{part[:20]}” is no dimension: type such as 0, 1, 8-11.")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if high < low:
+        raise InputError(f"{part} runs backwards: type {high}-{low}.")
+    if high >= width:
+        raise InputError(f"there is no dimension {high}: they are 0 to {width - 1}.")
+    return range(low, high + 1)
+
+
+def _curve_words(table: Floats, dimension: int, waves: Waves) -> str:
+    width = table.shape[1]
+    if waves == "none":
+        return _measured_words(table, dimension)
+    pair, cosine = dimension // 2 * 2, dimension % 2
+    if waves == "halves":
+        pair, cosine = dimension % (width // 2) * 2, dimension >= width // 2
+    length = 2 * math.pi * 10_000 ** (pair / width)
+    wave = "cos" if cosine else "sin"
+    power = f"2π·10000^({pair}/{width})"
+    return f"{dimension} ({wave}): wavelength {power} = {length:,.1f} positions"
+
+
+def _measured_words(table: Floats, dimension: int) -> str:
+    column = table[:, dimension]
+    finite = column[np.isfinite(column)]
+    if not finite.size:
+        return f"{dimension}: no finite number in the table"
+    return (
+        f"{dimension}: measured from the table, "
+        f"{finite.min():.3g} to {finite.max():.3g}"
+    )
+
+
+def _token_words(state: State, position: int) -> str:
+    """Say which tokens of the shown sentence stand at a position, in brackets."""
+    if state.shown is None:
+        return ""
+    sides = {"source": state.shown.source, "target": state.shown.target}
+    here = [
+        f"{side} “{tokens[position]}”"
+        for side, tokens in sides.items()
+        if position < len(tokens)
+    ]
+    return f" ({', '.join(here)})" if here else ""
+
+
+def _reach(values: Floats) -> float:
+    """Return the largest finite magnitude, 1 where there is none."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max(initial=0)) or 1.0
+
+
+def diverging(values: Floats, reach: float) -> Floats:
+    """Map -reach..reach to 0..1: zero lies in the middle of the colours."""
+    shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
+    return np.ascontiguousarray(shades, np.float32)
+
+
+def ends(reach: float) -> tuple[str, str]:
+    return f"-{reach:.4g}", f"{reach:.4g}"
+
+
+def _numbers(first: int, count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(first, first + count)))

@@ -1,0 +1,35 @@
+"""Selection: what of a Trace is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from visformer.values.facts import Kind
+
+Scale = Literal["fixed", "head", "row", "log"]
+SCALES: dict[Scale, str] = {  # as named on screen
+    "fixed": "0 to 1, linear",
+    "head": "each head's own maximum",
+    "row": "each row's own maximum",
+    "log": "0.0001 to 1, logarithmic",
+}
+
+
+class Cell(NamedTuple):
+    """One query and one key of a kind of attention."""
+
+    kind: Kind
+    query: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """One kind, layer and head, the cell in focus, and the scale of its colours."""
+
+    kind: Kind = "cross"  # the focused one
+    layer: int = 0
+    head: int = 0
+    cell: Cell | None = None  # in focus
+    scale: Scale = "fixed"

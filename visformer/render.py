@@ -1,0 +1,191 @@
+"""The window drawn without a screen: ``visformer render``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+from PySide6.QtCore import QEventLoop, QSettings, QSize, QTemporaryDir, QTimer
+from PySide6.QtGui import QPixmap
+
+from visformer.app import App
+from visformer.errors import InputError
+from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
+from visformer.session.state import State
+from visformer.ui import theme
+from visformer.ui.views import VIEWS, View
+from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
+from visformer.values.facts import KINDS
+from visformer.values.intervention import parse
+
+LONGEST_SIDE = 8192
+SECONDS = 300  # a model that has not answered by then never will
+SETTLE_MS = 150  # views paint in slices: let the last ones come
+
+
+def render(options: argparse.Namespace, checkpoint: Path) -> None:
+    """Draw the window on a sentence into a PNG; InputError for bad options."""
+    size = _size(options.size)
+    _check(options)
+    intervention = parse(options.change)
+    folder = QTemporaryDir()
+    ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
+    ini.setValue("theme", options.theme)
+    ini.setValue("zoom", options.zoom)
+    app = App(["visformer"], settings=ini)
+    try:
+        window = app.window
+        least = window.minimumSizeHint()
+        if least.width() > size.width() or least.height() > size.height():
+            raise InputError(
+                f"--size {options.size} is too small for text at {options.zoom} %: at "
+                f"least {least.width()}x{least.height()} is needed."
+            )
+        window.resize(size)
+        window.show()
+        app.start(str(checkpoint), options.text)
+        _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        if intervention:
+            window.requests.alterations.make(intervention)
+            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        _select(options, window.session.state)
+        if options.page:
+            _turn(window.views[options.view], options.page)
+        steps = len(window.session.state.trace or ())
+        wanted = steps if options.steps is None else options.steps
+        window.session.set(**_selection(options, window.session.state), step=wanted)
+        window.resize(size)
+        _wait(lambda: not window.requests.asking, SECONDS * 1000)
+        _wait(lambda: False, SETTLE_MS)
+        _save(window.grab(), options.output)
+    finally:
+        app.close()
+
+
+def _size(text: str) -> QSize:
+    width, _, height = text.partition("x")
+    if not (width.isdigit() and height.isdigit()):
+        raise InputError(f"--size is {text}: it must look like 1280x800.")
+    if not all(100 <= int(side) <= LONGEST_SIDE for side in (width, height)):
+        raise InputError(f"--size is {text}: each side must be 100 to {LONGEST_SIDE}.")
+    return QSize(int(width), int(height))
+
+
+def _check(options: argparse.Namespace) -> None:
+    choices: dict[str, list[str]] = {
+        "view": [name for name, _, _ in VIEWS],
+        "kind": list(KINDS),
+        "stage": list(STAGE_NAMES),
+        "theme": list(theme.THEMES),
+        "form": list(FORMS),
+        "summary": list(SUMMARIES),
+        "order": list(ORDERS),
+    }
+    for name, allowed in choices.items():
+        value = getattr(options, name)
+        if value not in allowed:
+            raise InputError(f"--{name} is {value}: choose {', '.join(allowed)}.")
+    for name in _hidden(options):
+        if name not in (*HIDDEN, "renormalise"):
+            raise InputError(
+                f"--hide names {name}: choose {', '.join(HIDDEN)}, renormalise."
+            )
+    if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
+        raise InputError(
+            f"--zoom is {options.zoom}: choose {theme.MIN_ZOOM} to {theme.MAX_ZOOM}."
+        )
+    if options.steps is not None and options.steps < 0:
+        raise InputError(f"--steps is {options.steps}: it must be 0 or more.")
+    if not Path(options.output).resolve().parent.is_dir():
+        raise InputError(
+            f"{options.output} cannot be written: its folder is not there."
+        )
+
+
+def _finished(state: State) -> bool:
+    if state.error:
+        raise InputError(state.error)
+    return state.trace is not None and not state.recorded and not state.busy
+
+
+def _select(options: argparse.Namespace, state: State) -> None:
+    """Refuse a layer or head that the model does not have."""
+    if state.trace is None:
+        raise InputError("nothing was decoded.")
+    layers, heads = state.trace.layers(options.kind), state.trace.heads(options.kind)
+    if options.layer is not None and not 1 <= options.layer <= layers:
+        raise InputError(f"--layer is {options.layer}: this model has 1 to {layers}.")
+    if not 1 <= options.head <= heads:
+        raise InputError(f"--head is {options.head}: this model has 1 to {heads}.")
+
+
+def _turn(view: View, page: str) -> None:
+    """Turn a view with pages to one of them."""
+    pages = view.pages if isinstance(view, MasksView | PositionsView) else None
+    titles = {title.lower(): title for title in pages.titles} if pages else {}
+    if pages is None or page.lower() not in titles:
+        choices = f"choose {', '.join(titles)}" if titles else "this view has no pages"
+        raise InputError(f"--page is {page}: {choices}.")
+    pages.turn(titles[page.lower()])
+
+
+def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
+    layers = state.trace.layers(options.kind) if state.trace is not None else 1
+    return {
+        "tab": options.view,
+        "stage": options.stage,
+        "kind": options.kind,
+        "layer": (options.layer or layers) - 1,
+        "head": options.head - 1,
+        "look": _look(options),
+    }
+
+
+def _hidden(options: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in options.hide.split(",") if name.strip()]
+
+
+def _look(options: argparse.Namespace) -> Look:
+    names = _hidden(options)
+    return Look(
+        form=options.form,
+        summary=options.summary,
+        hide=frozenset(name for name in HIDDEN if name in names),
+        renormalise="renormalise" in names,
+        words=options.words,
+        order=options.order,
+    )
+
+
+def _wait(done: Callable[[], bool], limit_ms: int) -> None:
+    """Run the event loop until ``done()`` or the limit; raise what it raises."""
+    loop, timer, left = QEventLoop(), QTimer(), QTimer()
+    faults: list[InputError] = []
+
+    def look() -> None:
+        try:
+            if done():
+                loop.quit()
+        except InputError as error:
+            faults.append(error)
+            loop.quit()
+
+    timer.timeout.connect(look)
+    timer.start(5)
+    left.setSingleShot(True)
+    left.timeout.connect(loop.quit)
+    left.start(limit_ms)
+    loop.exec()
+    if faults:
+        raise faults[0]
+
+
+def _save(image: QPixmap, path: str) -> None:
+    if not image.save(path, "PNG"):
+        raise InputError(f"{path} cannot be written: choose another folder or name.")

@@ -1,0 +1,1 @@
+"""State, and what changes it (neither Qt nor torch)."""

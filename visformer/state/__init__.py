@@ -1,1 +1,0 @@
-"""What the window shows, as values: no Qt, no torch."""

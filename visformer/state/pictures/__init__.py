@@ -1,1 +1,0 @@
-"""Pictures: pure functions from State to arrays, labels, ranges; views paint them."""

@@ -1,0 +1,234 @@
+"""Text to token ids and back: sentencepiece models and plain vocabularies.
+
+A tokenizer has two sides, which may be the same object: one reads the source, the other
+writes the target. Spans are of the text as ``visformer.text.clean`` leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import sentencepiece
+
+from visformer.errors import CheckpointError, InputError
+from visformer.files import listed, read_json, read_regular, refuse_foreign, short
+from visformer.text import clean
+
+MAX_PIECE_BYTES = 1024
+MAX_TOKENIZER = 64 << 20  # bytes
+MAX_VOCABULARY = 1_000_000
+
+
+class Piece(NamedTuple):
+    """One token of a text."""
+
+    id: int
+    token: str  # as shown; an unknown character stands in it: "<unk:猫>"
+    start: int  # span of the input text, in characters
+    end: int
+
+
+class Side(Protocol):
+    """One side of a tokenizer."""
+
+    size: int
+    unknown: int
+
+    def encode(self, text: str) -> list[Piece]:
+        """Cut ``text`` into pieces, without special tokens."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join tokens into text."""
+
+    def token(self, id: int) -> str:
+        """Return the token with this id, 0 <= id < size."""
+
+
+class SentencePieceSide:
+    """A sentencepiece model (``*.model``, ``*.spm``; google/sentencepiece)."""
+
+    def __init__(self, model: bytes, name: str) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+            self.size: int = self._processor.get_piece_size()
+            self.unknown: int = self._processor.unk_id()
+            self._tokens = [self._processor.id_to_piece(i) for i in range(self.size)]
+        except (RuntimeError, UnicodeDecodeError, SystemError) as error:
+            raise CheckpointError(
+                f"{name} is not a readable sentencepiece model; "
+                "it must be the .model file that sentencepiece itself wrote."
+            ) from error
+        longest = max((len(token.encode()) for token in self._tokens), default=0)
+        if longest > MAX_PIECE_BYTES:
+            raise CheckpointError(
+                f"{name} holds a piece of {longest} bytes; at most {MAX_PIECE_BYTES} "
+                "are read."
+            )
+
+    def encode(self, text: str) -> list[Piece]:
+        """Cut ``text`` into pieces, without special tokens."""
+        text = clean(text)
+        made = self._processor.encode(text, return_type="offset_mapping")
+        ids, spans = made["ids"], self._spans(made["ids"], made["offsets"], text)
+        return [
+            self._shown(id, start, end, text)
+            for id, (start, end) in zip(ids, spans, strict=True)
+        ]
+
+    def _spans(
+        self, ids: list[int], spans: list[tuple[int, int]], text: str
+    ) -> list[tuple[int, int]]:
+        """Give an apostrophe its own character, not the piece after it.
+
+        Where the normaliser puts a gap behind it, sentencepiece counts it there.
+        """
+        spans = list(spans)
+        for at, (start, end) in enumerate(spans[:-1]):
+            quote = self._tokens[ids[at]].endswith("'") and text[start:][:1] in "'’"
+            if start == end and quote and spans[at + 1][1] > start:
+                spans[at] = start, start + 1
+                spans[at + 1] = start + 1, spans[at + 1][1]
+        return spans
+
+    def _shown(self, id: int, start: int, end: int, text: str) -> Piece:
+        token = self._tokens[id]
+        if id == self.unknown:
+            # a character that becomes several has a span at the last of them only
+            token = f"<unk:{text[start:end]}>" if end > start else "<unk>"
+        return Piece(id, token, start, end)
+
+    def sample(self, text: str, alpha: float) -> list[int]:
+        """Cut ``text`` at random (subword regularisation, Kudo 2018) -> ids."""
+        ids: list[int] = self._processor.encode(
+            text, out_type=int, enable_sampling=True, alpha=alpha, nbest_size=-1
+        )
+        return ids
+
+    def ids(self, texts: list[str]) -> list[list[int]]:
+        """Cut many texts at once -> their ids."""
+        made: list[list[int]] = self._processor.encode(texts, out_type=int)
+        return made
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join tokens into text."""
+        text: str = self._processor.decode(list(ids))
+        return text
+
+    def token(self, id: int) -> str:
+        """Return the token with this id, 0 <= id < size."""
+        return self._tokens[id]
+
+
+class VocabularySide:
+    """A ``vocab.json``: one object, token -> id; the text is cut into characters.
+
+    Tokens in angle brackets are special: they never match typed text.
+    """
+
+    def __init__(self, ids: dict[str, int], unknown: int) -> None:
+        self.size = max(ids.values()) + 1
+        self.unknown = unknown
+        self._ids = {t: i for t, i in ids.items() if not t.startswith("<")}
+        self._tokens = [f"<{i}>" for i in range(self.size)]
+        for token, id in ids.items():
+            self._tokens[id] = token
+
+    def encode(self, text: str) -> list[Piece]:
+        """Cut ``text`` into characters; blanks separate and are dropped."""
+        return [
+            Piece(self._ids[c], c, i, i + 1)
+            if c in self._ids
+            else Piece(self.unknown, f"<unk:{c}>", i, i + 1)
+            for i, c in enumerate(clean(text))
+            if not c.isspace()
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join tokens into text."""
+        return "".join(self._tokens[i] for i in ids)
+
+    def token(self, id: int) -> str:
+        """Return the token with this id, 0 <= id < size."""
+        return self._tokens[id]
+
+
+class Tokenizer:
+    """A source side, a target side and the special ids of a checkpoint.
+
+    ``source_pad`` is the source's padding where it is not the target's; ``ends_source``
+    tells whether the encoder is given an end-of-sentence token.
+    """
+
+    def __init__(
+        self,
+        source: Side,
+        target: Side,
+        *,
+        pad: int,
+        bos: int,
+        eos: int,
+        source_pad: int | None = None,
+        ends_source: bool = True,
+    ) -> None:
+        self.source, self.target = source, target
+        self.pad, self.bos, self.eos = pad, bos, eos
+        self.source_pad = pad if source_pad is None else source_pad
+        self.ends_source = ends_source
+
+    def encode_source(self, text: str) -> list[Piece]:
+        """Return the source tokens, the end-of-sentence token last where it belongs.
+
+        An empty source has that token in any case: there must be something to read.
+        """
+        pieces = self.source.encode(text)
+        if pieces and not self.ends_source:
+            return pieces
+        end = Piece(self.eos, self.source.token(self.eos), len(text), len(text))
+        return [*pieces, end]
+
+    def encode_target(self, text: str) -> list[int]:
+        """Return the ids of a target text, without special tokens."""
+        return [piece.id for piece in self.target.encode(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join target tokens into text; special tokens are left out."""
+        special = {self.pad, self.bos, self.eos}
+        return self.target.decode([i for i in ids if i not in special])
+
+    def target_id(self, token: str) -> int:
+        """Return the id of ``token``: a target token as shown, or text of exactly one.
+
+        Raises InputError where the text is no token, or several.
+        """
+        for id in range(self.target.size):
+            if self.target.token(id) == token:
+                return id
+        ids = self.encode_target(token)
+        if len(ids) != 1 or ids[0] == self.target.unknown:
+            shown = listed([self.target.token(i) for i in ids]) or "nothing"
+            raise InputError(
+                f"“{short(token)}” is not one token of this model, but: {shown}."
+            )
+        return ids[0]
+
+
+def read_sentencepiece(path: Path) -> SentencePieceSide:
+    """Read a sentencepiece model file; CheckpointError where it is none."""
+    data = read_regular(path, MAX_TOKENIZER)
+    refuse_foreign(data[:512], short(path.name))
+    return SentencePieceSide(data, short(path.name))
+
+
+def read_vocabulary(path: Path, unknown: str = "<unk>") -> VocabularySide:
+    """Read a ``vocab.json``; CheckpointError where it is none."""
+    ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
+    valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
+    if not valid or unknown not in ids or len(set(ids.values())) < len(ids):
+        raise CheckpointError(
+            f"{name} must be one JSON object that gives each token an id of its own, "
+            f"{unknown} among them."
+        )
+    return VocabularySide(ids, ids[unknown])

@@ -1,0 +1,399 @@
+"""What ``visformer train`` does, from pairs to a measured checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import string
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from visformer.core.checkpoint import choose_device
+from visformer.errors import InputError
+from visformer.files import write_whole
+from visformer.formats.native import CARD, WEIGHTS
+from visformer.training import prepare
+from visformer.training.card import Card, duration, hardware, publish, sizes, summary
+from visformer.training.data import read_pairs
+from visformer.training.loop import (
+    BEST,
+    STATE,
+    Progress,
+    Trainer,
+    TrainingOptions,
+    default_device,
+)
+from visformer.training.prepare import Prepared
+from visformer.training.processes import from_first, group, rank, world
+from visformer.training.run_files import read_file
+from visformer.training.start import Start, make_model, read_start
+from visformer.training.tasks import Task, TaskName
+from visformer.values.config import ModelConfig
+
+OPTIONS, CHECKPOINT = "options.json", "checkpoint"
+Report = Callable[[str], None]
+_LOOP = TrainingOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainCommand:
+    """Everything that ``visformer train`` can be told; the defaults suit real pairs.
+
+    Exactly one of ``data`` and ``task`` is given.
+    """
+
+    out: Path
+    data: Path | None = None  # tab-separated pairs, plain or .gz
+    task: TaskName | None = None
+    start: Path | None = None  # checkpoint whose sizes, weights and tokenizer are kept
+    name: str = ""  # shown; "": that of the data or the task
+    source_language: str = ""
+    target_language: str = ""
+    licence: str = ""
+    alphabet: str = string.ascii_lowercase  # of a task
+    shortest: int = 1  # length of a task's strings
+    longest: int = 12
+    examples: int = 20_000  # a task's strings in an epoch
+    vocabulary: int = 8000
+    d_model: int = 256
+    heads: int = 8
+    layers: int = 4  # of the encoder, and as many of the decoder
+    feed_forward: int = 1024
+    max_positions: int = 512
+    norm_first: bool = True  # norms inside the residual branches, and a final one
+    dropout: float = 0.2
+    sampling: float = 0.0  # alpha of subword regularisation; 0: off
+    epochs: int = _LOOP.epochs
+    batch_tokens: int = _LOOP.batch_tokens
+    learning_rate: float = _LOOP.learning_rate
+    warmup: int = _LOOP.warmup
+    smoothing: float = _LOOP.smoothing
+    patience: int = _LOOP.patience
+    save_seconds: float = _LOOP.save_seconds
+    seed: int = _LOOP.seed
+    valid: int | None = None  # pairs held out; None: a fiftieth, at most 2,000
+    test: int | None = None  # the same, at most 3,000; of a task 500 and 5,000
+    beam: int | None = None  # of the final test; None: 4, greedy for a task
+    device: str | None = None
+    threads: int = 0  # 0: all cores
+
+
+TOY_DEFAULTS: Mapping[str, Any] = {  # what a task needs less of
+    "d_model": 64,
+    "heads": 4,
+    "layers": 2,
+    "feed_forward": 256,
+    "dropout": 0.05,
+    "smoothing": 0.0,
+    "norm_first": False,
+    "batch_tokens": 1024,
+    "learning_rate": 2e-3,
+    "warmup": 400,
+    "epochs": 24,
+    "patience": 5,
+}
+_FREE = {  # may change from one sitting to the next
+    *("out", "data", "device", "threads", "save_seconds", "beam"),
+    *("name", "source_language", "target_language", "licence"),
+}
+_OF_MODEL = (  # a start brings its own
+    *("vocabulary", "d_model", "heads", "layers", "feed_forward", "max_positions"),
+    "norm_first",
+)
+_OF_TASKS = ("task", "alphabet", "shortest", "longest", "examples")
+_OF_PAIRS = ("vocabulary", "sampling")
+_RANGES = {
+    "examples": (1, 10_000_000),
+    "vocabulary": (8, 1_000_000),
+    "dropout": (0.0, 0.9),
+    "sampling": (0.0, 10.0),
+    "epochs": (1, 100_000),
+    "batch_tokens": (32, 10_000_000),
+    "learning_rate": (1e-9, 1.0),
+    "warmup": (0, 10_000_000),
+    "smoothing": (0.0, 0.9),
+    "patience": (1, 100_000),
+    "save_seconds": (0.0, 86_400.0),
+    "seed": (0, 2**31),
+    "valid": (1, 10_000_000),
+    "test": (1, 10_000_000),
+    "beam": (1, 64),
+    "threads": (0, 1024),
+}
+
+
+def options_for(given: Mapping[str, Any]) -> TrainCommand:
+    """Return the options that were ``given``, and defaults that suit data or task."""
+    defaults = TOY_DEFAULTS if given.get("task") else {}
+    return TrainCommand(**{**defaults, **given})
+
+
+def train(options: TrainCommand, report: Report) -> None:
+    """Train as told, or go on where a run on the same folder was stopped.
+
+    Leaves ``checkpoint/`` in the folder, with a model card, and the held-out pairs.
+    Under ``torchrun`` every process calls this; the first alone writes and reports.
+    Raises InputError for options, data or a folder that cannot be used.
+    """
+    check(options)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    device = _device(options.device)
+    tell: Report = report if rank() == 0 else _silence
+    with group(device):
+        if from_first(lambda: _claim(options)):
+            tell(f"{options.out} is complete already: nothing is left to train.")
+            return
+        start = read_start(options.start) if options.start else None
+        made = _prepare(options, start, tell)
+        trainer = _trainer(options, made, start, device)
+        tell(f"training {sizes(trainer.model.config)} on {hardware(device, world())}")
+        if trainer.place.step:
+            tell(f"going on after step {trainer.place.step:,}")
+        trainer.run(_reporter(trainer, tell))
+    if rank() == 0:
+        _finish(options, made, trainer, tell)
+
+
+def check(options: TrainCommand) -> None:
+    """Raise InputError unless the options can be carried out."""
+    if (options.data is None) == (options.task is None):
+        raise InputError("give either a file of pairs or a task to train on.")
+    if options.start and options.task:
+        raise InputError("a task starts from nothing: leave out the start.")
+    for name, (low, high) in _RANGES.items():
+        value = getattr(options, name)
+        if value is not None and not low <= value <= high:
+            raise InputError(f"{name} is {value:g}: it must be from {low} to {high:,}.")
+
+
+def _device(wanted: str | None) -> torch.device:
+    if world() > 1 and wanted in (None, "cuda"):
+        return default_device()  # each process its own
+    return choose_device(wanted)
+
+
+def _silence(line: str) -> None:
+    """Report nothing."""
+
+
+def _claim(options: TrainCommand) -> bool:
+    """Take the folder for these options; return whether all is done there already.
+
+    Raises InputError where the folder was begun with others.
+    """
+    folder, path = options.out, options.out / OPTIONS
+    wanted = _plain(options)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            _check_same(folder, json.loads(path.read_bytes()), wanted)
+        elif (folder / STATE).exists() or (folder / CHECKPOINT).exists():
+            raise InputError(f"{folder} holds another training: choose another folder.")
+        else:
+            write_whole(path, json.dumps(wanted, indent=1).encode())
+    except OSError as error:
+        raise InputError(f"{folder} cannot be used: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: choose another folder.") from error
+    return (folder / CHECKPOINT / CARD).exists()
+
+
+def _plain(options: TrainCommand) -> dict[str, Any]:
+    """Return what makes a run the same run, as JSON has it."""
+    values = {k: v for k, v in dataclasses.asdict(options).items() if k not in _FREE}
+    start = options.start / WEIGHTS if options.start else None
+    files = {"data": options.data, "start": start}
+    return values | {
+        key: _digest(path) if path else None for key, path in files.items()
+    }
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _check_same(folder: Path, found: Any, wanted: dict[str, Any]) -> None:
+    found = found if isinstance(found, dict) else {}
+    for name, value in wanted.items():
+        old = found.get(name)
+        if old == value:
+            continue
+        how = f"with {name} = {old}, not {value}"
+        how = {"data": "on other pairs", "start": "from other weights"}.get(name, how)
+        raise InputError(
+            f"the training in {folder} was begun {how}: choose another folder."
+        )
+
+
+def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepared:
+    if options.task:
+        made = prepare.toy(
+            _task(options),
+            count=options.examples,
+            valid=options.valid,
+            test=options.test,
+        )
+    else:
+        made = _prepare_pairs(options, start, tell)
+    if rank() == 0:
+        for path, content in prepare.parts(options.out, made).items():
+            write_whole(path, content)
+    tell(f"pairs: {_counted(options, made)}")
+    if made.dropped:
+        tell(f"{made.dropped:,} pairs are too long and left out")
+    return made
+
+
+def _counted(options: TrainCommand, made: Prepared) -> str:
+    how = " in each epoch" if options.task else ""
+    return (
+        f"{made.trained_on:,} to train on{how}, {len(made.valid):,} for validation, "
+        f"{len(made.test):,} for the test"
+    )
+
+
+def _task(options: TrainCommand) -> Task:
+    return Task(
+        name=options.task or "copy",
+        alphabet=options.alphabet,
+        shortest=options.shortest,
+        longest=options.longest,
+        seed=options.seed,
+    )
+
+
+def _prepare_pairs(
+    options: TrainCommand, start: Start | None, tell: Report
+) -> Prepared:
+    pairs = read_pairs(options.data or Path())
+    split = prepare.split(
+        pairs, valid=options.valid, test=options.test, seed=options.seed
+    )
+    path = options.out / prepare.SENTENCEPIECE
+
+    def model() -> bytes:
+        if not path.exists():
+            tell(f"training a tokenizer of {options.vocabulary:,} pieces")
+            content = prepare.train_sentencepiece(split.train, options.vocabulary)
+            write_whole(path, content)
+        return path.read_bytes()
+
+    positions = start.model.config.max_positions if start else options.max_positions
+    return prepare.subword(
+        start.sentencepiece if start else from_first(model),
+        split,
+        longest=min(positions, options.batch_tokens),
+        alpha=options.sampling,
+        seed=options.seed,
+    )
+
+
+def _trainer(
+    options: TrainCommand, made: Prepared, start: Start | None, device: torch.device
+) -> Trainer:
+    config = ModelConfig(
+        source_vocabulary=made.tokenizer.source.size,
+        target_vocabulary=made.tokenizer.target.size,
+        d_model=options.d_model,
+        heads=options.heads,
+        encoder_layers=options.layers,
+        decoder_layers=options.layers,
+        feed_forward=options.feed_forward,
+        max_positions=options.max_positions,
+        norm_first=options.norm_first,
+        final_norm=options.norm_first,
+    )
+    torch.manual_seed(options.seed)
+    model = make_model(config, start, options.dropout)
+    shared = {f.name for f in dataclasses.fields(TrainingOptions)}
+    values = {k: v for k, v in dataclasses.asdict(options).items() if k in shared}
+    told = TrainingOptions(**values)
+    return Trainer(model, made.data, told, options.out, device=device)
+
+
+def _reporter(trainer: Trainer, tell: Report) -> Callable[[Progress], None]:
+    epochs, begun, first = trainer.options.epochs, time.monotonic(), trainer.place.step
+
+    def say(progress: Progress) -> None:
+        if progress.valid_loss is not None:
+            best = progress.valid_loss == trainer.place.best
+            tell(
+                f"epoch {progress.epoch} of {epochs}: held-out loss "
+                f"{progress.valid_loss:.4f}{', the best so far' if best else ''}"
+            )
+            return
+        pace = (time.monotonic() - begun) / max(1, progress.step - first)
+        left = pace * max(0, progress.steps - progress.step)
+        tell(
+            f"epoch {progress.epoch + 1} of {epochs}, step {progress.step:,} of about "
+            f"{progress.steps:,}: loss {progress.loss:.3f}, "
+            f"{progress.tokens_per_second:,.0f} tokens/s, {duration(left)} left"
+        )
+
+    return say
+
+
+def _finish(
+    options: TrainCommand, made: Prepared, trainer: Trainer, tell: Report
+) -> None:
+    """Write the best weights as a checkpoint, and measure it."""
+    path = options.out / BEST
+    if not path.exists():
+        raise InputError(
+            f"the held-out loss in {options.out} was never a number: train in another "
+            "folder, with a lower learning rate."
+        )
+    model = trainer.model.eval()
+    model.load_state_dict(read_file(path))
+    beam = options.beam or (1 if options.task else 4)
+    tell(f"measuring on {len(made.test):,} test pairs")
+    scores = publish(
+        options.out / CHECKPOINT,
+        model,
+        _card(options, made, trainer),
+        tokenizer=made.files,
+        test=made.test,
+        beam=beam,
+    )
+    if scores.bleu is None and not options.task:
+        tell("BLEU and chrF need sacrebleu: pip install sacrebleu")
+    tell(f"{summary(scores)}; written to {options.out / CHECKPOINT}")
+
+
+def _card(options: TrainCommand, made: Prepared, trainer: Trainer) -> Card:
+    place = trainer.place
+    source = options.data.name if options.data else ""
+    if options.task:
+        source = (
+            f"made by `visformer train --task {options.task}`: strings of "
+            f"{options.shortest} to {options.longest} characters of "
+            f"“{options.alphabet}”, drawn anew each epoch"
+        )
+    idle = {"data", *(_OF_PAIRS if options.task else _OF_TASKS)}
+    idle |= set(_OF_MODEL) if options.start else set()
+    given = {k: v for k, v in _plain(options).items() if k not in idle}
+    return Card(
+        name=options.name or (options.task or source.split(".")[0]),
+        languages=(options.source_language, options.target_language),
+        data=source,
+        licence=options.licence,
+        pairs=_counted(options, made),
+        training={
+            "training": f"{place.step:,} steps in {place.epoch} epochs, "
+            f"{duration(place.seconds)}, on {hardware(trainer.device, world())}",
+            "held-out loss": f"{place.best:.4f} nats a token, after epoch "
+            f"{place.history.index(place.best) + 1}",
+            "options": ", ".join(f"{k} {v}" for k, v in given.items() if v is not None),
+        },
+    )

@@ -1,0 +1,1 @@
+"""The parts around the tabs: what is typed, chosen, stepped and said."""

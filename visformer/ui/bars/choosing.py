@@ -1,0 +1,111 @@
+"""Choosing what to open: dialogs, drops, the button and its menu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
+
+from visformer.errors import InputError
+from visformer.ui.bars.open_form import TOKENIZERS
+from visformer.values.questions import OTHER, TARGET_TOKENIZER, Told
+
+if TYPE_CHECKING:
+    from visformer.ui.window import MainWindow
+
+FILES = "Checkpoints and traces (*.safetensors *.pt *.pth *.bin *.ckpt *.vis);;All (*)"
+_TOKENIZERS = (".model", ".spm", ".json")
+_TOO_MANY = (
+    "These cannot be opened together: choose one checkpoint, or the encoder's and the "
+    "decoder's file, and with them at most two tokenizers."
+)
+
+
+def together(files: Sequence[str]) -> tuple[str, Told]:
+    """Return the checkpoint that files chosen together mean, and what they tell of it.
+
+    Two files of weights are d2l's encoder and decoder; tokenizers beside them are the
+    model's, the source's first. InputError for anything else.
+    """
+    tokenizers = [f for f in files if Path(f).suffix.lower() in _TOKENIZERS]
+    weights = [file for file in files if file not in tokenizers]
+    if len(files) == 1:
+        return files[0], ()
+    if len(weights) not in (1, 2) or len(tokenizers) > 2:
+        raise InputError(_TOO_MANY)
+    names = ("tokenizer", TARGET_TOKENIZER)
+    other = [(OTHER, file) for file in weights[1:]]
+    return weights[0], (*other, *zip(names, _source_first(tokenizers), strict=False))
+
+
+def _source_first(files: list[str]) -> list[str]:
+    """Order two tokenizers by what their names say of their sides."""
+    target = ("target", "tgt", "trg", "dec")
+    return sorted(files, key=lambda f: any(word in Path(f).stem for word in target))
+
+
+def open_together(window: MainWindow, files: Sequence[str]) -> None:
+    """Open what was chosen or dropped."""
+    if files:
+        path, beside = together(files)
+        window.requests.open(path, beside=beside)
+
+
+def local(urls: Sequence[QUrl]) -> list[str]:
+    """Return the paths among what is dragged."""
+    return [url.toLocalFile() for url in urls if url.isLocalFile()]
+
+
+def choose_folder(window: MainWindow) -> None:
+    """Ask for a checkpoint folder."""
+    modes = QFileDialog.FileMode
+    _ask(window, "Open a checkpoint folder", modes.Directory, "")
+
+
+def choose_files(window: MainWindow) -> None:
+    """Ask for a file; or two, where encoder and decoder were saved apart."""
+    title = "Open a checkpoint file (two: encoder and decoder apart) or a trace"
+
+    _ask(window, title, QFileDialog.FileMode.ExistingFiles, FILES)
+
+
+def choose_tokenizer(window: MainWindow) -> None:
+    """Ask for a tokenizer, and open the open checkpoint again with it."""
+
+    def use(files: Sequence[str]) -> None:
+        window.requests.openings.tell({"tokenizer": files[0], TARGET_TOKENIZER: None})
+
+    title = "Choose a sentencepiece model or a vocab.json"
+    _ask(window, title, QFileDialog.FileMode.ExistingFile, TOKENIZERS, use)
+
+
+def _ask(
+    window: MainWindow,
+    title: str,
+    mode: QFileDialog.FileMode,
+    kinds: str,
+    use: Callable[[Sequence[str]], object] | None = None,
+) -> None:
+    near = str(Path(window.requests.path).parent) if window.requests.path else ""
+    dialog = QFileDialog(window, title, near, kinds)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setFileMode(mode)
+    if mode == QFileDialog.FileMode.Directory:
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    use = use or (lambda files: open_together(window, files))
+    dialog.filesSelected.connect(lambda files: window.guarded(lambda: use(files)))
+    dialog.open()
+
+
+def open_button(window: MainWindow) -> QPushButton:
+    """Return the button that offers folders and files."""
+    button = QPushButton("Open…")
+    button.setToolTip("Open a checkpoint folder (Ctrl+O) or file (Ctrl+Shift+O)")
+    menu = QMenu(button)
+    menu.addAction("Checkpoint folder…", lambda: choose_folder(window))
+    menu.addAction("Checkpoint file…", lambda: choose_files(window))
+    button.setMenu(menu)
+    return button

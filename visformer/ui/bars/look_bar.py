@@ -1,0 +1,171 @@
+"""LookBar: one row of controls for how attention is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAction, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QMenu,
+    QPushButton,
+    QSizePolicy,
+    QSlider,
+    QWidget,
+)
+
+from visformer.pictures.look import FORMS, HIDDEN, PLAIN, SUMMARIES, Look
+from visformer.pictures.selection import SCALES
+from visformer.ui.bars.candidates import plain_label
+
+MASS_STEP = 5  # percent
+HINTS = {
+    "map": "wheel: zoom · drag: move · click: keep a cell · right click: copy or save",
+    "arcs": "point at a token: its arcs · click: keep it · right click: copy, save",
+    "text": "point at a token: its weights · click: keep it · right click: copy, save",
+}
+WORKING = "summarising…"
+
+
+class LookBar(QWidget):
+    """Form, summary, tokens, threshold of the arcs; beside them the colour scale."""
+
+    changed = Signal(object)  # a Look
+    scale_chosen = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._look = PLAIN
+        self._shown: tuple[Look, str, bool] | None = None
+        self.forms = _chooser("form of the attention", FORMS)
+        self.summaries = _chooser("heads and layers summarised", SUMMARIES)
+        self.scales = _chooser("colour scale of the maps", SCALES)
+        self.tokens = QPushButton()
+        self.actions_ = self._token_menu()
+        self.mass = QSlider(Qt.Orientation.Horizontal)
+        self._share = plain_label("")
+        self._hint = _Hint()
+        self._prepare_slider()
+        self.forms.activated.connect(
+            lambda _: self._change(form=self.forms.currentData())
+        )
+        self.summaries.activated.connect(
+            lambda _: self._change(summary=self.summaries.currentData())
+        )
+        self.scales.activated.connect(
+            lambda _: self.scale_chosen.emit(self.scales.currentData())
+        )
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(4)
+        parts = self.forms, self.summaries, self.tokens, self.scales
+        for part in (*parts, self.mass, self._share):
+            row.addWidget(part)
+        row.addWidget(self._hint, 1)
+
+    def _prepare_slider(self) -> None:
+        self.mass.setRange(1, 100 // MASS_STEP)
+        self.mass.setPageStep(2)
+        self.mass.setMinimumWidth(60)
+        self.mass.setMaximumWidth(160)
+        self.mass.setAccessibleName("share of each row that the arcs carry, percent")
+        self.mass.setToolTip("arcs: the fewest keys that carry so much of each row")
+        self.mass.valueChanged.connect(
+            lambda value: self._change(mass=value * MASS_STEP / 100)
+        )
+
+    def _token_menu(self) -> dict[str, QAction]:
+        menu, made = QMenu(self.tokens), dict[str, QAction]()
+        for name, title in HIDDEN.items():
+            made[name] = menu.addAction(f"Hide {title}")
+        menu.addSeparator()
+        made["renormalise"] = menu.addAction("Renormalise rows after hiding")
+        menu.addSeparator()
+        made["words"] = menu.addAction("Merge subwords into words")
+        for action in made.values():
+            action.setCheckable(True)
+            action.triggered.connect(self._change_tokens)
+        self.tokens.setMenu(menu)
+        self.tokens.setAccessibleName("tokens hidden or merged")
+        self.tokens.setToolTip("hide tokens, renormalise, merge subwords into words")
+        return made
+
+    def draw(self, look: Look, scale: str, *, working: bool) -> None:
+        """Show a Look; ``working``: a summary is still being made."""
+        if (look, scale, working) == self._shown:
+            return
+        self._shown, self._look = (look, scale, working), look
+        self.forms.setCurrentIndex(self.forms.findData(look.form))
+        self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
+        self.scales.setCurrentIndex(self.scales.findData(scale))
+        for name in HIDDEN:
+            self.actions_[name].setChecked(name in look.hide)
+        self.actions_["renormalise"].setChecked(look.renormalise)
+        self.actions_["renormalise"].setEnabled(bool(look.hide))
+        self.actions_["words"].setChecked(look.words)
+        unit = "words" if look.words else "tokens"
+        self.tokens.setText(f"some {unit}" if look.hide else f"all {unit}")
+        share = round(look.mass * 100)
+        self.mass.blockSignals(True)
+        self.mass.setValue(share // MASS_STEP)
+        self.mass.blockSignals(False)
+        self._share.setText(f"{share} %")
+        for part in (self.mass, self._share):
+            part.setVisible(look.form == "arcs")
+        self._hint.set_text(WORKING if working else HINTS[look.form])
+
+    def _change(self, **changes: object) -> None:
+        self._shown = None  # the control moved: the next draw says where it stands
+        self.changed.emit(replace(self._look, **changes))  # type: ignore[arg-type]
+
+    def _change_tokens(self) -> None:
+        names = [name for name in HIDDEN if self.actions_[name].isChecked()]
+        self._change(
+            hide=frozenset(names),
+            renormalise=bool(names) and self.actions_["renormalise"].isChecked(),
+            words=self.actions_["words"].isChecked(),
+        )
+
+
+class _Hint(QWidget):
+    """Faint words that take what room is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def set_text(self, text: str) -> None:
+        if text != self._text:
+            self._text = text
+            self.setToolTip(text)
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, self.fontMetrics().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the words, their end cut."""
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+        cut = Qt.TextElideMode.ElideRight
+        text = self.fontMetrics().elidedText(self._text, cut, self.width())
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, text)
+
+
+def _chooser(name: str, items: Mapping[Any, str]) -> QComboBox:
+    box = QComboBox()
+    for data, title in items.items():
+        box.addItem(title, data)
+    box.setAccessibleName(name)
+    box.setToolTip(name)
+    # the longest names need not be whole while they are not chosen
+    box.setSizeAdjustPolicy(
+        QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+    )
+    box.setMinimumContentsLength(min(14, max(map(len, items.values()))))
+    return box

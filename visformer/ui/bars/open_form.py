@@ -1,0 +1,268 @@
+"""The form that asks what a checkpoint's file does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QLocale, QObject, Qt, Signal
+from PySide6.QtGui import QDoubleValidator, QPalette
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.engine.messages import Asked
+from visformer.session.state import State
+from visformer.ui.widgets.plain_label import words
+from visformer.values.questions import OTHER, Question, Value
+
+TOKENIZERS = "Tokenizers (*.model *.spm *.json);;All files (*)"
+WEIGHTS = "Weights (*.pt *.pth *.bin *.ckpt *.safetensors);;All files (*)"
+COLUMNS = 96  # characters that the form is wide
+
+
+class OpenForm(QDialog):
+    """One row for each question; it stays until the file is open, or left."""
+
+    answered = Signal(object)  # name -> answer
+    left = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._behind, self._grid = parent, QGridLayout()
+        self._asked: Asked | None = None
+        self.rows: dict[str, Row] = {}
+        self._layout_words = words("what was recognised")
+        font = self._layout_words.font()
+        font.setBold(True)
+        self._layout_words.setFont(font)
+        self._sizes = words("sizes that the tensors tell")
+        self._introduction = words("how to answer")
+        self._error = words("what is wrong")
+        self._error.setBackgroundRole(QPalette.ColorRole.AlternateBase)
+        self._error.setAutoFillBackground(True)
+        self._error.setMargin(self.fontMetrics().height() // 3)
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QScrollArea.Shape.NoFrame)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        kinds = QDialogButtonBox.StandardButton
+        self._buttons = QDialogButtonBox(kinds.Open | kinds.Cancel)
+        self.open_button = self._buttons.button(kinds.Open)
+        self.open_button.setDefault(True)
+        self._buttons.accepted.connect(self.accept)
+        self._buttons.rejected.connect(self.reject)
+        column = self._column = QVBoxLayout(self)
+        column.addWidget(self._layout_words)
+        column.addWidget(self._sizes)
+        column.addWidget(self._introduction)
+        column.addWidget(self._area, 1)
+        column.addWidget(self._error)
+        column.addWidget(self._buttons)
+
+    def draw(self, state: State) -> None:
+        """Ask what the State asks; close when it asks nothing."""
+        if state.asked is None:
+            self._asked = None
+            self.hide()
+            return
+        if state.asked is not self._asked:
+            self._fill(state.asked)
+        error = state.error
+        self._error.setText(error)
+        self._error.setVisible(bool(error))
+        self.open_button.setEnabled(not state.busy and self._complete())
+        self.open_button.setText("Opening…" if state.busy else "Open")
+        if not self.isVisible():
+            self._fit()
+            self.open()
+
+    def answers(self) -> dict[str, Value | None]:
+        """Return the answers that are mandatory or were changed; None: taken back.
+
+        What was left as it is stays what ``load`` takes for granted, so that a
+        tokenizer that names its own ids is heard.
+        """
+        every = {name: row.answer() for name, row in self.rows.items()}
+        return {
+            name: answer
+            for name, answer in every.items()
+            if (question := self.rows[name].question).mandatory
+            or answer != question.default
+        }
+
+    def accept(self) -> None:
+        """Report the answers; the State closes the form when the file is open."""
+        if self.open_button.isEnabled():
+            self.answered.emit(self.answers())
+
+    def reject(self) -> None:
+        """Leave the file."""
+        self.left.emit()
+
+    def _fill(self, asked: Asked) -> None:
+        self._asked = asked
+        self.setWindowTitle(f"Open {Path(asked.path).name}")
+        self._layout_words.setText(f"Recognised: {asked.form.layout}")
+        self._introduction.setText(asked.form.introduction)
+        self._sizes.setText(f"Its tensors tell: {asked.form.sizes}.")
+        inside = QWidget()
+        grid = self._grid = QGridLayout(inside)
+        unit = self.fontMetrics().height()
+        grid.setContentsMargins(0, unit // 2, unit // 2, 0)
+        grid.setVerticalSpacing(unit // 8)
+        grid.setColumnStretch(1, 1)
+        self.rows = {}
+        for index, question in enumerate(asked.form.questions):
+            row = Row(question, Path(asked.path).parent)
+            row.changed.connect(self._changed)
+            self.rows[question.name] = row
+            label = QLabel(question.label)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setBuddy(row.editor)
+            why = words(f"about {question.label}", question.why)
+            why.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+            grid.addWidget(label, 3 * index, 0)
+            grid.addWidget(row, 3 * index, 1)
+            grid.addWidget(why, 3 * index + 1, 1)
+            grid.setRowMinimumHeight(3 * index + 2, unit // 2)
+        grid.setRowStretch(3 * len(self.rows), 1)
+        self._area.setWidget(inside)
+        first = next(iter(self.rows.values()), None)
+        if first is not None:
+            first.editor.setFocus()
+
+    def _changed(self) -> None:
+        self.open_button.setEnabled(self._complete())
+
+    def _complete(self) -> bool:
+        return all(
+            row.answer() is not None or row.question.nothing
+            for row in self.rows.values()
+        )
+
+    def _fit(self) -> None:
+        """Take the room that the questions need, within the window behind."""
+        most = self._behind.size() * 0.95
+        unit = self.fontMetrics()
+        width = min(unit.averageCharWidth() * COLUMNS, most.width())
+        bar = self._area.verticalScrollBar().sizeHint().width()
+        margins = self._column.contentsMargins()
+        room = width - margins.left() - margins.right() - bar
+        around = self._column.totalHeightForWidth(width)
+        around -= self._area.sizeHint().height()
+        need = self._grid.heightForWidth(room) + unit.height()
+        self.resize(width, min(around + need, most.height()))
+
+
+class Row(QWidget):
+    """The editor of one question."""
+
+    changed = Signal()
+
+    def __init__(self, question: Question, folder: Path) -> None:
+        super().__init__()
+        self.question = question
+        self._folder = folder
+        make: dict[str, Callable[[], QWidget]] = {
+            "integer": self._integer,
+            "number": self._number,
+            "choice": self._choice,
+            "file": self._file,
+        }
+        self._line = QHBoxLayout(self)
+        self._line.setContentsMargins(0, 0, 0, 0)
+        self.editor = make[question.kind]()
+        self.editor.setAccessibleName(question.label)
+        self.editor.setAccessibleDescription(question.why)
+        if question.kind != "file":
+            self._line.addWidget(self.editor)
+            self._line.addStretch(1)
+        if isinstance(self.editor, QAbstractSpinBox | QComboBox):
+            self.editor.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            self.editor.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Leave the wheel to the scroll area: scrolling past changes no answer."""
+        if event.type() == QEvent.Type.Wheel:
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
+
+    def answer(self) -> Value | None:
+        """Return what stands in the editor; None where that is nothing."""
+        editor, question = self.editor, self.question
+        if isinstance(editor, QSpinBox):
+            return editor.value() if editor.value() >= 0 else None
+        if isinstance(editor, QComboBox):
+            at = editor.currentIndex()
+            return question.choices[at][0] if at >= 0 else None
+        text = editor.text().strip() if isinstance(editor, QLineEdit) else ""
+        if question.kind == "number":
+            acceptable = isinstance(editor, QLineEdit) and editor.hasAcceptableInput()
+            return float(text) if acceptable else None
+        return text or None
+
+    def _integer(self) -> QWidget:
+        box = QSpinBox()
+        question = self.question
+        box.setRange(-1 if question.nothing else 0, question.most)
+        box.setSpecialValueText(question.nothing)
+        box.setGroupSeparatorShown(True)
+        value = question.default
+        box.setValue(value if isinstance(value, int) else box.minimum())
+        box.valueChanged.connect(lambda _: self.changed.emit())
+        return box
+
+    def _number(self) -> QWidget:
+        line = QLineEdit(f"{self.question.default:g}")
+        validator = QDoubleValidator(0.0, 1.0, 20, line)
+        validator.setLocale(QLocale.c())
+        line.setValidator(validator)
+        line.textChanged.connect(lambda _: self.changed.emit())
+        return line
+
+    def _choice(self) -> QWidget:
+        box = QComboBox()
+        values = [value for value, _ in self.question.choices]
+        box.addItems([text for _, text in self.question.choices])
+        box.setPlaceholderText("choose")
+        known = self.question.default in values
+        box.setCurrentIndex(values.index(self.question.default) if known else -1)  # type: ignore[arg-type]
+        box.currentIndexChanged.connect(lambda _: self.changed.emit())
+        return box
+
+    def _file(self) -> QWidget:
+        line = QLineEdit(str(self.question.default or ""))
+        line.setPlaceholderText(self.question.nothing or "choose the file")
+        line.textChanged.connect(lambda _: self.changed.emit())
+        browse = QPushButton("Browse…")
+        browse.setAutoDefault(False)
+        browse.setAccessibleName(f"Browse for {self.question.label}")
+        browse.clicked.connect(self._browse)
+        self._line.addWidget(line, 1)
+        self._line.addWidget(browse)
+        return line
+
+    def _browse(self) -> None:
+        kinds = WEIGHTS if self.question.name == OTHER else TOKENIZERS
+        dialog = QFileDialog(self, self.question.label, str(self._folder), kinds)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        if isinstance(self.editor, QLineEdit):
+            dialog.fileSelected.connect(self.editor.setText)
+        dialog.open()

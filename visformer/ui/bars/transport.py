@@ -1,0 +1,237 @@
+"""Transport: first, back, play, forward, last, speed; strategy and limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QSlider,
+    QSpinBox,
+    QToolButton,
+    QWidget,
+)
+
+from visformer.session.state import State
+from visformer.ui.bars.candidates import plain_label
+from visformer.ui.icons import icon
+from visformer.values.strategy import Strategy
+
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps a second
+
+
+class Transport(QWidget):
+    """Steps through what was decoded; plays it at a chosen speed."""
+
+    moved = Signal(int)  # to this step
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._step, self._last = 0, 0
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._tick)
+        self._buttons = {
+            "first": self._button("Before the first step (Home)", self.first),
+            "back": self._button("Back (Left)", self.back),
+            "play": self._button("Play (Space)", self.toggle),
+            "forward": self._button("Forward (Right)", self.forward),
+            "last": self._button("Last step (End)", self.last),
+        }
+        self._where = plain_label("step 0 of 0")
+        self.speed = QSlider(Qt.Orientation.Horizontal)
+        self.speed.setRange(0, len(SPEEDS) - 1)
+        self.speed.setValue(SPEEDS.index(1.0))
+        self.speed.setAccessibleName("Speed of playing")
+        self.speed.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.speed.valueChanged.connect(self._speed_changed)
+        self._rate = plain_label("", faint=True)
+        self._speed_changed()
+        self._show_icons()
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(2)
+        for widget in (*self._buttons.values(), self._where, self.speed, self._rate):
+            layout.addWidget(widget)
+
+    def _button(self, name: str, slot: Callable[[], None]) -> QToolButton:
+        button = QToolButton()
+        button.setToolTip(name)
+        button.setAccessibleName(name)
+        button.setAutoRaise(True)
+        button.clicked.connect(slot)
+        return button
+
+    def _show_icons(self) -> None:
+        palette, height = self.palette(), self.fontMetrics().height()
+        for name, button in self._buttons.items():
+            shape = "pause" if name == "play" and self.playing else name
+            colours = palette.buttonText().color(), palette.mid().color()
+            button.setIcon(icon(shape, *colours))
+            button.setIconSize(QSize(height, height))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self._show_icons()
+
+    def draw(self, state: State) -> None:
+        """Show where the current step is."""
+        self._step = state.step
+        self._last = len(state.trace) if state.trace is not None else 0
+        self._where.setText(f"step {self._step} of {self._last}")
+        able = {
+            "first": self._step > 0,
+            "back": self._step > 0,
+            "play": self._last > 0,
+            "forward": self._step < self._last,
+            "last": self._step < self._last,
+        }
+        for name, button in self._buttons.items():
+            button.setEnabled(able[name])
+
+    @property
+    def playing(self) -> bool:
+        """Whether it plays."""
+        return self._timer.isActive()
+
+    def first(self) -> None:
+        """Go before the first step: an empty target."""
+        self._go(0)
+
+    def back(self) -> None:
+        """Go one step back."""
+        self._go(self._step - 1)
+
+    def forward(self) -> None:
+        """Go one step on."""
+        self._go(self._step + 1)
+
+    def last(self) -> None:
+        """Go to the end of what is decoded."""
+        self._go(self._last)
+
+    def toggle(self) -> None:
+        """Play, from the start where the end is reached; or pause."""
+        if self.playing:
+            self.pause()
+            return
+        if self._step >= self._last:
+            self.moved.emit(0)
+        self._timer.start()
+        self._show_playing()
+
+    def pause(self) -> None:
+        """Stop playing."""
+        self._timer.stop()
+        self._show_playing()
+
+    def _go(self, step: int) -> None:
+        self.pause()
+        self.moved.emit(step)
+
+    def _tick(self) -> None:
+        if self._step >= self._last:
+            self.pause()
+        else:
+            self.moved.emit(self._step + 1)
+
+    def _speed_changed(self) -> None:
+        speed = SPEEDS[self.speed.value()]
+        self._timer.setInterval(round(1000 / speed))
+        self._rate.setText(f"{speed:g} /s")
+        self.speed.setToolTip(f"{speed:g} steps a second")
+
+    def _show_playing(self) -> None:
+        self._show_icons()
+        play = self._buttons["play"]
+        name = "Pause (Space)" if self.playing else "Play (Space)"
+        play.setToolTip(name)
+        play.setAccessibleName(name)
+
+
+class StrategyControls(QWidget):
+    """How the next token is chosen, and how many there may be."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = QComboBox()
+        self.name.addItem("greedy", "greedy")
+        self.name.addItem("sampling", "sample")
+        self.name.setAccessibleName("Strategy")
+        self.name.setToolTip(
+            "greedy: always the most probable token; sampling: drawn by probability"
+        )
+        self.temperature = _number(0.05, 5.0, 1.0, 0.05, "Temperature", "T ")
+        self.top_p = _number(0.01, 1.0, 1.0, 0.05, "Top-p: share of probability", "p ")
+        self.top_k = _whole(
+            0, 100_000, 0, "Top-k: most probable tokens kept", "k ", "all"
+        )
+        self.seed = _whole(0, 2**31 - 1, 0, "Seed of the sampling", "seed ")
+        self.limit = _whole(0, 65_536, 0, "Most target tokens", "limit ", "auto")
+        self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for widget in (self.name, *self._sampling, self.limit):
+            layout.addWidget(widget)
+        self.name.currentIndexChanged.connect(self._name_changed)
+        for box in (*self._sampling, self.limit):
+            box.setKeyboardTracking(False)
+            box.valueChanged.connect(self.changed)
+        self._show_sampling()
+
+    def strategy(self) -> Strategy:
+        """Return the strategy chosen."""
+        return Strategy(
+            name=self.name.currentData(),
+            temperature=self.temperature.value(),
+            top_k=self.top_k.value(),
+            top_p=self.top_p.value(),
+            seed=self.seed.value(),
+        )
+
+    def tokens(self) -> int | None:
+        """Return the limit chosen, None for the model's own."""
+        return self.limit.value() or None
+
+    def _name_changed(self) -> None:
+        self._show_sampling()
+        self.changed.emit()
+
+    def _show_sampling(self) -> None:
+        for box in self._sampling:
+            box.setVisible(self.name.currentData() == "sample")
+
+
+def _number(
+    low: float, high: float, value: float, step: float, name: str, prefix: str
+) -> QDoubleSpinBox:
+    box = QDoubleSpinBox()
+    box.setRange(low, high)
+    box.setSingleStep(step)
+    box.setValue(value)
+    _name(box, name, prefix)
+    return box
+
+
+def _whole(
+    low: int, high: int, value: int, name: str, prefix: str, special: str = ""
+) -> QSpinBox:
+    box = QSpinBox()
+    box.setRange(low, high)
+    box.setValue(value)
+    if special:
+        box.setSpecialValueText(prefix + special)
+    _name(box, name, prefix)
+    return box
+
+
+def _name(box: QSpinBox | QDoubleSpinBox, name: str, prefix: str) -> None:
+    box.setPrefix(prefix)
+    box.setToolTip(name)
+    box.setAccessibleName(name)

@@ -1,0 +1,1 @@
+"""Widgets that know no State: they are handed what they draw."""

@@ -1,0 +1,217 @@
+"""Arcs from the tokens that read, on the left, to the tokens that are read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPalette,
+    QPen,
+    QPixmap,
+)
+
+from visformer.pictures.attention.arcs import Arcs, arcs
+from visformer.pictures.attention.maps import Marks
+from visformer.pictures.look import Side
+from visformer.pictures.picture import Matrix
+from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.token_canvas import TokenCanvas
+
+WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
+FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
+FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
+LEVELS = 20  # of width and opacity told apart
+LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
+
+
+class ArcsCanvas(TokenCanvas):
+    """Draws a Matrix as arcs; reports the token under the mouse as (side, index)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._matrix: Matrix | None = None
+        self._mass = 1.0
+        self._extent = 1  # rows or columns for which there is room
+        self._marks = Marks()
+        self._by: Side = "query"
+        self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
+        self._layer: tuple[tuple[object, ...], QPixmap] | None = None
+
+    # ---- what is shown ---------------------------------------------------------
+
+    def draw(self, matrix: Matrix, mass: float, extent: tuple[int, int]) -> None:
+        """Show the fewest keys that carry ``mass`` of each row."""
+        self._matrix, self._mass = matrix, mass
+        self._arcs = self._layer = None
+        self._extent = max(1, *extent, *matrix.values.shape)
+        self.setMinimumHeight(math.ceil(self._extent * self._line()))
+        self.update()
+
+    def mark(self, marks: Marks, by: Side) -> None:
+        """Mark tokens; the arcs of the queries or of the keys among them stand out."""
+        if (marks, by) != (self._marks, self._by):
+            self._marks, self._by = marks, by
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        """As high as its lines."""
+        line = self.fontMetrics().height()
+        return QSize(20 * line, self._extent * line)
+
+    def _line(self) -> int:
+        return self.fontMetrics().height() + 1
+
+    def _pitch(self) -> float:
+        return min(2.5 * self._line(), self.height() / self._extent)
+
+    def line_of(self, index: int) -> float:
+        """Return the y of a row's or a column's middle."""
+        return (index + 0.5) * self._pitch()
+
+    def _sides(self) -> tuple[float, float]:
+        """Return where arcs begin and end."""
+        if self._matrix is None:
+            return 0.0, float(self.width())
+        left, right = (
+            min(self._label_width(labels), share * self.width())
+            for labels, share in zip(self._labels(), LABEL_SHARES, strict=True)
+        )
+        return left, self.width() - right
+
+    def _labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        matrix = self._matrix
+        return (matrix.rows, matrix.columns) if matrix is not None else ((), ())
+
+    def _label_width(self, labels: tuple[str, ...]) -> float:
+        metrics = self.fontMetrics()
+        longest = sorted({short(label) for label in labels}, key=len)[-3:]
+        widest = max((metrics.horizontalAdvance(text) for text in longest), default=0)
+        return float(widest + 2 * metrics.averageCharWidth())
+
+    # ---- painting --------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the arcs of the rows in sight, then the tokens in sight."""
+        matrix = self._matrix
+        if matrix is None or not matrix.values.size:
+            return
+        painter = QPainter(self)
+        pitch, seen = self._pitch(), self.visibleRegion().boundingRect()
+        first = max(0, math.floor(seen.top() / pitch))
+        last = math.ceil((seen.bottom() + 1) / pitch)
+        rows = range(min(first, len(matrix.rows)), min(last, len(matrix.rows)))
+        if self._arcs is None or self._arcs[0] != rows:
+            self._arcs, self._layer = (rows, arcs(matrix, self._mass, rows)), None
+        edges = self._sides()
+        self._paint_arcs(painter, self._arcs[1], pitch, edges)
+        for side, labels in enumerate(self._labels()):
+            marked = self._marks.rows if side == 0 else self._marks.columns
+            for index in range(first, min(last, len(labels))):
+                label = labels[index]
+                self._paint_label(painter, edges, (side, index), label, index in marked)
+
+    def _paint_arcs(
+        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+    ) -> None:
+        """Paint all arcs, faded where some stand out; those painted over them."""
+        own = found.rows if self._by == "query" else found.columns
+        wanted = self._marks.rows if self._by == "query" else self._marks.columns
+        seen = self.visibleRegion().boundingRect()
+        painter.setOpacity(FADED if wanted else 1.0)
+        painter.drawPixmap(seen.topLeft(), self._layer_of(found, pitch, edges, seen))
+        painter.setOpacity(1.0)
+        if wanted:
+            bold = np.isin(own, wanted)
+            rows, columns, strengths = found
+            some = Arcs(rows[bold], columns[bold], strengths[bold])
+            self._stroke(painter, some, pitch, edges)
+
+    def _layer_of(
+        self, found: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
+    ) -> QPixmap:
+        """Return all arcs in sight as a picture, kept while the mouse moves."""
+        ratio = self.devicePixelRatioF()
+        colour = self.palette().color(QPalette.ColorRole.Highlight)
+        needs = pitch, edges, seen.getRect(), ratio, colour.name()
+        if self._layer is None or self._layer[0] != needs:
+            picture = QPixmap(seen.size() * ratio)
+            picture.setDevicePixelRatio(ratio)
+            picture.fill(Qt.GlobalColor.transparent)
+            painter = QPainter(picture)
+            painter.translate(-seen.topLeft())
+            self._stroke(painter, found, pitch, edges)
+            painter.end()
+            self._layer = needs, picture
+        return self._layer[1]
+
+    def _stroke(
+        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+    ) -> None:
+        (start, end), middle = edges, sum(edges) / 2
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        levels = np.ceil(found.strengths * LEVELS).astype(np.int64)
+        for level in np.unique(levels).tolist():  # the strongest last
+            here, strength = levels == level, level / LEVELS
+            shade = self.palette().color(QPalette.ColorRole.Highlight)
+            shade.setAlphaF(FAINTEST + (1 - FAINTEST) * strength)
+            painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
+            tops = ((found.rows[here] + 0.5) * pitch).tolist()
+            bottoms = ((found.columns[here] + 0.5) * pitch).tolist()
+            path = QPainterPath()
+            for y, to in zip(tops, bottoms, strict=True):
+                path.moveTo(start, y)
+                path.cubicTo(middle, y, middle, to, end, to)
+            painter.drawPath(path)
+
+    def _paint_label(
+        self,
+        painter: QPainter,
+        edges: tuple[float, float],
+        at: tuple[int, int],
+        label: str,
+        marked: bool,
+    ) -> None:
+        (start, end), (side, index) = edges, at
+        gap, pitch, line = (
+            self.fontMetrics().averageCharWidth(),
+            self._pitch(),
+            self._line(),
+        )
+        top = (index + 0.5) * pitch - line / 2
+        align = Qt.AlignmentFlag.AlignVCenter
+        if side == 0:
+            box = QRectF(0, top, start - gap / 2, line)
+            align |= Qt.AlignmentFlag.AlignRight
+        else:
+            box = QRectF(end + gap / 2, top, self.width() - end - gap / 2, line)
+            align |= Qt.AlignmentFlag.AlignLeft
+        role = QPalette.ColorRole.WindowText
+        if marked:
+            painter.fillRect(box, self.palette().highlight())
+            role = QPalette.ColorRole.HighlightedText
+        painter.setPen(self.palette().color(role))
+        cut = Qt.TextElideMode.ElideMiddle
+        text = self.fontMetrics().elidedText(short(label), cut, int(box.width()))
+        painter.drawText(box, align, text)
+
+    # ---- mouse -----------------------------------------------------------------
+
+    def token_at(self, at: QPointF) -> tuple[Side, int] | None:
+        """Return the token whose line and half of the picture a point is in."""
+        start, end = self._sides()
+        side: Side = "query" if at.x() < (start + end) / 2 else "key"
+        index = math.floor(at.y() / self._pitch())
+        count = len(self._labels()[0 if side == "query" else 1])
+        usable = self._matrix is not None and self._matrix.values.size > 0
+        return (side, index) if usable and 0 <= index < count else None
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and self.__dict__.get("_matrix"):
+            self.setMinimumHeight(math.ceil(self._extent * self._line()))

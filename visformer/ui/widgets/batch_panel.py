@@ -1,0 +1,291 @@
+"""The batch: sentences to type, and what came of them, token by token."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QEvent,
+    QModelIndex,
+    QPersistentModelIndex,
+    QSignalBlocker,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QBrush, QPalette
+from PySide6.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QSizePolicy,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.pictures.masks import BatchTable, Side, batch_table, row_name
+from visformer.session.state import State
+from visformer.ui.widgets.plain_label import words
+
+Role = Qt.ItemDataRole
+Index = QModelIndex | QPersistentModelIndex
+NOWHERE = QModelIndex()
+MOST_SENTENCES = 8
+MOST_FITTED = 64  # columns that are measured one by one: it takes 0.1 ms a column
+ALONE = (
+    "A single sentence has no padding: run several of different lengths as a batch "
+    "to see it."
+)
+
+
+class BatchPanel(QWidget):
+    """Sentences to type, and the batch that came of them: tokens, pads, rows."""
+
+    requested = Signal(object)  # a tuple of sentences
+    left = Signal()  # the user wants the sentence on screen instead
+    row_chosen = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._editor = _editor()
+        self._button = QPushButton("Run as a &batch")
+        self._button.clicked.connect(self._request)
+        self._leave = QPushButton("Lea&ve the batch")
+        self._leave.clicked.connect(self.left)
+        self._message = words("what to know about the batch")
+        self._rows = QComboBox()
+        self._rows.setAccessibleName("row of the batch that is shown")
+        self._rows.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
+        self._rows.currentIndexChanged.connect(self._choose)
+        self._tables: dict[Side, _SideTable] = {
+            "source": _SideTable("source"),
+            "target": _SideTable("target"),
+        }
+        self._busy, self._ready, self._alone = "", False, False
+        self._lay_out()
+        self._check()
+        self._editor.textChanged.connect(self._check)
+        for table in self._tables.values():
+            table.row_picked.connect(self._rows.setCurrentIndex)
+
+    def _lay_out(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, layout.spacing(), 0)
+        title = QLabel(f"&Sentences, one a line (at most {MOST_SENTENCES})")
+        title.setBuddy(self._editor)
+        chooser = QLabel("Sho&wn")
+        chooser.setBuddy(self._rows)
+        line = QHBoxLayout()
+        line.addWidget(chooser)
+        line.addWidget(self._rows, 1)
+        buttons = QHBoxLayout()
+        buttons.addWidget(self._button, 1)
+        buttons.addWidget(self._leave)
+        layout.addWidget(title)
+        layout.addWidget(self._editor)
+        layout.addLayout(buttons)
+        layout.addWidget(self._message)
+        layout.addLayout(line)
+        for table in self._tables.values():
+            layout.addWidget(table, 1)
+        layout.addStretch(0)
+
+    @property
+    def row(self) -> int:
+        """The row of the batch that is chosen."""
+        return max(0, self._rows.currentIndex())
+
+    def offer(self, sentences: tuple[str, ...]) -> None:
+        """Write sentences to start from, unless the user has typed some."""
+        if not self._editor.document().isModified():
+            lines = (" ".join(sentence.split()) for sentence in sentences)
+            text = "\n".join(filter(None, lines))
+            if text != self._editor.toPlainText():
+                self._editor.setPlainText(text)
+
+    def draw(self, state: State, *, fresh: bool) -> None:
+        """Show the batch, or the one sentence; a fresh batch starts at row 1."""
+        self._busy, self._ready = state.busy, state.model is not None
+        traces = state.batch or ((state.shown,) if state.shown is not None else ())
+        with QSignalBlocker(self._rows):
+            row = 0 if fresh else self.row
+            self._rows.clear()
+            self._rows.addItems([row_name(t, r) for r, t in enumerate(traces)])
+            self._rows.setCurrentIndex(min(row, len(traces) - 1))
+            self._rows.setEnabled(len(traces) > 1)
+        for side, table in self._tables.items():
+            table.draw(batch_table(traces, side) if traces else None)
+        self._alone = bool(traces) and not state.batch
+        self._leave.setVisible(bool(state.batch))
+        self._mark()
+        self._check()
+
+    def _sentences(self) -> tuple[str, ...]:
+        lines = (line.strip() for line in self._editor.toPlainText().splitlines())
+        return tuple(filter(None, lines))
+
+    def _request(self) -> None:
+        self.requested.emit(self._sentences())
+
+    def _check(self) -> None:
+        """Say what stands in the way of a run; without that, what is on screen."""
+        count = len(self._sentences())
+        hindrance = ""
+        if not self._ready:
+            hindrance = "No model is open yet."
+        elif not count:
+            hindrance = "Type at least one sentence."
+        elif count > MOST_SENTENCES:
+            surplus = count - MOST_SENTENCES
+            hindrance = f"{count} sentences: take {surplus} out to run them as a batch."
+        self._button.setEnabled(not hindrance)
+        self._message.setText(hindrance or self._busy or (ALONE if self._alone else ""))
+        self._message.setVisible(bool(self._message.text()))
+
+    def _choose(self, row: int) -> None:
+        self._mark()
+        self.row_chosen.emit(max(0, row))
+
+    def _mark(self) -> None:
+        for table in self._tables.values():
+            table.mark(self.row)
+
+
+class _SideTable(QWidget):
+    """One side of the batch, token over id, pads hatched; going to a row picks it."""
+
+    row_picked = Signal(int)
+
+    def __init__(self, side: Side) -> None:
+        super().__init__()
+        self._summary = words(f"the batch's {side} in words")
+        self._table = QTableView()
+        self._table.setAccessibleName(f"{side} tokens and ids, a sentence a row")
+        self._model = _SideModel(self._table)
+        self._table.setModel(self._model)
+        # A selection would paint over the pads: the header marks the row instead.
+        self._table.setSelectionMode(QTableView.SelectionMode.NoSelection)
+        self._table.setTabKeyNavigation(False)
+        self._table.selectionModel().currentRowChanged.connect(
+            lambda index: self.row_picked.emit(index.row())
+        )
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._summary)
+        layout.addWidget(self._table)
+
+    def draw(self, picture: BatchTable | None) -> None:
+        """Show one side of a batch, or hide where there is none."""
+        self.setVisible(picture is not None)
+        if picture is None or _same(picture, self._model.picture):
+            return
+        with QSignalBlocker(self._table.selectionModel()):
+            self._model.set_picture(picture)
+        self._summary.setText(picture.summary)
+        self._fit()
+
+    def mark(self, row: int) -> None:
+        """Point at the row whose masks are shown."""
+        self._model.set_marked(row)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Give the tokens the room that the new font needs."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_model"):
+            self._fit()
+
+    def _fit(self) -> None:
+        """Fit rows and columns to the text; very many columns share one width."""
+        self._table.setFont(self.font())  # now: the measuring below asks the table
+        metrics = self.fontMetrics()
+        height = 2 * metrics.lineSpacing() + metrics.height() // 3
+        self._table.verticalHeader().setDefaultSectionSize(height)
+        header = self._table.horizontalHeader()
+        header.setDefaultSectionSize(9 * metrics.averageCharWidth())
+        if self._model.columnCount() <= MOST_FITTED:
+            self._table.resizeColumnsToContents()
+
+
+class _SideModel(QAbstractTableModel):
+    """What stands in the cells of one side: asked for the cells in sight only."""
+
+    def __init__(self, table: QTableView) -> None:
+        super().__init__(table)
+        self._table = table
+        self._marked = 0
+        self.picture: BatchTable | None = None
+
+    def set_picture(self, picture: BatchTable) -> None:
+        """Show another table."""
+        self.beginResetModel()
+        self.picture = picture
+        self.endResetModel()
+
+    def set_marked(self, row: int) -> None:
+        """Mark another row in its header."""
+        self._marked = row
+        last = max(0, self.rowCount() - 1)
+        self.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
+
+    def rowCount(self, parent: Index = NOWHERE) -> int:
+        """Return the number of sentences."""
+        return 0 if self.picture is None else len(self.picture.ids)
+
+    def columnCount(self, parent: Index = NOWHERE) -> int:
+        """Return the number of tokens of each, pads included."""
+        return 0 if self.picture is None else self.picture.ids.shape[1]
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
+    ) -> object:
+        """Return positions, from 0, and row numbers, from 1, the chosen one marked."""
+        if role != Role.DisplayRole:
+            return None
+        if orientation == Qt.Orientation.Horizontal:
+            return str(section)
+        return f"▶ {section + 1}" if section == self._marked else f"{section + 1}"
+
+    def data(self, index: Index, role: int = Role.DisplayRole) -> object:
+        """Return a token over its id; a pad is hatched and greyed."""
+        if self.picture is None:
+            return None
+        row, column = index.row(), index.column()
+        token, id = self.picture.tokens[row][column], self.picture.ids[row, column]
+        if role == Role.DisplayRole:
+            return f"{token}\n{id}"
+        if role == Role.TextAlignmentRole:
+            return Qt.AlignmentFlag.AlignCenter
+        return self._pad_data(token, role) if self.picture.pads[row, column] else None
+
+    def _pad_data(self, token: str, role: int) -> object:
+        palette = self._table.palette()
+        if role == Role.BackgroundRole:
+            colour = palette.color(QPalette.ColorRole.Mid)
+            return QBrush(colour, Qt.BrushStyle.BDiagPattern)
+        if role == Role.ForegroundRole:
+            return palette.brush(QPalette.ColorRole.PlaceholderText)
+        return f"{token}, padding" if role == Role.AccessibleTextRole else None
+
+
+def _same(one: BatchTable, other: BatchTable | None) -> bool:
+    """Tell whether two tables hold the same: a step adds tokens to the target only."""
+    return other is not None and (
+        one.tokens == other.tokens
+        and one.ids.tolist() == other.ids.tolist()
+        and one.pads.tolist() == other.pads.tolist()
+    )
+
+
+def _editor() -> QPlainTextEdit:
+    """Build a small plain text field that Tab leaves."""
+    editor = QPlainTextEdit()
+    editor.setTabChangesFocus(True)
+    editor.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    editor.setAccessibleName("sentences of the batch, one a line")
+    editor.setPlaceholderText("One sentence a line")
+    lines = 5 * editor.fontMetrics().lineSpacing()
+    editor.setMinimumHeight(lines)
+    return editor

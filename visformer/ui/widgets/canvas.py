@@ -1,0 +1,306 @@
+"""The image of a heat map: cells, hatching, marks, zoom and pan, the cell hovered."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QBrush,
+    QImage,
+    QMouseEvent,
+    QPainter,
+    QPalette,
+    QPen,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QApplication, QFrame, QWidget
+
+from visformer.pictures.attention.mosaic import pooled
+from visformer.ui.widgets.colour_map import NAN, Bytes, nan_crosses
+from visformer.values.arrays import Bools
+
+HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
+MOST_HATCHED = 4_000  # rectangles
+WHOLE_UP_TO = 1 << 20  # cells: larger pictures are cut and reduced to what is in sight
+ZOOM_STEP = 1.25
+
+Cell = tuple[int, int]
+
+
+class _Image(pg.ImageItem):  # type: ignore[misc]
+    """An image in the format that Qt scales fastest."""
+
+    def render(self) -> None:
+        """Convert once what is painted often."""
+        super().render()
+        image: QImage | None = self.__dict__["qimage"]
+        if image is not None:
+            self.qimage = image.convertToFormat(QImage.Format.Format_RGB32)
+
+
+class Canvas(pg.GraphicsView):  # type: ignore[misc]
+    """One image in one view box; rows downwards, a unit is a cell."""
+
+    hovered = Signal(object)  # (row, column) or None
+    clicked = Signal(object)
+    moved = Signal()  # the part in sight is another
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent, background=None)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+        self.setMouseTracking(True)
+        # we say when to paint: the scene would ask once more, a turn later
+        self.setViewportUpdateMode(self.ViewportUpdateMode.NoViewportUpdate)
+        self._box = pg.ViewBox(enableMenu=False, enableMouse=False, defaultPadding=0)
+        self._box.invertY(True)
+        self.setCentralItem(self._box)
+        self.image = _Image()
+        self._box.addItem(self.image, ignoreBounds=True)
+        self.view = QRectF(0, 0, 1, 1)  # what is in sight, in cells
+        self._whole = QRectF(0, 0, 1, 1)
+        self._rect = QRectF()  # where the image lies, in cells
+        self._codes: Bytes | None = None
+        self._hidden: Bools | None = None
+        self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
+        self._unknown: Bools | None = None  # cells that are NaN, if there are any
+        self._crossed: list[QRectF] = []  # those in sight, found with the hatched
+        self._cell: Cell | None = None
+        self._rows: tuple[int, ...] = ()
+        self._columns: tuple[int, ...] = ()
+        self._under: Cell | None = None
+        self._pressed: QPointF | None = None
+        self._grabbed: QRectF | None = None  # the view when a drag began
+
+    # ---- what is shown ---------------------------------------------------------
+
+    def draw(self, codes: Bytes, hidden: Bools | None, table: Bytes) -> None:
+        """Show codes [R, C]; no cells at all is a picture too."""
+        self._codes = codes
+        self._hidden, self._hatched = hidden, None
+        unknown = codes == NAN
+        self._unknown = unknown if unknown.any() else None
+        self.image.setLookupTable(table, update=False)
+        self._show_image()
+        self.viewport().update()
+
+    def mark(
+        self, cell: Cell | None, rows: tuple[int, ...], columns: tuple[int, ...]
+    ) -> None:
+        """Frame a cell, and edge rows and columns."""
+        if (cell, rows, columns) != (self._cell, self._rows, self._columns):
+            self._cell, self._rows, self._columns = cell, rows, columns
+            self.viewport().update()
+
+    def set_whole(self, rows: int, columns: int) -> None:
+        """Reserve room for so many cells, and show it all if it is another number."""
+        whole = QRectF(0, 0, max(1, columns), max(1, rows))
+        if whole != self._whole:
+            self._whole = whole
+            self.look_at(whole)
+
+    def reset(self) -> None:
+        """Show everything again."""
+        self.look_at(self._whole)
+
+    def zoom(self, factor: float, at: QPointF | None = None) -> None:
+        """Show ``factor`` times fewer cells each way, about a point in pixels."""
+        centre = self._cells_at(at) if at is not None else self.view.center()
+        view = self.view
+        width = min(self._whole.width(), max(2.0, view.width() / factor))
+        height = min(self._whole.height(), max(2.0, view.height() / factor))
+        x = (centre.x() - view.x()) / view.width()
+        y = (centre.y() - view.y()) / view.height()
+        corner = QPointF(centre.x() - x * width, centre.y() - y * height)
+        self.look_at(QRectF(corner.x(), corner.y(), width, height))
+
+    def look_at(self, view: QRectF) -> None:
+        """Show a part, moved inside of what there is."""
+        whole = self._whole
+        x = min(max(view.x(), 0.0), whole.width() - view.width())
+        y = min(max(view.y(), 0.0), whole.height() - view.height())
+        view = QRectF(max(0.0, x), max(0.0, y), view.width(), view.height())
+        self.view, self._hatched = view, None
+        self._box.setRange(view, padding=0, disableAutoRange=True)
+        self._show_image()
+        self.viewport().update()
+        self.moved.emit()
+
+    def _show_image(self) -> None:
+        """Give pyqtgraph the cells; of very many, the strongest of each pixel's."""
+        codes = self._codes
+        usable = codes is not None and codes.size > 0
+        self.image.setVisible(usable)
+        if codes is None or not usable:
+            return
+        rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
+        if codes.size > WHOLE_UP_TO:
+            codes, rect = _in_sight(codes, self.view, self.width(), self.height())
+        if codes is not self.image.image:
+            self.image.setImage(codes, autoLevels=False, levels=(0, 255))
+        if rect != self._rect:
+            self._rect = rect
+            self.image.setRect(rect)
+
+    # ---- painted over the image ------------------------------------------------
+
+    def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
+        """Hatch hidden cells, cross NaN out, frame what is marked, edge the room."""
+        palette = self.palette()
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        self._hatch(painter, palette)
+        self._paint_marks(painter, palette)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
+        painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
+        painter.restore()
+
+    def _hatch(self, painter: QPainter, palette: QPalette) -> None:
+        width = self.width() / self.view.width()
+        height = self.height() / self.view.height()
+        if min(width, height) < HATCHED_FROM:
+            return
+        if self._hatched is None:
+            hidden, unknown = self._hidden, self._unknown
+            self._crossed = [] if unknown is None else _runs(unknown, self.view)
+            if hidden is not None and unknown is not None:
+                hidden = hidden & ~unknown
+            self._hatched = [] if hidden is None else _runs(hidden, self.view)
+        colour = palette.color(QPalette.ColorRole.PlaceholderText)
+        colour.setAlphaF(0.45)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QBrush(colour, Qt.BrushStyle.BDiagPattern))
+        if self._hatched:
+            painter.drawRects([self._pixels(run) for run in self._hatched])
+        if self._crossed:
+            painter.setBrush(nan_crosses())
+            painter.drawRects([self._pixels(run) for run in self._crossed])
+
+    def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        accent = palette.color(QPalette.ColorRole.Highlight)
+        bands = [QRectF(0, row, self._whole.width(), 1) for row in self._rows]
+        bands += [
+            QRectF(column, 0, 1, self._whole.height()) for column in self._columns
+        ]
+        painter.setPen(QPen(accent, 1))
+        for band in bands:
+            painter.drawRect(self._pixels(band))
+        if self._cell is None:
+            return
+        frame = self._pixels(QRectF(self._cell[1], self._cell[0], 1, 1))
+        for colour, wide in ((palette.color(QPalette.ColorRole.Base), 5), (accent, 3)):
+            pen = QPen(colour, wide)
+            pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
+            painter.setPen(pen)
+            painter.drawRect(frame)
+
+    def _pixels(self, cells: QRectF) -> QRectF:
+        """Where a rectangle of cells lies in the widget."""
+        x = self.width() / self.view.width()
+        y = self.height() / self.view.height()
+        left, top = (cells.x() - self.view.x()) * x, (cells.y() - self.view.y()) * y
+        return QRectF(left, top, cells.width() * x, cells.height() * y)
+
+    # ---- the mouse -------------------------------------------------------------
+    # pyqtgraph's own mouse handling is left out: its menus are not ours to word.
+
+    def cell_at(self, at: QPointF) -> Cell | None:
+        """Return the (row, column) at a point in pixels, None where there is none."""
+        if self._codes is None or not QRectF(self.rect()).contains(at):
+            return None
+        cells = self._cells_at(at)
+        row, column = math.floor(cells.y()), math.floor(cells.x())
+        rows, columns = self._codes.shape
+        return (row, column) if row < rows and column < columns else None
+
+    def _cells_at(self, at: QPointF) -> QPointF:
+        x, y = at.x() / max(1, self.width()), at.y() / max(1, self.height())
+        view = self.view
+        return QPointF(view.x() + x * view.width(), view.y() + y * view.height())
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Begin a click or a drag."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._pressed, self._grabbed = event.position(), self.view
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Drag, or report the cell under the mouse."""
+        if self._pressed is not None and self._grabbed is not None:
+            path = event.position() - self._pressed
+            if path.manhattanLength() >= QApplication.startDragDistance():
+                x = path.x() * self.view.width() / max(1, self.width())
+                y = path.y() * self.view.height() / max(1, self.height())
+                self.look_at(self._grabbed.translated(-x, -y))
+                return
+        self._hover(self.cell_at(event.position()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Report a click that was not a drag."""
+        pressed, self._pressed, self._grabbed = self._pressed, None, None
+        if pressed is None or event.button() != Qt.MouseButton.LeftButton:
+            return
+        path = event.position() - pressed
+        if path.manhattanLength() < QApplication.startDragDistance():
+            self.clicked.emit(self.cell_at(event.position()))
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Show everything again."""
+        self.reset()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Zoom about the mouse."""
+        turns = event.angleDelta().y() / 120
+        if turns:
+            self.zoom(ZOOM_STEP**turns, event.position())
+        event.accept()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        """Nothing is under the mouse."""
+        self._hover(None)
+
+    def _hover(self, cell: Cell | None) -> None:
+        if cell != self._under:
+            self._under = cell
+            self.hovered.emit(cell)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        """Keep in sight what was in sight."""
+        super().resizeEvent(event)
+        if hasattr(self, "_whole"):  # pyqtgraph resizes before we are built
+            self.look_at(self.view)
+
+
+def _runs(hidden: Bools, view: QRectF) -> list[QRectF]:
+    """Join hidden cells in sight that stand side by side; [] where they are many."""
+    top, left = math.floor(view.top()), math.floor(view.left())
+    part = hidden[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    rows, starts = np.nonzero(edges == 1)
+    if len(rows) > MOST_HATCHED:
+        return []
+    ends = np.nonzero(edges == -1)[1]
+    runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [QRectF(left + start, top + row, end - start, 1) for row, start, end in runs]
+
+
+def _in_sight(
+    codes: Bytes, view: QRectF, width: int, height: int
+) -> tuple[Bytes, QRectF]:
+    """Cut out what is in sight; at most about one cell a pixel, the strongest each."""
+    top, left = math.floor(view.top()), math.floor(view.left())
+    part = codes[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    rows = max(1, part.shape[0] // max(1, height))
+    columns = max(1, part.shape[1] // max(1, width))
+    rect = QRectF(left, top, part.shape[1], part.shape[0])
+    if part.size == 0 or rows == columns == 1:
+        return np.ascontiguousarray(part), rect
+    reduced = pooled(part, (rows, columns))
+    rect.setHeight(reduced.shape[0] * rows)
+    rect.setWidth(reduced.shape[1] * columns)
+    return np.ascontiguousarray(reduced), rect

@@ -1,0 +1,85 @@
+"""How shades become colours: lookup tables that the colour blind can read.
+
+Codes of a picture's cells: 0 hidden by the mask and without weight, 1 to 254 shades
+from low to high, 255 NaN. So the maximum of several cells never hides a number.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QBrush, QColor, QPalette
+
+from visformer.values.arrays import Bools, Floats
+
+Bytes = NDArray[np.uint8]
+HIDDEN, LOW, HIGH, NAN = 0, 1, 254, 255
+BLOCK = 1 << 16  # cells
+NAN_COLOUR = "#d81b7a"  # stands in none of the maps
+# Anchors from low to high; lightness runs one way, so that they print in grey too.
+LIGHT = ("#ffffff", "#cfe9e6", "#7cc1cf", "#2f7fb8", "#1f3d8a", "#0b1240")
+DARK = ("#0c0e12", "#1c2f63", "#1f6a94", "#2fa88f", "#a4d65e", "#fdf7b4")
+# From minus to plus, 0 in the middle.
+LIGHT_SIGNED = ("#7a3300", "#e08a2e", "#ffffff", "#5a8fd0", "#0b2f78")
+DARK_SIGNED = ("#ffb875", "#a8561a", "#0c0e12", "#2f6fb8", "#a5d3ff")
+
+
+def codes(shade: Floats, hidden: Bools | None) -> Bytes:
+    """Turn shades [R, C] in [0, 1] or NaN into codes, uint8 of the same shape."""
+    made = np.empty(shade.shape, np.uint8)
+    rows = max(1, BLOCK // max(1, shade.shape[1]))
+    for first in range(0, len(shade), rows):  # a block at a time stays in the cache
+        part, out = shade[first : first + rows], made[first : first + rows]
+        with np.errstate(invalid="ignore"):
+            scaled = part * np.float32(HIGH - LOW) + np.float32(LOW + 0.5)
+            np.copyto(out, scaled, casting="unsafe")
+        if np.isnan(scaled.sum()):
+            out[np.isnan(part)] = NAN
+        if hidden is not None:
+            out[hidden[first : first + rows] & (out == LOW)] = HIDDEN
+    return made
+
+
+def nan_crosses() -> QBrush:
+    """Return the pattern over NaN, for those who cannot tell its colour."""
+    return QBrush(QColor(255, 255, 255, 150), Qt.BrushStyle.DiagCrossPattern)
+
+
+def is_signed(ends: tuple[str, str]) -> bool:
+    """Tell whether a scale runs from minus to plus the same number."""
+    low, high = ends
+    return low != high and low.lstrip("-−") == high.lstrip("+")
+
+
+def table(palette: QPalette, ends: tuple[str, str] = ("0", "1")) -> Bytes:
+    """Return the colour of every code, uint8 [256, 4], red first."""
+    base = palette.color(QPalette.ColorRole.Base)
+    hidden = palette.color(QPalette.ColorRole.AlternateBase)
+    return _table(base.lightness() < 128, is_signed(ends), hidden.name())
+
+
+@lru_cache(maxsize=16)
+def _table(dark: bool, signed: bool, hidden: str) -> Bytes:
+    anchors = {
+        (False, False): LIGHT,
+        (True, False): DARK,
+        (False, True): LIGHT_SIGNED,
+        (True, True): DARK_SIGNED,
+    }[dark, signed]
+    colours = np.array([_rgba(name) for name in anchors])
+    at = np.linspace(0, len(anchors) - 1, HIGH - LOW + 1)
+    made = np.empty((256, 4), np.uint8)
+    for channel in range(4):
+        ramp = np.interp(at, range(len(anchors)), colours[:, channel])
+        made[LOW : HIGH + 1, channel] = ramp.round()
+    made[HIDDEN], made[NAN] = _rgba(hidden), _rgba(NAN_COLOUR)
+    made.setflags(write=False)
+    return made
+
+
+def _rgba(name: str) -> tuple[int, int, int, int]:
+    colour = QColor(name)
+    return colour.red(), colour.green(), colour.blue(), 255

@@ -1,0 +1,243 @@
+"""Curves: chosen dimensions of the table of positions, with a legend in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.errors import InputError
+from visformer.pictures.picture import table_text
+from visformer.pictures.positions import (
+    MOST_CURVES,
+    Curve,
+    Waves,
+    curves,
+    default_dimensions,
+    dimensions_text,
+    parse_dimensions,
+)
+from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.plain_label import words
+from visformer.values.arrays import Floats
+
+# Told apart by the colour blind, on light and on dark ground (after Okabe and Ito);
+# the second four curves take the same colours, dashed.
+LIGHT_GROUND = ("#0072b2", "#d55e00", "#00795a", "#a8437f")
+DARK_GROUND = ("#56b4e9", "#e69f00", "#2fc79a", "#e08fbe")
+MOST_THICK = 200  # points; Qt draws thick lines of more many times slower
+
+
+class Curves(QWidget):
+    """Chosen dimensions along the positions, with a legend in words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table: Floats | None = None
+        self._waves: Waves = "none"
+        self._range = (0, 0)
+        self._dimensions: tuple[int, ...] = ()
+        self.export = Export(self, self.numbers)
+        self._plot = make_plot("curves of the chosen dimensions along the positions")
+        self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._plot.customContextMenuRequested.connect(self._offer)
+        self._drawn: tuple[Curve, ...] = ()
+        self._line = pg.InfiniteLine(angle=90)
+        self._plot.addItem(self._line, ignoreBounds=True)
+        self._field = QLineEdit()
+        self._field.setAccessibleName("dimensions to draw as curves")
+        self._field.textEdited.connect(self._read)
+        self._error = words("what is wrong with the dimensions")
+        self._legend = [
+            (_Swatch(), words(f"curve {row + 1} in words"))
+            for row in range(MOST_CURVES)
+        ]
+        self._lay_out()
+        self.mark(None)
+
+    def _lay_out(self) -> None:
+        title = QLabel("&Dimensions")
+        title.setBuddy(self._field)
+        line = QHBoxLayout()
+        line.addWidget(title)
+        line.addWidget(self._field, 1)
+        column = QVBoxLayout()
+        column.addLayout(line)
+        column.addWidget(self._error)
+        legend = QGridLayout()
+        legend.setColumnStretch(1, 1)
+        for row, (swatch, label) in enumerate(self._legend):
+            legend.addWidget(swatch, row, 0)
+            legend.addWidget(label, row, 1)
+        column.addLayout(legend)
+        column.addStretch(1)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._plot, 3)
+        layout.addLayout(column, 2)
+
+    def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
+        """Take another table and offer a few dimensions; drawn when a range is set."""
+        self._table, self._waves, self._dimensions = table, waves, ()
+        if table is not None:
+            self._dimensions = default_dimensions(table.shape[1], waves)
+        self._field.setText(dimensions_text(self._dimensions))
+        self._complain("")
+        if table is None:
+            self._redraw()
+
+    def set_range(self, first: int, last: int) -> None:
+        """Draw a range of positions."""
+        self._range = first, last
+        self._redraw()
+
+    def mark(self, position: int | None) -> None:
+        """Mark the position pointed at in the heat map."""
+        self._line.setVisible(position is not None)
+        if position is not None:
+            self._line.setPos(position)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the palette and the font: pyqtgraph does neither."""
+        super().changeEvent(event)
+        kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
+        if event.type() in kinds and hasattr(self, "_legend"):
+            self._redraw()
+
+    def numbers(self) -> str:
+        """Return the numbers drawn as CSV: a position a row, a dimension a column."""
+        if not self._drawn:
+            return ""
+        rows = tuple(f"{position:g}" for position in self._drawn[0].positions)
+        columns = tuple(f"dimension {curve.dimension}" for curve in self._drawn)
+        values = np.stack([curve.values for curve in self._drawn], axis=1)
+        return table_text(rows, columns, values)
+
+    def _offer(self, at: QPoint) -> None:
+        self.export.popup(self._plot.mapToGlobal(at))
+
+    def _read(self, text: str) -> None:
+        """Draw the dimensions typed; one sentence where they cannot be."""
+        if self._table is None:
+            return
+        try:
+            self._dimensions = parse_dimensions(text, self._table.shape[1])
+        except InputError as error:
+            self._complain(f"{error} The curves are still the last ones.")
+            return
+        self._complain("")
+        self._redraw()
+
+    def _complain(self, sentence: str) -> None:
+        self._error.setText(sentence)
+        self._error.setVisible(bool(sentence))
+
+    def _redraw(self) -> None:
+        style_plot(self._plot, self)
+        self._line.setPen(self.palette().color(QPalette.ColorRole.Text))
+        self._plot.removeItem(self._line)
+        self._plot.clear()
+        self._plot.addItem(self._line, ignoreBounds=True)
+        self._drawn = self._chosen()
+        made = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
+        for curve, pen in zip(self._drawn, made, strict=False):
+            self._plot.plot(
+                curve.positions,
+                curve.values,
+                pen=pen,
+                connect="finite",
+                autoDownsampleFactor=1,
+            )
+        self._plot.setMinimumHeight(8 * self.fontMetrics().lineSpacing())
+        self._plot.setXRange(*self._range, padding=0.01)
+        self._fill_legend(self._drawn, made)
+
+    def _chosen(self) -> tuple[Curve, ...]:
+        if self._table is None:
+            return ()
+        return curves(self._table, self._dimensions, *self._range, waves=self._waves)
+
+    def _fill_legend(self, drawn: tuple[Curve, ...], made: list[QPen]) -> None:
+        for row, (swatch, label) in enumerate(self._legend):
+            used = row < len(drawn)
+            swatch.setVisible(used)
+            label.setVisible(used)
+            label.setText(drawn[row].words if used else "")
+            swatch.set_pen(made[row])
+
+
+class _Swatch(QWidget):
+    """A piece of a curve's line, for the legend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pen = QPen()
+        fixed = QSizePolicy.Policy.Fixed
+        self.setSizePolicy(fixed, QSizePolicy.Policy.Preferred)
+
+    def sizeHint(self) -> QSize:
+        """Three lines of text wide, one high."""
+        line = self.fontMetrics().height()
+        return QSize(3 * line, line)
+
+    def set_pen(self, pen: QPen) -> None:
+        """Take a curve's colour and dash."""
+        self._pen = pen
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw the line across the middle."""
+        painter = QPainter(self)
+        painter.setPen(self._pen)
+        middle = self.height() // 2
+        painter.drawLine(0, middle, self.width(), middle)
+
+
+def make_plot(name: str) -> pg.PlotWidget:
+    """Return a still plot without menus; ``name`` is read to the blind."""
+    plot = pg.PlotWidget()
+    plot.setAccessibleName(name)
+    plot.setMenuEnabled(False)
+    plot.setMouseEnabled(False, False)
+    plot.hideButtons()
+    plot.setDownsampling(auto=True, mode="peak")
+    plot.scene().contextMenu = []  # its exporter fails with Qt 6.11
+    plot.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
+    plot.setFrameShape(pg.PlotWidget.Shape.NoFrame)
+    return plot
+
+
+def style_plot(
+    plot: pg.PlotWidget, widget: QWidget, bottom: str = "position", left: str = "value"
+) -> None:
+    """Give a plot the widget's colours and font, and its axes their names."""
+    palette = widget.palette()
+    plot.setBackground(palette.color(QPalette.ColorRole.Base))
+    size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
+    for name, title in {"bottom": bottom, "left": left}.items():
+        axis = plot.getAxis(name)
+        axis.setLabel(title, **size)
+        axis.setPen(palette.color(QPalette.ColorRole.Text))
+        axis.setTextPen(palette.color(QPalette.ColorRole.Text))
+        axis.setTickFont(widget.font())
+
+
+def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
+    """Build a pen a curve: four colours that suit the ground, plain and then dashed."""
+    dark = palette.color(QPalette.ColorRole.Base).lightness() < 128
+    styles = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
+    return [
+        pg.mkPen(QColor(colour), width=1 if thin else 2, style=style)
+        for style in styles
+        for colour in (DARK_GROUND if dark else LIGHT_GROUND)
+    ]

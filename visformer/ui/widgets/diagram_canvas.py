@@ -1,0 +1,198 @@
+"""Paints a Drawing: boxes, arrows and words in a widget's own font and colours."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetricsF,
+    QPainter,
+    QPalette,
+    QPen,
+    QPolygonF,
+)
+from PySide6.QtWidgets import QWidget
+
+from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
+
+BEHIND = 0.35  # of a character and of a line, by which a stack's boxes stand apart
+HEAD = 0.42  # of a line: the length of an arrow's head
+Role = QPalette.ColorRole
+_PENS = {
+    "flow": Qt.PenStyle.SolidLine,
+    "residual": Qt.PenStyle.DotLine,
+    "memory": Qt.PenStyle.SolidLine,
+    "next": Qt.PenStyle.DashLine,
+}
+
+
+class Painting:
+    """One paint event's painter, and how large a character and a line are."""
+
+    def __init__(
+        self,
+        painter: QPainter,
+        widget: QWidget,
+        font: QFont,
+        wide: float,
+        high: float,
+    ) -> None:
+        self._painter, self._palette = painter, widget.palette()
+        self._wide, self._high = wide, high
+        self._font = font
+        self._small = QFont(self._font)
+        self._small.setPointSizeF(SMALL * self._font.pointSizeF())
+        self._bold = QFont(self._font)
+        self._bold.setBold(True)
+        self._metrics = {
+            font.key(): QFontMetricsF(font)
+            for font in (self._font, self._small, self._bold)
+        }
+        self._focused = widget.hasFocus()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+
+    def draw(self, drawing: Drawing) -> None:
+        """Paint frames, then arrows, then boxes and words."""
+        for box in drawing.boxes:
+            if box.style == "frame":
+                self._box(box, chosen=False)
+        for strong in (False, True):
+            for arrow in drawing.arrows:
+                if arrow.strong == strong:
+                    self._arrow(arrow)
+        for box in drawing.boxes:
+            if box.style != "frame":
+                self._box(box, chosen=bool(box.id) and box.id == drawing.chosen)
+
+    def token(self, drawing: Drawing, share: float) -> None:
+        """Paint the newest row, ``share`` of its way through the decoder."""
+        start, end = (self._point(point) for point in drawing.path)
+        at = start + (end - start) * share
+        radius = 0.45 * self._high
+        self._painter.setPen(QPen(self._colour(Role.Base), 2))
+        self._painter.setBrush(self._colour(Role.Highlight))
+        self._painter.drawEllipse(at, radius, radius)
+
+    # ---- parts -----------------------------------------------------------------
+
+    def _colour(self, role: QPalette.ColorRole) -> QColor:
+        return self._palette.color(role)
+
+    def _point(self, at: Point) -> QPointF:
+        return QPointF(at[0] * self._wide, at[1] * self._high)
+
+    def _rect(self, box: Box) -> QRectF:
+        corner = self._point((box.x, box.y))
+        return QRectF(
+            corner.x(), corner.y(), box.width * self._wide, box.height * self._high
+        )
+
+    def _arrow(self, arrow: Arrow) -> None:
+        role = Role.Highlight if arrow.strong else Role.PlaceholderText
+        if arrow.line == "next":
+            role = Role.Highlight
+        colour = self._colour(role)
+        pen = QPen(colour, 2.2 if arrow.strong else 1.2, _PENS[arrow.line])
+        pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+        points = [self._point(point) for point in arrow.points]
+        tip, before = points[-1], points[-2]
+        way = tip - before
+        length = math.hypot(way.x(), way.y())
+        size = min(HEAD * self._high, 0.8 * length)
+        self._painter.setPen(pen)
+        self._painter.setBrush(Qt.BrushStyle.NoBrush)
+        if not arrow.head or not length:
+            self._painter.drawPolyline(points)
+            return
+        along = way / length
+        back = tip - along * size
+        side = QPointF(-along.y(), along.x()) * (0.4 * size)
+        self._painter.drawPolyline([*points[:-1], back])
+        self._painter.setPen(Qt.PenStyle.NoPen)
+        self._painter.setBrush(colour)
+        self._painter.drawPolygon(QPolygonF([tip, back + side, back - side]))
+
+    def _box(self, box: Box, *, chosen: bool) -> None:
+        rect = self._rect(box)
+        bare = box.style == "row" and not (chosen or box.title)
+        if box.style in ("text", "head") or bare:
+            self._write(box, rect)
+            return
+        painter = self._painter
+        painter.setPen(self._pen(box, chosen))
+        painter.setBrush(self._ground(box))
+        step = QPointF(BEHIND * self._wide * 2, BEHIND * self._high)
+        for behind in range(box.stack - 1, 0, -1):
+            painter.drawRoundedRect(rect.translated(step * behind / 2), 4, 4)
+        if box.style == "add":
+            painter.drawEllipse(rect)
+        else:
+            radius = 0.3 * self._high
+            painter.drawRoundedRect(rect, radius, radius)
+        self._write(box, rect.adjusted(self._wide / 2, 0, -self._wide / 2, 0))
+
+    def _pen(self, box: Box, chosen: bool) -> QPen:
+        if chosen:
+            return QPen(self._colour(Role.Highlight), 3.5 if self._focused else 2.5)
+        style = Qt.PenStyle.SolidLine
+        if box.style in ("outside", "row", "mask"):
+            style = Qt.PenStyle.DashLine
+        if box.strong:
+            return QPen(self._colour(Role.Highlight), 1.4, style)
+        return QPen(self._colour(Role.Mid), 1.2, style)
+
+    def _ground(self, box: Box) -> QColor:
+        """Norms and layers differ from blocks; what the step passes is tinted."""
+        roles = {
+            "frame": Role.Window,
+            "norm": Role.AlternateBase,
+            "layer": Role.AlternateBase,
+            "outside": Role.Window,
+            "row": Role.Window,
+        }
+        ground = self._colour(roles.get(box.style, Role.Base))
+        share = {"frame": 0.03, "token": 0.22}.get(box.style, 0.1)
+        if box.strong:
+            ground = mixed(ground, self._colour(Role.Highlight), share)
+        return ground
+
+    def _write(self, box: Box, rect: QRectF) -> None:
+        """Write the name, and the detail where both fit side by side."""
+        painter, centre = self._painter, Qt.AlignmentFlag.AlignVCenter
+        strong = box.style == "head" or (box.style == "token" and box.strong)
+        font = self._bold if strong else self._font
+        metrics, small = self._metrics[font.key()], self._metrics[self._small.key()]
+        taken = metrics.horizontalAdvance(box.title)
+        needed = small.horizontalAdvance(box.detail)
+        beside = bool(box.detail) and bool(box.title)
+        fits = taken + needed + 1.5 * self._wide <= rect.width()
+        painter.setPen(self._colour(Role.Text))
+        if box.title:
+            painter.setFont(font)
+            left = beside or box.style in ("text", "head")
+            align = (
+                Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignHCenter
+            )
+            cut = metrics.elidedText(
+                box.title, Qt.TextElideMode.ElideRight, rect.width()
+            )
+            painter.drawText(rect, align | centre, cut)
+        if box.detail and (fits or not box.title):
+            painter.setFont(self._small)
+            painter.setPen(self._colour(Role.PlaceholderText))
+            align = (
+                Qt.AlignmentFlag.AlignRight if box.title else Qt.AlignmentFlag.AlignLeft
+            )
+            cut = small.elidedText(
+                box.detail, Qt.TextElideMode.ElideRight, rect.width()
+            )
+            painter.drawText(rect, align | centre, cut)
+
+
+def mixed(low: QColor, high: QColor, share: float) -> QColor:
+    """Return the colour ``share`` of the way from one to another."""
+    pairs = zip(low.getRgb()[:3], high.getRgb()[:3], strict=True)  # type: ignore[index]
+    return QColor(*(round(a + (b - a) * share) for a, b in pairs))

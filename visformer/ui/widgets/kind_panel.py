@@ -1,0 +1,107 @@
+"""KindPanel: one kind's attention as heat map, arcs or tinted text; one at a time."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget
+
+from visformer.pictures.attention.arcs import arc_words
+from visformer.pictures.attention.maps import Marks
+from visformer.pictures.attention.reading import Reading
+from visformer.pictures.attention.tinted import tinted
+from visformer.pictures.look import Form, Look
+from visformer.pictures.picture import Matrix
+from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.panel import Panel
+from visformer.ui.widgets.running_text import RunningText
+from visformer.values.trace import Trace
+
+
+class KindPanel(QStackedWidget):
+    """Shows a Matrix in the form asked for.
+
+    ``hovered`` and ``clicked`` give (row, column) of the heat map, (side, index) of a
+    token of the other forms, or None. The other forms are built when first shown.
+    """
+
+    hovered = Signal(object)
+    clicked = Signal(object)
+    failed = Signal(str)
+
+    def __init__(self, name: str, *, grows: bool) -> None:
+        """``grows``: a step adds a row, which is then brought into sight."""
+        super().__init__()
+        self._grows = grows
+        self.heat_map = HeatMap()
+        self.heat_map.setAccessibleName(f"{name} attention")
+        self.heat_map.hovered.connect(self.hovered)
+        self.heat_map.clicked.connect(self.clicked)
+        self.heat_map.failed.connect(self.failed)
+        self.addWidget(self.heat_map)
+        self._name = name
+        self._panels: dict[Form, Panel] = {}
+        self._form: Form = "map"
+        self._matrix: Matrix | None = None
+        self._rows = 0
+
+    def panel(self, form: Form) -> Panel:
+        """Return the arcs or the text."""
+        if form not in self._panels:
+            canvas = ArcsCanvas() if form == "arcs" else RunningText()
+            made = Panel(canvas, f"{self._name} attention as {form}")
+            canvas.pointed.connect(self.hovered)
+            canvas.clicked.connect(self.clicked)
+            made.clicked.connect(self.clicked)
+            made.failed.connect(self.failed)
+            self._panels[form] = made
+            self.addWidget(made)
+        return self._panels[form]
+
+    def draw(
+        self,
+        matrix: Matrix | None,
+        look: Look,
+        *,
+        extent: tuple[int, int] | None,
+        longest: tuple[str, str],
+    ) -> None:
+        """Show a matrix; what is marked in it comes with ``mark``."""
+        self._matrix, self._form = matrix, look.form
+        if look.form == "map":
+            self.heat_map.draw(matrix, extent=extent, longest=longest)
+            self.setCurrentWidget(self.heat_map)
+            return
+        panel = self.panel(look.form)
+        note = ""
+        if matrix is not None and isinstance(panel.canvas, ArcsCanvas):
+            panel.canvas.draw(matrix, look.mass, extent or (1, 1))
+            note = arc_words(look, matrix)
+        panel.draw(matrix, note)
+        self.setCurrentWidget(panel)
+        self._follow(panel, len(matrix.rows) if matrix is not None else 0)
+
+    def _follow(self, panel: Panel, rows: int) -> None:
+        """Bring the newest row of the arcs into sight."""
+        grown = self._grows and rows != self._rows
+        if grown and isinstance(panel.canvas, ArcsCanvas):
+            y = round(panel.canvas.line_of(rows - 1))
+            panel.area.ensureVisible(0, y, 0, 2 * self.fontMetrics().height())
+        self._rows = rows
+
+    def mark(self, trace: Trace, shown: Reading, marks: Marks, look: Look) -> None:
+        """Mark tokens, and the cell in focus."""
+        if self._form == "map":
+            self.heat_map.mark(marks.cell, rows=marks.rows, columns=marks.columns)
+            return
+        canvas = self.panel(self._form).canvas
+        if isinstance(canvas, ArcsCanvas):
+            canvas.mark(marks, look.by)
+        elif self._matrix is not None:
+            canvas.draw(tinted(trace, shown, self._matrix, marks, look.by))
+
+    def set_focused(self, focused: bool) -> None:
+        """Frame it, as the one of several that is looked at."""
+        self.heat_map.set_focused(focused)
+        for panel in self._panels.values():
+            panel.set_focused(focused)

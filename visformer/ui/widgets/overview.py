@@ -1,0 +1,366 @@
+"""The grid of all heads: one image, labels, the chosen head framed; mouse and keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QContextMenuEvent,
+    QFontMetrics,
+    QHelpEvent,
+    QImage,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QPen,
+)
+from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
+
+from visformer.pictures.attention.mosaic import Mosaic
+from visformer.pictures.attention.ranking import Ranking
+from visformer.pictures.look import ORDERS, Order
+from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, table
+from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.plain_keys import keeps
+
+CAPTION = 0.45  # of a thumbnail's height takes its caption
+SMALLEST = 0.6  # of the text's size
+GAP = 3  # pixels between thumbnails
+STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
+STEPS = {
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+}
+
+
+class Overview(QWidget):
+    """Draws a Mosaic; reports the layer and head that were chosen."""
+
+    chosen = Signal(object)  # (layer, head)
+    order_chosen = Signal(str)
+    resized = Signal()
+
+    def __init__(
+        self, numbers: Callable[[], str], parent: QWidget | None = None
+    ) -> None:
+        """``numbers`` gives every head's weights as CSV."""
+        super().__init__(parent)
+        self.export = Export(self, numbers)
+        self._mosaic: Mosaic | None = None
+        self._image = QImage()
+        self._unknown = False  # some weight is NaN
+        self._chosen = (0, 0)
+        self._order: Order = "place"
+        self._ranking: Ranking | None = None
+        self.orders = QComboBox(self)
+        for name, title in ORDERS.items():
+            self.orders.addItem(f"by {title}", name)
+        self.orders.setAccessibleName("order of the heads")
+        self.orders.activated.connect(
+            lambda _: self.order_chosen.emit(self.orders.currentData())
+        )
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setAccessibleName("all heads, a layer a row, a head a column")
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy and to save what stands on screen."""
+        self.export.popup(event.globalPos())
+
+    def draw(self, mosaic: Mosaic | None) -> None:
+        """Show this grid; None shows that there is none."""
+        self._mosaic = mosaic
+        self._image, self._unknown = QImage(), False
+        if mosaic is not None and mosaic.image.size:
+            self._image = _painted(mosaic, self.palette())
+            self._unknown = bool(np.isnan(mosaic.image.max()))
+        self.choose(mosaic.chosen if mosaic is not None else (0, 0))
+        self.update()
+
+    def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
+        """Show the heads in this order; None: in their places.
+
+        ``words``: what they are ordered by, also while that is still measured.
+        """
+        self.orders.setCurrentIndex(self.orders.findData(order))
+        self.orders.setToolTip(words or "order of the heads")
+        if (order, ranking) != (self._order, self._ranking):
+            self._order, self._ranking = order, ranking
+            self.update()
+
+    def choose(self, chosen: tuple[int, int]) -> None:
+        """Frame a head; the image is left alone."""
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.update()
+        layer, head = chosen
+        self.setAccessibleDescription(f"layer {layer + 1}, head {head + 1} is chosen")
+
+    def thumbnail(self, layers: int, heads: int) -> tuple[int, int]:
+        """Return the height and width in pixels that one of so many heads gets."""
+        place, ratio = self._place(), self.devicePixelRatioF()
+        height, width = place.height() / max(1, layers), place.width() / max(1, heads)
+        return max(1, int(height * ratio)), max(1, int(width * ratio))
+
+    # ---- painting --------------------------------------------------------------
+
+    def _place(self) -> QRectF:
+        """Where thumbnails may stand: right of layer labels, below title and heads."""
+        metrics = self.fontMetrics()
+        left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
+        if self._order == "place":
+            top += metrics.height()
+        else:  # the captions stand on the thumbnails
+            left = 4
+        width, height = self.width() - left - 4, self.height() - top - 4
+        return QRectF(left, top, max(1, width), max(1, height))
+
+    def _grid(self) -> QRectF:
+        """Where the thumbnails do stand: not stretched too far."""
+        place, mosaic = self._place(), self._mosaic
+        if mosaic is None or not mosaic.image.size:
+            return place
+        across = place.width() / mosaic.image.shape[1]
+        down = place.height() / mosaic.image.shape[0]
+        place.setWidth(min(across, STRETCH * down) * mosaic.image.shape[1])
+        place.setHeight(min(down, STRETCH * across) * mosaic.image.shape[0])
+        return place
+
+    def _header(self) -> int:
+        """Height of the line of words, beside which the choice of order stands."""
+        return max(self.fontMetrics().height(), self.orders.sizeHint().height())
+
+    def _spot(self, layer: int, head: int) -> tuple[int, int]:
+        """Return the row and column of the grid in which a head stands."""
+        if self._ranking is None or self._mosaic is None:
+            return layer, head
+        return divmod(self._ranking.order.index((layer, head)), self._mosaic.heads)
+
+    def _head(self, row: int, column: int) -> tuple[int, int]:
+        """Return the layer and head that stand in a row and column of the grid."""
+        if self._ranking is None or self._mosaic is None:
+            return row, column
+        return self._ranking.order[row * self._mosaic.heads + column]
+
+    def _box(self, layer: int, head: int) -> QRectF:
+        mosaic, grid = self._mosaic, self._grid()
+        if mosaic is None:
+            return QRectF()
+        layer, head = self._spot(layer, head)
+        width, height = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        return QRectF(grid.x() + head * width, grid.y() + layer * height, width, height)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the words, the image, gaps, labels, the frame."""
+        painter, palette = QPainter(self), self.palette()
+        role = QPalette.ColorRole
+        self._paint_words(painter)
+        if self._mosaic is None:
+            return
+        grid = self._grid()
+        if not self._image.isNull():
+            if self._ranking is None:
+                painter.drawImage(grid, self._image)
+            else:
+                self._paint_ranked(painter, self._mosaic)
+            self._paint_gaps(painter, grid, self._mosaic)
+        painter.setPen(palette.color(role.WindowText))
+        if self._ranking is None:
+            self._paint_labels(painter, grid, self._mosaic)
+        else:
+            self._paint_captions(painter, self._ranking)
+        frame = self._box(*self._chosen).adjusted(0, 0, -GAP, -GAP)
+        pen = QPen(palette.color(role.Highlight), 3 if self.hasFocus() else 2)
+        pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
+        painter.setPen(pen)
+        painter.drawRect(frame)
+
+    def _paint_words(self, painter: QPainter) -> None:
+        palette, metrics = self.palette(), self.fontMetrics()
+        line = QRectF(0, 0, self.width(), self._header())
+        painter.setPen(palette.color(QPalette.ColorRole.WindowText))
+        if self._mosaic is None:
+            painter.drawText(
+                line, Qt.AlignmentFlag.AlignVCenter, "all heads: nothing yet"
+            )
+            return
+        bold, plain = self.font(), self.font()
+        bold.setBold(True)
+        painter.setFont(bold)
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._mosaic.title)
+        line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
+        painter.setFont(plain)
+        if self._unknown:
+            line.setLeft(self._paint_key(painter, line))
+        painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+        line.setRight(self.orders.x() - metrics.averageCharWidth())
+        words = f"L layer, H head; colour: {self._mosaic.note}"
+        if self._ranking is not None:
+            words = self._ranking.words
+        cut = Qt.TextElideMode.ElideRight
+        words = metrics.elidedText(words, cut, int(line.width()))
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
+
+    def _paint_key(self, painter: QPainter, line: QRectF) -> float:
+        """Say which colour is NaN; returns where the words end."""
+        metrics, word = self.fontMetrics(), "NaN"
+        box = QRectF(line.x(), line.y(), 1.2 * line.height(), line.height())
+        inside = box.adjusted(0, 0.2 * line.height(), 0, -0.2 * line.height())
+        painter.fillRect(inside, QColor(NAN_COLOUR))
+        line = line.adjusted(box.width() + metrics.averageCharWidth(), 0, 0, 0)
+        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, word)
+        return line.x() + metrics.horizontalAdvance(word + "  ")
+
+    def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
+        """Cover what is still to be decoded, and gaps; frame the thumbnails."""
+        ground = self.palette().color(QPalette.ColorRole.Window)
+        wide, high = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        down = min(high * mosaic.filled[0] / mosaic.height, high - GAP)
+        across = min(wide * mosaic.filled[1] / mosaic.width, wide - GAP)
+        left, top = grid.x(), grid.y()
+        for layer in range(mosaic.layers):
+            y = top + layer * high + down
+            painter.fillRect(QRectF(left, y, grid.width(), high - down), ground)
+        for head in range(mosaic.heads):
+            x = left + head * wide + across
+            painter.fillRect(QRectF(x, top, wide - across, grid.height()), ground)
+        painter.setPen(self.palette().color(QPalette.ColorRole.Mid))
+        for y in (top + layer * high for layer in range(mosaic.layers)):
+            for x in (left + head * wide for head in range(mosaic.heads)):
+                painter.drawRect(QRectF(x, y, wide - GAP, high - GAP))
+
+    def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
+        """Paint every thumbnail where its rank puts it."""
+        for layer in range(mosaic.layers):
+            for head in range(mosaic.heads):
+                x, y, width, height = mosaic.frame(layer, head)
+                source = QRectF(x, y, width, height)
+                painter.drawImage(self._box(layer, head), self._image, source)
+
+    def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
+        """Write on every thumbnail which head it is and what it is ordered by."""
+        font, high = self.font(), self._box(0, 0).height()
+        share = CAPTION * high / self.fontMetrics().height()
+        font.setPointSizeF(font.pointSizeF() * min(1.0, max(SMALLEST, share)))
+        painter.setFont(font)
+        metrics = QFontMetrics(font)
+        ground = self.palette().color(QPalette.ColorRole.Window)
+        ground.setAlphaF(0.85)
+        for (layer, head), caption in zip(ranking.order, ranking.captions, strict=True):
+            box = self._box(layer, head).adjusted(1, 1, -GAP - 1, -GAP - 1)
+            room, cut = int(box.width()), Qt.TextElideMode.ElideRight
+            text = metrics.elidedText(caption, cut, room)
+            box.setTop(max(box.top(), box.bottom() - metrics.height()))
+            box.setWidth(metrics.horizontalAdvance(text) + 2)
+            painter.fillRect(box, ground)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+
+    def _paint_labels(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
+        metrics = self.fontMetrics()
+        wide, high = grid.width() / mosaic.heads, grid.height() / mosaic.layers
+        line, room = metrics.height(), metrics.horizontalAdvance("H00 ")
+        above = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignBottom
+        for head in range(0, mosaic.heads, math.ceil(room / max(1.0, wide))):
+            x = grid.x() + head * wide
+            box = QRectF(x, grid.y() - line, max(room, wide - GAP), line)
+            painter.drawText(box, above, f"H{head + 1}")
+        beside = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        for layer in range(0, mosaic.layers, math.ceil(line / max(1.0, high))):
+            y = grid.y() + layer * high
+            box = QRectF(0, y, grid.x() - 4, max(line, high - GAP))
+            painter.drawText(box, beside, f"L{layer + 1}")
+
+    def sizeHint(self) -> QSize:
+        """Ten lines high."""
+        line = self.fontMetrics().height()
+        return QSize(30 * line, 10 * line)
+
+    def minimumSizeHint(self) -> QSize:
+        """Five lines high."""
+        line = self.fontMetrics().height()
+        return QSize(10 * line, 5 * line)
+
+    # ---- mouse and keys --------------------------------------------------------
+
+    def head_at(self, at: QPointF) -> tuple[int, int] | None:
+        """Return the layer and head at a point, None where there is none."""
+        mosaic, grid = self._mosaic, self._grid()
+        if mosaic is None or not grid.contains(at):
+            return None
+        across = (
+            (at.x() - grid.x()) / grid.width() * mosaic.heads * max(1, mosaic.width)
+        )
+        down = (
+            (at.y() - grid.y()) / grid.height() * mosaic.layers * max(1, mosaic.height)
+        )
+        spot = mosaic.hit(across, down)
+        return None if spot is None else self._head(*spot)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Choose a head."""
+        chosen = self.head_at(event.position())
+        if chosen is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.chosen.emit(chosen)
+
+    def walk(self, layers: int, heads: int) -> None:
+        """Choose a neighbour of the chosen head."""
+        if self._mosaic is not None:
+            at = self._mosaic.walk(self._spot(*self._chosen), layers, heads)
+            at = self._head(*at)
+            if at != self._chosen:
+                self.chosen.emit(at)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk with the arrows."""
+        step = STEPS.get(Qt.Key(event.key()))
+        if step is None:
+            super().keyPressEvent(event)
+        else:
+            self.walk(*step)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep plain arrows from the window's own keys; say what the mouse is on."""
+        if keeps(event, STEPS):
+            return True
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            at = self.head_at(QPointF(event.pos()))
+            text = f"layer {at[0] + 1}, head {at[1] + 1}" if at else ""
+            if at and self._ranking is not None:
+                rank = self._ranking.order.index(at)
+                text += f" · {self._ranking.captions[rank]}\n{self._ranking.words}"
+            QToolTip.showText(event.globalPos(), text, self)
+            return True
+        return super().event(event)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        """Thumbnails of another size may need another reduction."""
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        size = self.orders.sizeHint()
+        self.orders.setGeometry(
+            self.width() - size.width(), 0, size.width(), size.height()
+        )
+        self.resized.emit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Take the palette's colours."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_mosaic"):
+            self.draw(self._mosaic)
+
+
+def _painted(mosaic: Mosaic, palette: QPalette) -> QImage:
+    """Turn shades into an image: colours from a table, a byte a pixel."""
+    made = codes(mosaic.image, None)
+    high, wide = made.shape
+    image = QImage(made.data, wide, high, wide, QImage.Format.Format_Indexed8)
+    colours = table(palette)
+    image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
+    return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels

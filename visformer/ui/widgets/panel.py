@@ -1,0 +1,112 @@
+"""Panel: the forms of a kind's attention beside the heat map, with words and export."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
+from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+
+from visformer.pictures.picture import Matrix
+from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.widgets.colour_map import table
+from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.heatmap import matrix_text
+from visformer.ui.widgets.labels import ColourBar
+from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.running_text import RunningText
+
+
+class Panel(QWidget):
+    """Title, what was done, the picture (scrolled where it is long), its key."""
+
+    clicked = Signal(object)  # None: beside the picture
+    failed = Signal(str)
+
+    def __init__(self, canvas: ArcsCanvas | RunningText, name: str) -> None:
+        super().__init__()
+        self.canvas = canvas
+        self._matrix: Matrix | None = None
+        self._focused = False
+        self._title, self._done, self._note = (words(name) for _ in range(3))
+        for label in (self._title, self._done, self._note):
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self._note.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self._bar = ColourBar(self)
+        self._bar.setVisible(isinstance(canvas, RunningText))
+        self.area = QScrollArea()
+        self.area.setWidget(canvas)
+        self.area.setWidgetResizable(True)
+        self.area.setFrameShape(QFrame.Shape.NoFrame)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(4, 4, 4, 4)
+        column.setSpacing(2)
+        for part in (self._title, self._done, self.area, self._note, self._bar):
+            column.addWidget(part, 1 if part is self.area else 0)
+        self.export = Export(self, self.numbers)
+        self.export.failed.connect(self.failed)
+        self.setAccessibleName(name)
+        self._dress()
+
+    def draw(self, matrix: Matrix | None, note: str) -> None:
+        """Say what is shown; ``note`` says how."""
+        self._matrix = matrix
+        empty = matrix is None or not matrix.values.size
+        self._title.setText(matrix.title if matrix is not None else "")
+        self._done.setText(matrix.done if matrix is not None else "")
+        self._done.setVisible(bool(self._done.text()))
+        said = matrix.note if matrix is not None and empty else note
+        self._note.setText(said if matrix is not None else "Nothing to show yet.")
+        self._note.setVisible(bool(self._note.text()))
+        if matrix is not None:
+            self._bar.draw(
+                table(self.palette(), matrix.ends),
+                matrix.ends,
+                "" if empty else matrix.note,
+                hidden=matrix.hidden is not None and bool(matrix.hidden.any()),
+                unknown=bool((matrix.values != matrix.values).any()),  # NaN
+            )
+
+    def set_focused(self, focused: bool) -> None:
+        """Frame the panel, as the one of several that is looked at."""
+        if focused != self._focused:
+            self._focused = focused
+            self.update()
+
+    def numbers(self) -> str:
+        """Return the numbers behind the picture as CSV, every digit."""
+        return "" if self._matrix is None else matrix_text(self._matrix)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the frame."""
+        if self._focused:
+            painter = QPainter(self)
+            painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
+            for wide in range(2):
+                painter.drawRect(self.rect().adjusted(wide, wide, -1 - wide, -1 - wide))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Report a click beside the picture."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.clicked.emit(None)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy and to save what stands on screen."""
+        self.export.popup(event.globalPos())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "_bar" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        bold = self.font()
+        bold.setBold(True)
+        self._title.setFont(bold)

@@ -1,0 +1,1 @@
+"""What both processes share: the Trace and its parts (numpy only)."""

@@ -1,0 +1,337 @@
+"""Intervention: everything that alters a model's run, as one immutable value.
+
+It changes which cells attention may read, what stands for a masked score, or the
+positional encodings; weights are never touched. Numpy only: the engine applies it, the
+window previews it. Layers and tokens count from 0 here, and from 1 in the text form
+that ``parse`` reads and ``str`` writes, which the window and ``render`` show.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.errors import InputError
+
+if TYPE_CHECKING:
+    from visformer.values.arrays import Bools, Floats
+    from visformer.values.facts import Kind, ModelFacts
+
+PositionForm = Literal[
+    "interleaved", "halves", "none", "shifted", "scaled", "permuted", "constant"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Causal:
+    """Move the diagonal of the decoder's causal mask, or take the mask off.
+
+    Query t may read the keys up to t + ``offset``; None: every key.
+    """
+
+    offset: int | None
+    layer: int | None = None  # None: every layer
+
+    def __str__(self) -> str:
+        how = "off" if self.offset is None else f"{self.offset:+d}"
+        return f"causal {how}{_at(self.layer)}"
+
+
+@dataclass(frozen=True, slots=True)
+class HideSource:
+    """Hide a source token from the encoder's queries and from the decoder's."""
+
+    token: int
+    layer: int | None = None
+
+    def __str__(self) -> str:
+        return f"hide {self.token + 1}{_at(self.layer)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Allow or forbid one query to read one key."""
+
+    kind: Kind
+    query: int
+    key: int
+    allowed: bool
+    layer: int | None = None
+
+    def __str__(self) -> str:
+        how = "on" if self.allowed else "off"
+        where = f"{self.kind} {self.query + 1} {self.key + 1}"
+        return f"cell {where} {how}{_at(self.layer)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionChange:
+    """Other positional encodings, on both sides.
+
+    ``amount``: positions to shift by; the factor to scale by; how many of the first
+    positions to permute; the position that all get ("constant").
+    """
+
+    form: PositionForm
+    amount: float = 0.0
+    seed: int = 0  # of the permutation
+
+    def __str__(self) -> str:
+        words = f"positions {self.form}"
+        if self.form in _AMOUNTS:
+            words += f" {_plain(self.amount)}"
+        return words + (f" {self.seed}" if self.form == "permuted" else "")
+
+
+MaskChange = Causal | HideSource | Cell
+_AMOUNTS = {  # smallest and largest amount, whole numbers only
+    "shifted": (0, 65_536, True),
+    "scaled": (-1000, 1000, False),
+    "permuted": (2, 65_536, True),
+    "constant": (0, 65_535, True),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervention:
+    """Changes to a run, masks in order; the default changes nothing.
+
+    ``fill`` replaces a masked score in place of the model's own value. 0 is what
+    multiplying the scores by the mask comes to: the masked keys keep a weight.
+    """
+
+    masks: tuple[MaskChange, ...] = ()
+    fill: float | None = None
+    positions: PositionChange | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything is changed."""
+        return self != UNTOUCHED
+
+    def __str__(self) -> str:
+        """Return the text form, changes separated by semicolons."""
+        parts = [str(change) for change in self.masks]
+        if self.fill is not None:
+            parts.append("multiply" if self.fill == 0 else f"fill {_plain(self.fill)}")
+        if self.positions is not None:
+            parts.append(str(self.positions))
+        return "; ".join(parts)
+
+    @property
+    def masked(self) -> bool:
+        """Whether attention is altered, so that no cached row can be relied on."""
+        return bool(self.masks) or self.fill is not None
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a decoder row may come to depend on what follows it.
+
+        Opened cells do, and rows that are left nothing: they attend to everything.
+        """
+        return self.fill is not None or any("decoder" in _kinds(c) for c in self.masks)
+
+    def by_layer(self, kind: Kind) -> bool:
+        """Whether the masks of a kind differ from layer to layer."""
+        return any(c.layer is not None for c in self.masks if kind in _kinds(c))
+
+    def with_mask(self, change: MaskChange) -> Intervention:
+        """Return this with one more change, which replaces one of the same place."""
+        return replace(self, masks=(*self.without(change).masks, change))
+
+    def without(self, change: MaskChange) -> Intervention:
+        """Return this without the change of the same place."""
+        place = _place(change)
+        kept = tuple(old for old in self.masks if _place(old) != place)
+        return replace(self, masks=kept)
+
+    def check(self, model: ModelFacts, source: int) -> None:
+        """Raise InputError unless it fits a model and a sentence of ``source`` tokens.
+
+        Cells of target tokens that are not decoded yet are no fault.
+        """
+        for change in self.masks:
+            kind = _kinds(change)[-1]
+            if change.layer is not None and change.layer >= model.layers(kind):
+                raise InputError(
+                    f"“{change}”: the model has {model.layers(kind)} layers there."
+                )
+            if _source_token(change) >= source:
+                raise InputError(f"“{change}”: the source has {source} tokens.")
+        if self.positions is not None:
+            _check_positions(self.positions, model.max_positions)
+
+    def mask(self, kind: Kind, layer: int, mask: Bools, opened: Bools) -> Bools:
+        """Return a kind's mask as changed in a layer: bool [..., Q, K].
+
+        ``mask`` is the model's own; ``opened`` the same without its causal part.
+        """
+        for change in self.masks:
+            if kind not in _kinds(change) or change.layer not in (None, layer):
+                continue
+            mask = _changed(change, mask, opened)
+        return mask
+
+
+UNTOUCHED = Intervention()
+
+
+def _changed(change: MaskChange, mask: Bools, opened: Bools) -> Bools:
+    queries, keys = mask.shape[-2:]
+    if isinstance(change, Causal):
+        if change.offset is None:
+            return opened
+        seen: Bools = opened & np.tri(queries, keys, change.offset, dtype=bool)
+        return seen
+    mask = mask.copy()
+    if isinstance(change, HideSource):
+        mask[..., change.token] = False
+    elif change.query < queries and change.key < keys:
+        mask[..., change.query, change.key] = change.allowed
+    return mask
+
+
+def _kinds(change: MaskChange) -> tuple[Kind, ...]:
+    if isinstance(change, HideSource):
+        return ("encoder", "cross")
+    return (change.kind,) if isinstance(change, Cell) else ("decoder",)
+
+
+def _place(change: MaskChange) -> tuple[Any, ...]:
+    """Return what two changes of one place have in common."""
+    if isinstance(change, Cell):
+        return (Cell, change.kind, change.query, change.key, change.layer)
+    token = change.token if isinstance(change, HideSource) else None
+    return (type(change), token, change.layer)
+
+
+def _source_token(change: MaskChange) -> int:
+    """Return the last source token that a change names; -1 where it names none."""
+    if isinstance(change, HideSource):
+        return change.token
+    if isinstance(change, Causal) or change.kind == "decoder":
+        return -1
+    return max(change.query, change.key) if change.kind == "encoder" else change.key
+
+
+def _plain(number: float) -> str:
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
+
+
+def _at(layer: int | None) -> str:
+    return "" if layer is None else f" @ layer {layer + 1}"
+
+
+def change_table(table: Floats, change: PositionChange | None) -> Floats:
+    """Return positional encodings [P, D] as changed; float32.
+
+    "interleaved" and "halves" are the sinusoids of section 3.5 of the paper in both
+    layouts, whatever the model has; the other forms alter the model's own table.
+    """
+    if change is None:
+        return table
+    rows, width = table.shape
+    if change.form in ("interleaved", "halves"):
+        return _sinusoid(rows, width, interleaved=change.form == "interleaved")
+    if change.form == "none":
+        return np.zeros_like(table)
+    if change.form == "scaled":
+        return table * np.float32(change.amount)
+    amount, order = int(change.amount), np.arange(rows)
+    if change.form == "shifted":
+        order = np.minimum(order + amount, rows - 1)
+    elif change.form == "constant":
+        order[:] = amount
+    else:
+        order[: min(amount, rows)] = permutation(min(amount, rows), change.seed)
+    return table[order]
+
+
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
+    """Return a random order of 0..count - 1 that is another than theirs."""
+    draw, plain = np.random.default_rng(seed), np.arange(count)
+    order = draw.permutation(count)
+    while count > 1 and (order == plain).all():
+        order = draw.permutation(count)
+    return order
+
+
+def _sinusoid(rows: int, width: int, *, interleaved: bool) -> Floats:
+    even = np.arange(0, width, 2)
+    angle = np.arange(rows)[:, None] / 10_000.0 ** (even / width)
+    if interleaved:
+        both = np.stack((np.sin(angle), np.cos(angle)), -1).reshape(rows, -1)
+    else:
+        both = np.concatenate((np.sin(angle), np.cos(angle)), -1)
+    made: NDArray[np.float32] = both[:, :width].astype(np.float32)
+    return made
+
+
+def _check_positions(change: PositionChange, rows: int) -> None:
+    low, high, whole = _AMOUNTS.get(change.form, (-math.inf, math.inf, False))
+    high = min(high, rows - 1) if change.form in ("shifted", "constant") else high
+    amount = change.amount
+    if not low <= amount <= high or (whole and amount != int(amount)):
+        what = "a whole number" if whole else "a number"
+        raise InputError(f"“{change}”: {what} from {low} to {high} is needed.")
+
+
+# ---- the text form ---------------------------------------------------------------
+
+_NUMBER = r"([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf)"
+_LAYER = r"(?: @ layer (\d+))?"
+_FORMS = "|".join(get_args(PositionForm))
+_GRAMMAR = "causal off, causal +1, hide 3, cell cross 2 5 off, multiply, fill -1e4, "
+_GRAMMAR += "positions none (also interleaved, halves, shifted 5, scaled 2, "
+_GRAMMAR += "permuted 8 0, constant 0); masks may end with @ layer 2"
+
+
+def parse(texts: Iterable[str]) -> Intervention:
+    """Read the text form: changes, each alone or several separated by semicolons.
+
+    Raises InputError, naming what can be said, for anything else.
+    """
+    made = UNTOUCHED
+    for text in ";".join(texts).split(";"):
+        words = " ".join(text.split())
+        if words:
+            made = _add(made, words)
+    return made
+
+
+def _add(made: Intervention, words: str) -> Intervention:
+    if words == "multiply":
+        return replace(made, fill=0.0)
+    if found := re.fullmatch(rf"fill {_NUMBER}", words):
+        return replace(made, fill=float(found[1]))
+    if found := re.fullmatch(rf"positions ({_FORMS})(?: {_NUMBER})?(?: (\d+))?", words):
+        form: Any = found[1]
+        amount, seed = float(found[2] or 0), int(found[3] or 0)
+        change = PositionChange(form, amount, seed)
+        _check_positions(change, 65_536)
+        return replace(made, positions=change)
+    if found := re.fullmatch(rf"causal (off|[+-]?\d+){_LAYER}", words):
+        offset = None if found[1] == "off" else int(found[1])
+        return made.with_mask(Causal(offset, _index(found[2])))
+    if found := re.fullmatch(rf"hide ([1-9]\d*){_LAYER}", words):
+        return made.with_mask(HideSource(int(found[1]) - 1, _index(found[2])))
+    pattern = rf"cell (encoder|decoder|cross) ([1-9]\d*) ([1-9]\d*) (on|off){_LAYER}"
+    if found := re.fullmatch(pattern, words):
+        kind: Any = found[1]
+        query, key, layer = int(found[2]) - 1, int(found[3]) - 1, _index(found[5])
+        return made.with_mask(Cell(kind, query, key, found[4] == "on", layer))
+    raise InputError(f"“{words}” is no change that can be made: say {_GRAMMAR}.")
+
+
+def _index(layer: str | None) -> int | None:
+    if layer is None:
+        return None
+    if layer == "0":
+        raise InputError("layers count from 1.")
+    return int(layer) - 1

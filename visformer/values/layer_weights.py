@@ -1,0 +1,82 @@
+"""The weights of one layer as plain numbers (numpy only): asked of the engine.
+
+Arrays are read-only float32. Letters: ``D`` model width, ``F`` feed-forward width. A
+token is a row, so a projection is ``x @ weight + bias``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from visformer.values.arrays import Floats
+from visformer.values.facts import ModelFacts
+
+Stack = Literal["encoder", "decoder"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """A projection."""
+
+    weight: Floats  # [in, out]
+    bias: Floats | None  # [out]
+
+    def __call__(self, x: Floats) -> Floats:
+        """Project rows: [..., in] -> [..., out]."""
+        made: Floats = x @ self.weight
+        return made if self.bias is None else made + self.bias
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norm:
+    """A layer norm's own numbers; its rule and eps are the model's (ModelFacts)."""
+
+    gamma: Floats  # [D]
+    beta: Floats  # [D]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AttentionWeights:
+    """One attention sublayer; columns h d .. (h + 1) d of q, k, v are head h's."""
+
+    query: Linear  # [D, D]
+    key: Linear
+    value: Linear
+    output: Linear  # W_O
+    norm: Norm
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FeedForwardWeights:
+    """One feed-forward sublayer."""
+
+    expand: Linear  # [D, F]
+    gate: Linear | None  # [D, F]; multiplies what is activated
+    contract: Linear  # [F, D]
+    norm: Norm
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LayerParameters:
+    """All weights of one layer, and the model that they are of."""
+
+    model: ModelFacts
+    stack: Stack
+    layer: int
+    self_attention: AttentionWeights
+    cross_attention: AttentionWeights | None  # None in the encoder
+    feed_forward: FeedForwardWeights
+
+    def belong_to(self, model: ModelFacts) -> bool:
+        """Tell whether these are weights of that model, however it ran."""
+        return same_model(self.model, model)
+
+
+def same_model(one: ModelFacts, other: ModelFacts) -> bool:
+    """Tell whether two descriptions are of one model.
+
+    It may run on another device, or with another value for masked scores.
+    """
+    ran = {"device": other.device, "mask_fill": other.mask_fill}
+    return replace(one, **ran) == other  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+"""Recording: storage that grows by a decoder row a step; its Traces share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.step import Step
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """What one step adds to a Trace."""
+
+    id: int  # the token consumed
+    token: str
+    values: Floats  # [Columns.width("decoder")]
+    self_mask: Bools  # [t + 1], or [T] where it may see beyond itself
+    cross_mask: Bools  # [S]; both after a layer axis where layers differ
+    step: Step
+
+
+class Recording:
+    """Storage that grows by one row a step; the Traces it gives out share it.
+
+    Reserved up to ``limit`` rows at once: pages are touched when rows are written, so
+    that a snapshot is a view and appending copies nothing that is already there.
+    """
+
+    def __init__(self, start: Trace, limit: int) -> None:
+        """Begin with a Trace of T = 0."""
+        self._start = start
+        source = len(start.source)
+        self._rows = np.zeros((limit, start.layout.width("decoder")), np.float32)
+        self._ids = np.zeros(limit, np.int64)
+        changed = start.intervention
+        own = (start.layers("decoder"),) if changed.by_layer("decoder") else ()
+        across = (start.layers("cross"),) if changed.by_layer("cross") else ()
+        self._self_mask = np.zeros((*own, limit, limit), bool)
+        self._cross_mask = np.zeros((*across, limit, source), bool)
+        self._target: list[str] = []
+        self._steps: list[Step] = []
+
+    def __len__(self) -> int:
+        """Return the number of rows recorded."""
+        return len(self._target)
+
+    @property
+    def limit(self) -> int:
+        """How many rows fit."""
+        return len(self._ids)
+
+    @property
+    def ids(self) -> list[int]:
+        """The token that each row consumed."""
+        ids: list[int] = self._ids[: len(self)].tolist()
+        return ids
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps so far."""
+        return self._steps
+
+    @property
+    def choices(self) -> list[int]:
+        """The token that each step chose."""
+        return [step.id for step in self._steps]
+
+    def rows(self, start: int) -> list[Row]:
+        """Return the rows from ``start`` on, as they were appended."""
+        return [
+            Row(
+                id=int(self._ids[at]),
+                token=self._target[at],
+                values=read_only(self._rows[at]),
+                self_mask=read_only(self._self_mask[..., at, : len(self)]),
+                cross_mask=read_only(self._cross_mask[..., at, :]),
+                step=self._steps[at],
+            )
+            for at in range(start, len(self))
+        ]
+
+    def append(self, row: Row) -> None:
+        """Add one decoder row."""
+        at = len(self)
+        self._rows[at] = row.values
+        self._ids[at] = row.id
+        self._self_mask[..., at, : row.self_mask.shape[-1]] = row.self_mask
+        self._cross_mask[..., at, :] = row.cross_mask
+        self._target.append(row.token)
+        self._steps.append(row.step)
+
+    def shorten(self, length: int) -> None:
+        """Forget the rows from ``length`` on; Traces that show them must be dropped.
+
+        Rows that a living Trace shares are not overwritten: the storage is copied.
+        """
+        if length < len(self):
+            self._rows = _kept(self._rows, length)
+            self._ids = _kept(self._ids[:, None], length)[:, 0]
+            self._self_mask = _kept(self._self_mask, length)
+            self._cross_mask = _kept(self._cross_mask, length)
+            del self._target[length:], self._steps[length:]
+
+    def trace(self) -> Trace:
+        """Return all rows so far as a Trace, sharing the storage."""
+        length = len(self)
+        return replace(
+            self._start,
+            target=tuple(self._target),
+            target_ids=read_only(self._ids[:length]),
+            steps=tuple(self._steps),
+            decoder_rows=read_only(self._rows[:length]),
+            masks={
+                "encoder": self._start.masks["encoder"],
+                "decoder": read_only(self._self_mask[..., :length, :length]),
+                "cross": read_only(self._cross_mask[..., :length, :]),
+            },
+        )
+
+
+def _kept(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """Copy the first rows of [..., rows, columns]; the others are zero."""
+    fresh = np.zeros_like(array)
+    fresh[..., :length, :] = array[..., :length, :]
+    return fresh
