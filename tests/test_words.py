@@ -1,0 +1,41 @@
+"""Places count from 1 in words; numbers have one voice."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from visformer import words
+
+
+def test_places_count_from_one() -> None:
+    assert words.token_words("▁cat", 2) == "“▁cat” (token 3)"
+    assert words.layer_words(0) == "layer 1"
+    assert words.head_words(1, 4) == "layer 2, head 5"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.12345, "0.1235"), (0, "0"), (1, "1.0000"), (3.21e-6, "3.2e−06")],
+)
+def test_probabilities_are_never_rounded_to_nothing(p: float, text: str) -> None:
+    assert words.probability(p) == text
+
+
+def test_one_minus_sign_and_names_for_nan_and_infinity() -> None:
+    for write in (words.number, words.decimals, words.short):
+        assert write(-0.5).startswith("−0.5")
+        assert write(math.nan) == "NaN"
+        assert write(-math.inf) == "−∞"
+    assert words.probability(math.nan) == "NaN"
+
+
+@pytest.mark.parametrize("value", [0, 1, -9999.5, 12345, 1e-7, -3e30, 0.00012345])
+def test_short_numbers_fit_in_seven_characters(value: float) -> None:
+    assert len(words.short(value)) <= 8 - (value >= 0)
+
+
+def test_amounts_agree_with_their_noun() -> None:
+    assert words.count(1, "cell") == "1 cell"
+    assert words.count(1200, "cell") == "1,200 cells"

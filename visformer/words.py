@@ -1,0 +1,80 @@
+"""How places and numbers are written wherever a person reads them.
+
+Tokens, rows, steps, layers and heads count from 0 in Python and from 1 in words: these
+functions take the first and write the second. Step 0 has nothing decoded; step n is the
+choice that decoder row n made. Numbers have one minus sign (U+2212) and name NaN and ∞.
+"""
+
+from __future__ import annotations
+
+from visformer.values.facts import Kind
+
+KIND_NAMES: dict[Kind, str] = {
+    "encoder": "encoder self",
+    "decoder": "decoder self",
+    "cross": "cross",
+}
+LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.0000
+
+
+# ---- places ------------------------------------------------------------------------
+
+
+def token_words(token: str, index: int) -> str:
+    """Name a token and its place in the sentence: “_cat” (token 3)."""
+    return f"“{token}” (token {index + 1})"
+
+
+def layer_words(layer: int) -> str:
+    """Name a layer: layer 2."""
+    return f"layer {layer + 1}"
+
+
+def head_words(layer: int, head: int) -> str:
+    """Name a head: layer 2, head 5."""
+    return f"layer {layer + 1}, head {head + 1}"
+
+
+# ---- numbers -----------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """Write a number with four digits: −0.1234, 12.3, 1.2e−05."""
+    return signed(f"{value:.4g}")
+
+
+def decimals(value: float, count: int = 4) -> str:
+    """Write a number with a fixed count of decimals, for columns of them."""
+    return signed(f"{value:.{count}f}")
+
+
+def probability(p: float) -> str:
+    """Write a probability or an attention weight: 0.1234, 0, 3.2e−06."""
+    if p == 0:
+        return "0"
+    return signed(f"{p:.1e}" if abs(p) < LEAST else f"{p:.4f}")
+
+
+def percent(p: float) -> str:
+    """Write a probability in at most four characters: 97 %, ~0, NaN."""
+    if not p >= 0.005:  # NaN too
+        return "NaN" if p != p else "~0"
+    return f"{100 * p:.0f} %"
+
+
+def short(value: float) -> str:
+    """Write a number in at most seven characters, tiny and huge ones with exponent."""
+    magnitude = abs(value)
+    if value != 0 and not 1e-4 <= magnitude < 1e4:  # inf and NaN too
+        return signed(f"{value:.1e}")
+    return signed(f"{value:.{5 - len(str(int(magnitude)))}f}")
+
+
+def signed(text: str) -> str:
+    """Give a formatted number the minus sign and the names of NaN and infinity."""
+    return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
+
+
+def count(amount: int, noun: str) -> str:
+    """Write an amount with its noun: 1 cell, 1,200 cells."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
