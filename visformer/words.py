@@ -55,11 +55,11 @@ def probability(p: float) -> str:
     return signed(f"{p:.1e}" if abs(p) < LEAST else f"{p:.4f}")
 
 
-def percent(p: float) -> str:
-    """Write a probability in at most four characters: 97 %, ~0, NaN."""
+def share(p: float) -> str:
+    """Write a probability in at most four characters: .97, 1.0, ~0, NaN."""
     if not p >= 0.005:  # NaN too
         return "NaN" if p != p else "~0"
-    return f"{100 * p:.0f} %"
+    return "1.0" if p >= 0.995 else f"{p:.2f}"[1:]
 
 
 def short(value: float) -> str:
