@@ -39,3 +39,34 @@ def test_short_numbers_fit_in_seven_characters(value: float) -> None:
 def test_amounts_agree_with_their_noun() -> None:
     assert words.count(1, "cell") == "1 cell"
     assert words.count(1200, "cell") == "1,200 cells"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0000"),
+        (-1.23456, "−1.2346"),
+        (147.7711, "147.77"),
+        (3.2e-6, "3.2e−06"),
+        (-1e9, "−1.0e+09"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "−∞"),
+    ],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert words.short(value) == text
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(1.0, "1.0"), (0.995, "1.0"), (0.5, ".50"), (0.004, "~0"), (math.nan, "NaN")],
+)
+def test_shares_are_short(p: float, text: str) -> None:
+    assert words.share(p) == text
+
+
+def test_percentages_and_fewer_digits() -> None:
+    assert words.percent(0.125) == "12.5%"
+    assert words.percent(math.nan) == "NaN"
+    assert words.number(-0.123456, 2) == "−0.12"
+    assert words.number(3e-7, 1) == "3e−07"

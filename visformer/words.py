@@ -38,9 +38,9 @@ def head_words(layer: int, head: int) -> str:
 # ---- numbers -----------------------------------------------------------------------
 
 
-def number(value: float) -> str:
-    """Write a number with four digits: −0.1234, 12.3, 1.2e−05."""
-    return signed(f"{value:.4g}")
+def number(value: float, digits: int = 4) -> str:
+    """Write a number with four digits, or as many as asked: −0.1234, 12.3, 1.2e−05."""
+    return signed(f"{value:.{digits}g}")
 
 
 def decimals(value: float, count: int = 4) -> str:
@@ -53,6 +53,11 @@ def probability(p: float) -> str:
     if p == 0:
         return "0"
     return signed(f"{p:.1e}" if abs(p) < LEAST else f"{p:.4f}")
+
+
+def percent(p: float) -> str:
+    """Write a share as a percentage: 12.5%, NaN."""
+    return "NaN" if p != p else f"{p:.1%}"
 
 
 def share(p: float) -> str:

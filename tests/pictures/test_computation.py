@@ -30,6 +30,7 @@ from visformer.session.state import Session, State
 from visformer.values.intervention import parse
 from visformer.values.layer_weights import Stack
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 
 def traced(text: str = "abcde", **sizes: Any) -> tuple[Checkpoint, Trace]:
@@ -126,11 +127,11 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
     cell = Cell("encoder", 2, 1)
     state = state_of(checkpoint, trace, kind="encoder", locked=cell)
     words = shown(state, "softmax").words
-    weight = float(trace.attention("encoder", 0, 0)[2, 1])
-    assert f"{weight:.4f} = the weight on the Attention tab, {weight:.4f}" in words
+    weight = probability(float(trace.attention("encoder", 0, 0)[2, 1]))
+    assert f"{weight} = the weight on the Attention tab, {weight}" in words
     found = re.search(r"difference (\S+)\)", words)
     assert found is not None
-    assert float(found[1]) < 1e-6
+    assert float(found[1].replace("−", "-")) < 1e-6
 
 
 def test_q_times_k_is_written_term_by_term() -> None:

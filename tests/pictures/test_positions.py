@@ -56,11 +56,11 @@ def test_the_heat_map_has_zero_in_the_middle_of_its_colours() -> None:
     picture = heat_picture(sinusoid(8, 4), 2, 5)
     assert picture.rows == ("2", "3", "4", "5")
     assert picture.columns == ("0", "1", "2", "3")
-    assert picture.ends == ("-1", "1")
+    assert picture.ends == ("−1", "1")
     np.testing.assert_allclose(picture.shade, picture.values / 2 + 0.5, atol=1e-6)
     small = heat_picture(np.array([[0, 0.5], [-0.25, 0]], np.float32), 0, 1)
     assert small.shade.tolist() == [[0.5, 1], [0.25, 0.5]]
-    assert small.ends == ("-0.5", "0.5")
+    assert small.ends == ("−0.5", "0.5")
 
 
 def test_similarity_is_symmetric_and_known() -> None:
@@ -81,10 +81,10 @@ def test_similarity_is_symmetric_and_known() -> None:
 def test_similarity_is_painted_on_a_range_that_is_named() -> None:
     picture = similarity_picture(sinusoid(6, 8), 1, 4, likeness="dot product")
     assert picture.rows == ("1", "2", "3", "4")
-    assert picture.ends == ("-4", "4")
+    assert picture.ends == ("−4", "4")
     assert pair_words(picture, 0, 0) == "positions 1 and 1: dot product 4"
     picture = similarity_picture(LEARNED, 0, 3, likeness="cosine")
-    assert picture.ends == ("-1", "1")
+    assert picture.ends == ("−1", "1")
     many = np.ones((MOST_COMPARED + 9, 1), np.float32)
     picture = similarity_picture(many, 0, len(many) - 1, likeness="cosine")
     assert len(picture.rows) == MOST_COMPARED
@@ -151,7 +151,7 @@ def test_a_cell_is_said_in_words_with_its_tokens() -> None:
         f"position 1 (source “{trace.source[1]}”, target “{trace.target[1]}”), "
         "dimension 1: 0.5403"
     )
-    assert cell_words(state, 5, 0) == "position 5, dimension 0: -0.9589"
+    assert cell_words(state, 5, 0) == "position 5, dimension 0: −0.9589"
     assert cell_words(State(), 0, 0) == ""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.pictures.test_maps import by_hand, state
 from tests.traces import make_trace
-from visformer.pictures.attention.cell_words import cell_words, number
+from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.values.trace import Trace
@@ -37,7 +37,7 @@ def test_layer_and_head_count_from_one() -> None:
 
 def test_a_masked_cell_is_said_to_be_masked() -> None:
     words = cell_words(state(make_trace(), locked=Cell("decoder", 0, 2)))
-    assert words.endswith("0.0000, masked")
+    assert words.endswith("reads “▁t1”: 0, masked")
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,3 @@ def test_a_masked_cell_is_said_to_be_masked() -> None:
 def test_a_row_that_attends_to_nothing_is_said(fill: float, words: str) -> None:
     shown = state(blind(fill), locked=Cell("cross", 1, 2))
     assert words in cell_words(shown)
-
-
-def test_small_weights_are_not_said_to_be_zero() -> None:
-    assert number(0.00001234) == "1.234e-05"
-    assert number(0.0) == "0.0000"
-    assert number(1.0) == "1.0000"

@@ -18,7 +18,6 @@ from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.computation import STAGE_NAMES
 from visformer.pictures.selection import Cell
 from visformer.ui.views.computation import ComputationView
-from visformer.ui.widgets.number_table import four_digits
 from visformer.ui.window import MainWindow
 from visformer.values.trace import Trace
 
@@ -207,22 +206,6 @@ def test_all_digits_are_copied(pair: Pair, qtbot: QtBot, trace: Trace) -> None:
     lines = QGuiApplication.clipboard().text().splitlines()
     copied = np.array([float(n) for n in lines[1].split(",")[1:]], np.float32)
     assert (copied == trace.queries("cross", 0, 0)[1]).all()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0.0000"),
-        (-1.23456, "−1.2346"),
-        (147.7711, "147.77"),
-        (3.2e-6, "3.2e−06"),
-        (-1e9, "−1.0e+09"),
-        (float("nan"), "NaN"),
-        (float("-inf"), "−∞"),
-    ],
-)
-def test_numbers_are_short(value: float, text: str) -> None:
-    assert four_digits(value) == text
 
 
 def test_nothing_to_show_is_said(qtbot: QtBot, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from visformer.ui.widgets.cell_texts import _inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.trace import Trace
+from visformer.words import number
 
 CHECKPOINT = tiny_checkpoint(norm_first=True, final_norm=True)
 Pair = tuple[MainWindow, FakeEngine]
@@ -219,7 +220,8 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     output = heat_map(view, "decoder output")
     output.hovered.emit((2, 5))
     words = said(view, "how the token of this step came about")
-    assert f"\nZ[2], dimension 5: {trace.decoder_output[2, 5]:.6g}. Row 2" in words
+    value = number(float(trace.decoder_output[2, 5]), 6)
+    assert f"\nZ[2], dimension 5: {value}. Row 2" in words
     assert view.products._model.marked == (None, 5)
     output.hovered.emit(None)
     assert said(view, "how the token of this step came about") == before

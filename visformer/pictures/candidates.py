@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.step import Step
+from visformer.words import decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _summary(step: Step) -> str:
         )
     lines = [
         f"{ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
-        f"entropy {step.entropy:.2f} bits",
+        f"entropy {decimals(step.entropy, 2)} bits",
         "click a row to choose it instead",
     ]
     if step.origin != "model":

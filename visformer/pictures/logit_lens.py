@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.computation.drawn import number
 from visformer.pictures.output import current, known_rows
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
@@ -16,6 +15,7 @@ from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow
 from visformer.values.trace import Trace
+from visformer.words import number, probability, share
 
 Shows = Literal["best", "chosen"]
 SHOWS: dict[Shows, str] = {  # what a cell of the map over all steps holds
@@ -144,7 +144,7 @@ def rank_words(state: State) -> str:
     if found is None or look is None:
         return ""
     ranks = " → ".join(f"{rank:,}" for rank in look.chosen_ranks.tolist())
-    shares = " → ".join(f"{p:.2g}" for p in look.chosen_probabilities.tolist())
+    shares = " → ".join(probability(p) for p in look.chosen_probabilities.tolist())
     return f"“{visible(found[2].token)}” through the layers: rank {ranks}; p {shares}."
 
 
@@ -164,7 +164,7 @@ def lens_cell_words(state: State, row: int, layer: int) -> str:
     rank, p = int(look.chosen_ranks[layer]), float(look.chosen_probabilities[layer])
     return (
         f"Step {row + 1}, after {where}: {best}. Chosen “{chosen}”: rank {rank:,}, "
-        f"p {number(p)}, logit {number(float(look.chosen_logits[layer]))}, LSE "
+        f"p {probability(p)}, logit {number(float(look.chosen_logits[layer]))}, LSE "
         f"{number(float(look.log_sums[layer]))}."
     )
 
@@ -172,10 +172,3 @@ def lens_cell_words(state: State, row: int, layer: int) -> str:
 def _rank_text(look: LensRow, layer: int) -> Text:
     p = float(look.chosen_probabilities[layer])
     return f"#{int(look.chosen_ranks[layer]):,}", share(p)
-
-
-def share(p: float) -> str:
-    """Write a probability in at most four characters."""
-    if not p >= 0.005:  # NaN too
-        return "NaN" if p != p else "~0"
-    return "1.0" if p >= 0.995 else f"{p:.2f}"[1:]

@@ -11,13 +11,14 @@ import numpy as np
 from visformer.pictures.attention.maps import ARROW
 from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.candidates import ORIGINS
-from visformer.pictures.computation.drawn import Numbers, number
+from visformer.pictures.computation.drawn import Numbers
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.lens import LensRow
 from visformer.values.step import Step
 from visformer.values.trace import Trace
+from visformer.words import decimals, number, probability
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are asked for before they are shown
@@ -103,7 +104,7 @@ def output_picture(state: State) -> Matrix | None:
         columns=tuple(map(str, range(width))),
         row_axis="row t",
         column_axis="decoder output, by dimension",
-        ends=(f"−{top:.3g}", f"+{top:.3g}"),
+        ends=(number(-top, 3), f"+{number(top, 3)}"),
         note="the model's own numbers, linear" if len(trace) else UNDECODED,
     )
 
@@ -155,7 +156,7 @@ def flow_words(state: State) -> str:
         f"{model.target_vocabulary:,} logits z",
         "softmax",
         f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
-        f"p {number(step.probability)}, rank {step.rank:,}.",
+        f"p {probability(step.probability)}, rank {step.rank:,}.",
     ]
     return ARROW.join(parts)
 
@@ -231,15 +232,16 @@ def softmax_words(state: State) -> str:
     listed = float(look.probabilities[-1].sum())
     rest = trace.model.target_vocabulary - look.ids.shape[1]
     lines = [
-        f"z(“{token}”) = {terms} = {fixed(logit)}.  LSE = ln Σ exp(z) over all "
-        f"{trace.model.target_vocabulary:,} logits = {fixed(total)}.  "
-        f"p = exp({fixed(logit)} − {fixed(total)}) = exp({fixed(logit - total)}) = "
-        f"{number(math.exp(logit - total))}.",
+        f"z(“{token}”) = {terms} = {decimals(logit)}.  LSE = ln Σ exp(z) over all "
+        f"{trace.model.target_vocabulary:,} logits = {decimals(total)}.  "
+        f"p = exp({decimals(logit)} − {decimals(total)}) = "
+        f"exp({decimals(logit - total)}) = {probability(math.exp(logit - total))}.",
     ]
     if rest > 0:
+        others = probability(max(0.0, 1 - listed))
         lines.append(
-            f"The best {look.ids.shape[1]} hold {number(listed)} of the probability, "
-            f"the other {rest:,} tokens {number(max(0.0, 1 - listed))}."
+            f"The best {look.ids.shape[1]} hold {probability(listed)} of the "
+            f"probability, the other {rest:,} tokens {others}."
         )
     if trace.model.softmax_output:
         lines.append(
@@ -260,11 +262,12 @@ def _sampling_words(state: State, look: LensRow, logit: float) -> list[str]:
     if strategy.top_k:
         cuts.append(f"top-k {strategy.top_k}")
     if strategy.top_p < 1:
-        cuts.append(f"top-p {strategy.top_p:g}")
+        cuts.append(f"top-p {number(strategy.top_p)}")
     after = f", before {' and '.join(cuts)} cut tokens off" if cuts else ""
     return [
-        f"Sampling at temperature {heat:g}: softmax(z / {heat:g}) gives "
-        f"exp({fixed(logit)} / {heat:g} − {fixed(total)}) = {number(drawn)}{after}."
+        f"Sampling at temperature {number(heat)}: softmax(z / {number(heat)}) gives "
+        f"exp({decimals(logit)} / {number(heat)} − {decimals(total)}) = "
+        f"{probability(drawn)}{after}."
     ]
 
 
@@ -276,8 +279,3 @@ def unknown_words(state: State) -> str:
         "Logits need the output projection, which stays in the engine: they are asked "
         "for and come as soon as it has this model open."
     )
-
-
-def fixed(value: float) -> str:
-    """Return a number with four decimals."""
-    return f"{value:.4f}".replace("-", "−").replace("nan", "NaN").replace("inf", "∞")

@@ -10,7 +10,6 @@ import numpy as np
 from visformer.engine.messages import Shuffled
 from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
 from visformer.pictures.attention.maps import labels, place
-from visformer.pictures.masks import KIND_NAMES
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.positions import diverging, ends, heat_picture
 from visformer.session.state import State
@@ -19,6 +18,7 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.intervention import PositionChange, PositionForm, change_table
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, head_words, number
 
 Side = Literal["source", "target"]
 FORMS: dict[PositionForm | None, str] = {  # as named on screen
@@ -150,7 +150,7 @@ def attention_pictures(state: State) -> tuple[Matrix, ...]:
     if state.shown is None:
         return ()
     kind, (layer, head) = state.kind, place(state, state.kind)
-    where = f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}"
+    where = f"{KIND_NAMES[kind]} · {head_words(layer, head)}"
     altered = bool(state.shown.intervention)
     runs = [("altered" if altered else "untouched", state.shown)]
     if state.plain is not None and altered:
@@ -228,8 +228,8 @@ def shuffle_words(run: Shuffled) -> str:
     )
     return (
         f"Shuffled, {how}: {tokens}. Largest difference of a token's encoder output "
-        f"{encoder:.2g}, of the decoder's output {decoder:.2g} (largest magnitude "
-        f"{size:.2g}): {verdict}"
+        f"{number(encoder, 2)}, of the decoder's output {number(decoder, 2)} (largest "
+        f"magnitude {number(size, 2)}): {verdict}"
     )
 
 

@@ -14,6 +14,7 @@ from visformer.pictures.picture import Matrix
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
+from visformer.words import number
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
@@ -214,14 +215,14 @@ def cell_words(state: State, position: int, dimension: int) -> str:
         return ""
     value = float(table[position, dimension])
     place = f"position {position}{_token_words(state, position)}"
-    return f"{place}, dimension {dimension}: {value:.4g}"
+    return f"{place}, dimension {dimension}: {number(value)}"
 
 
 def pair_words(picture: Matrix, row: int, column: int) -> str:
     """Say which two positions one cell of the similarity map compares."""
     value = float(picture.values[row, column])
     pair = f"positions {picture.rows[row]} and {picture.columns[column]}"
-    return f"{pair}: {picture.title.rpartition(': ')[2]} {value:.4g}"
+    return f"{pair}: {picture.title.rpartition(': ')[2]} {number(value)}"
 
 
 def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
@@ -285,7 +286,7 @@ def _measured_words(table: Floats, dimension: int) -> str:
         return f"{dimension}: no finite number in the table"
     return (
         f"{dimension}: measured from the table, "
-        f"{finite.min():.3g} to {finite.max():.3g}"
+        f"{number(finite.min(), 3)} to {number(finite.max(), 3)}"
     )
 
 
@@ -315,7 +316,7 @@ def diverging(values: Floats, reach: float) -> Floats:
 
 
 def ends(reach: float) -> tuple[str, str]:
-    return f"-{reach:.4g}", f"{reach:.4g}"
+    return number(-reach), number(reach)
 
 
 def _numbers(first: int, count: int) -> tuple[str, ...]:

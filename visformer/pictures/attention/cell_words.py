@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from visformer.pictures.attention.maps import ARROW, place
@@ -15,8 +13,7 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
-
-SMALLEST = 1e-4  # smaller weights are written with an exponent, not as 0.0000
+from visformer.words import probability
 
 
 def cell_words(state: State) -> str:
@@ -47,24 +44,15 @@ def _changed_words(state: State, cell: Cell) -> str:
     row, column = at
     query = shown.rows[row].rpartition(ARROW)[0] or shown.rows[row]
     pair = f"“{query}” reads “{shown.columns[column]}”"
-    value = number(float(shown.values[row, column]))
+    value = probability(float(shown.values[row, column]))
     if shown.masked is not None and shown.masked[row, column]:
         value += ", masked"
     return f"{shown.title} · {pair}: {value} ({shown.done})"
 
 
-def number(weight: float) -> str:
-    """Return a weight with four digits."""
-    if math.isnan(weight):
-        return "NaN"
-    if weight == 0 or weight >= SMALLEST:
-        return f"{weight:.4f}"
-    return f"{weight:.3e}"
-
-
 def _value_words(trace: Trace, cell: Cell, layer: int, weights: Floats) -> str:
     row = weights[cell.query]
-    value = number(float(row[cell.key]))
+    value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer)[cell.query]
     if not allowed.any():
         return f"{value}, masked; {_nothing_words(row)}"

@@ -17,6 +17,7 @@ from visformer.pictures.look import Order
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.words import decimals
 
 WORDS: dict[Order, str] = {
     "entropy": "lowest entropy first: of each query's weights in bits, mean of queries",
@@ -24,7 +25,7 @@ WORDS: dict[Order, str] = {
 }
 ALONG = (
     "highest alignment first: correlation of a query's place with the mean place of "
-    "the keys it reads (1 along, -1 backwards)"
+    "the keys it reads (1 along, −1 backwards)"
 )
 BESIDE = (
     "highest alignment first: mean weight on the previous token, the same or the next, "
@@ -87,9 +88,5 @@ def _measured(weights: Floats, order: Order, kind: Kind) -> tuple[float, str]:
         value = place_correlation(weights)
     else:
         name, value = neighbour(weights)
-        return value, f"{SHORT[name]} {_number(value)}"
-    return value, _number(value)
-
-
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else f"{value:.2f}"
+        return value, f"{SHORT[name]} {decimals(value, 2)}"
+    return value, decimals(value, 2)

@@ -18,7 +18,6 @@ from visformer.pictures.computation.drawn import (
     bias_words,
     difference,
     drawn,
-    number,
     over_keys,
     plus,
     projected_part,
@@ -30,6 +29,7 @@ from visformer.pictures.computation.head_stages import norm_words
 from visformer.pictures.masks import fill_text
 from visformer.values.arrays import Bools, Floats
 from visformer.values.intervention import change_table
+from visformer.words import number, probability
 
 Projected = Literal["query", "key", "value"]
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
@@ -301,8 +301,8 @@ def _softmax_words(
     return (
         f"exp({number(row[at])} − {number(row.max())}) = "
         f"{number(exponents[at])}; divided by the row's sum {number(exponents.sum())}: "
-        f"{found:.4f} = the weight on the Attention tab, {shown:.4f} "
-        f"(difference {abs(found - shown):.0e})."
+        f"{probability(found)} = the weight on the Attention tab, {probability(shown)} "
+        f"(difference {number(abs(found - shown), 1)})."
     )
 
 

@@ -16,6 +16,7 @@ from visformer.pictures.computation.computation import Axis, Subject
 from visformer.pictures.picture import Matrix, shade
 from visformer.values.arrays import Bools, Floats
 from visformer.values.layer_weights import Linear
+from visformer.words import number
 
 FIRST_TERMS = 3  # of a sum, written out
 
@@ -124,7 +125,7 @@ def _signed(
     top = float(np.abs(finite).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
         shades = values / np.float32(2 * top) + np.float32(0.5)
-    return shades, (f"−{top:.3g}", f"+{top:.3g}"), ""
+    return shades, (number(-top, 3), f"+{number(top, 3)}"), ""
 
 
 def _named(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
@@ -187,11 +188,6 @@ def bias_words(linear: Linear, letter: str) -> str:
     return f" + b_{letter}" if letter.isascii() else f" + b{letter}"
 
 
-def number(value: float) -> str:
-    """Return a number with four digits."""
-    return f"{value:.4g}".replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
-
-
 def terms(left: Floats, right: Floats) -> str:
     """Write a sum of products out: its first terms, and how many there are."""
     pairs = list(zip(left[:FIRST_TERMS], right[:FIRST_TERMS], strict=True))
@@ -208,4 +204,4 @@ def difference(one: Floats, other: Floats) -> str:
     """Write the largest difference between what was computed twice."""
     if not one.size:
         return "0"
-    return f"{float(np.abs(one - other).max()):.1g}"
+    return number(float(np.abs(one - other).max()), 1)

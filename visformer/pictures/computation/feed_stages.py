@@ -15,13 +15,13 @@ from visformer.pictures.computation.drawn import (
     bias_words,
     difference,
     drawn,
-    number,
     plus,
     queries,
     terms,
 )
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.values.arrays import Floats
+from visformer.words import number, percent
 
 ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 
@@ -89,9 +89,9 @@ def activation_stage(subject: Subject) -> StagePicture:
         formula=f"{formula}; a unit is dead where {name} gives exactly 0",
         maps=tuple(maps),
         words=f"{subject.token('query')}: {round(dead * units)} of {units} units are "
-        f"exactly 0 ({dead:.1%}). {round(always * units)} "
-        f"({always:.1%}) are 0 for all {len(active)} tokens here; on average a token "
-        f"has {float(shares.mean()):.1%} at 0."
+        f"exactly 0 ({percent(dead)}). {round(always * units)} "
+        f"({percent(always)}) are 0 for all {len(active)} tokens here; on average a "
+        f"token has {percent(float(shares.mean()))} at 0."
         + ("" if model.activation == "relu" else f" {name} is almost never exactly 0."),
         table=Numbers(
             rows=tuple(names),
@@ -217,7 +217,7 @@ def norms_stage(subject: Subject) -> StagePicture:
         formula="(x − mean) / √(variance + eps), without γ and β. Layer norm: over a "
         f"token's {model.d_model} numbers, variance over {rule}, as the model does. "
         f"Batch norm: over the {len(x)} tokens of a column, variance over N; "
-        f"eps {model.norm_eps:g}",
+        f"eps {number(model.norm_eps)}",
         maps=(
             queries(subject, "", "x", x),
             queries(subject, "→ along rows", "layer norm", layer.values),

@@ -12,13 +12,12 @@ from visformer.pictures.computation.drawn import (
     StagePicture,
     bias_words,
     drawn,
-    number,
     plus,
     queries,
     terms,
     weights_map,
 )
-from visformer.pictures.masks import KIND_NAMES
+from visformer.words import KIND_NAMES, number
 
 FIRST = 3  # contributions named
 
@@ -182,6 +181,6 @@ def norm_words(subject: Subject) -> str:
     model = subject.trace.model
     count = "N − 1" if model.norm == "unbiased" else "N"
     return (
-        f"norm: (x − mean) / √(variance + {model.norm_eps:g}) · γ + β, variance over "
-        f"{count} = {model.d_model - (model.norm == 'unbiased')}"
+        f"norm: (x − mean) / √(variance + {number(model.norm_eps)}) · γ + β, variance "
+        f"over {count} = {model.d_model - (model.norm == 'unbiased')}"
     )

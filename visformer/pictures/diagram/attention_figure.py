@@ -8,6 +8,7 @@ from visformer.pictures.diagram.blocks import Place, place_of, shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.figure import STEP, Figure
 from visformer.pictures.masks import attends_to_nothing, fill_text
+from visformer.words import number
 
 
 def _sizes(figure: Figure, place: Place) -> tuple[int | str, int | str]:
@@ -72,7 +73,7 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
     figure.row((0.04, 0.74, f"Mask (opt.): {fill}"), style="mask", id=f"{id}.mask")
     figure.up(0.32, height=0.6)
     scale = 1 / math.sqrt(size)
-    figure.row((0.04, 0.74, f"Scale × 1/√{size} = {scale:.4g}"))
+    figure.row((0.04, 0.74, f"Scale × 1/√{size} = {number(scale)}"))
     figure.up(0.32, words="", height=0.6)
     figure.row((0.04, 0.74, f"MatMul: Q Kᵀ   {weights}"))
     figure.up(0.16, 0.58, height=0.6)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.pictures.attention.cell_words import number
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
+from visformer.words import number, probability
 
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
@@ -201,7 +201,7 @@ def scale_words(model: ModelFacts) -> str:
     """Say what embeddings are multiplied by."""
     if not model.embedding_scale:
         return "not scaled"
-    return f"× √{model.d_model} = {math.sqrt(model.d_model):.4g}"
+    return f"× √{model.d_model} = {number(math.sqrt(model.d_model))}"
 
 
 def position_words(model: ModelFacts) -> str:
@@ -296,7 +296,7 @@ def sentence(state: State) -> str:
         )
     step = shown.steps[-1]
     reads = f"the decoder reads {length:,} token{'' if length == 1 else 's'}"
-    token, likely = visible(step.token), number(step.probability)
+    token, likely = visible(step.token), probability(step.probability)
     return (
         f"{words}{reads}; the newest row, “{visible(shown.target[-1])}”, gives "
         f"“{token}” ({likely}). The encoder's output is used again."

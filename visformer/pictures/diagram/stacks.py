@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from visformer.pictures.attention.cell_words import number
 from visformer.pictures.diagram.blocks import (
     Counts,
     lengths,
@@ -31,6 +30,7 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 0.7
@@ -108,7 +108,7 @@ class Stacks:
         column.box(
             f"“{visible(step.token)}”",
             "prediction",
-            detail=number(step.probability),
+            detail=probability(step.probability),
             style="token",
             words=f"Step {len(trace)} gives {visible(step.token)}",
             inset=8,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from visformer.pictures.attention.cell_words import number
 from visformer.pictures.diagram.attention_figure import attention, ending
 from visformer.pictures.diagram.blocks import (
     Place,
@@ -23,10 +22,11 @@ from visformer.pictures.diagram.blocks import (
 )
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
 from visformer.pictures.diagram.figure import Figure
-from visformer.pictures.masks import KIND_NAMES, false_words, note
+from visformer.pictures.masks import false_words, note
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
+from visformer.words import KIND_NAMES, number, probability
 
 MOST_TOKENS = 60  # listed with their ids
 MOST_ROWS = 16  # of the predictions listed
@@ -144,7 +144,7 @@ def _norm(figure: Figure, id: str) -> None:
         f"{model.d_model:,} numbers"
     )
     figure.say("y = (x − mean) / √(variance + ε) · weight + bias")
-    figure.say(f"ε = {model.norm_eps:g}{ending(figure, id)}")
+    figure.say(f"ε = {number(model.norm_eps)}{ending(figure, id)}")
     if id.endswith(".norm"):
         figure.say("It follows the last layer of the stack.")
     elif model.norm_first:
@@ -277,7 +277,7 @@ def _predictions(figure: Figure) -> None:
                 width=figure.width,
                 height=1.2,
                 title=f"row {row} “{visible(trace.target[row])}” → "
-                f"“{visible(step.token)}” {number(step.probability)}",
+                f"“{visible(step.token)}” {probability(step.probability)}",
                 detail=knows,
                 style="head" if row == len(trace) - 1 else "text",
             )

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer import words
 from visformer.pictures.candidates import CandidateTable, candidate_table
 from visformer.session.state import State
 
@@ -59,12 +60,14 @@ class _Model(QAbstractTableModel):
     def data(self, index: Index, role: int = 0) -> object:
         """Give texts, and in words what a row is."""
         row = self.table.rows[index.row()]
-        cells = (str(row.rank), row.token, _four_digits(row.probability))
+        cells = (str(row.rank), row.token, words.probability(row.probability))
         if role == Qt.ItemDataRole.DisplayRole:
             return cells[index.column()]
         if role == Qt.ItemDataRole.ToolTipRole:
             chosen = "; chosen" if row.chosen else "; click to choose it instead"
-            return f"id {row.id}, probability {row.probability:.9g}{chosen}"
+            return (
+                f"id {row.id}, probability {words.number(row.probability, 9)}{chosen}"
+            )
         if role == Qt.ItemDataRole.FontRole and row.chosen:
             font = self.parent_font()
             font.setBold(True)
@@ -184,10 +187,6 @@ class _Table(QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
-
-
-def _four_digits(probability: float) -> str:
-    return "NaN" if math.isnan(probability) else f"{probability:.4f}"
 
 
 def plain_label(text: str, *, faint: bool = False) -> QLabel:

@@ -8,9 +8,9 @@ from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolTip, QWidget
 
-from visformer.pictures.attention.cell_words import number
 from visformer.pictures.attention.strips import Chip
 from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.words import probability
 
 NAN_WORDS = "This colour: the weight is NaN, not a number."
 
@@ -144,7 +144,7 @@ class _Row(QWidget):
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
             done = f" ({chip.done})" if chip.done else ""
-            text = f"id {chip.id}{forced}, weight {number(chip.tint)}{done}"
+            text = f"id {chip.id}{forced}, weight {probability(chip.tint)}{done}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -28,13 +28,13 @@ from visformer.pictures.computation.computation import (
 )
 from visformer.pictures.computation.drawn import StagePicture
 from visformer.pictures.computation.stages import heading, picture
-from visformer.pictures.masks import KIND_NAMES
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.ui.bars.candidates import plain_label
 from visformer.ui.views.computation_maps import Maps
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import words
+from visformer.words import KIND_NAMES
 
 TABLE_SHARE = 0.32  # of the height, at most
 HINT = "keys: [ and ]"

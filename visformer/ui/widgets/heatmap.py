@@ -14,13 +14,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from visformer.pictures.attention.cell_words import number
 from visformer.pictures.picture import Matrix, table_text
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.colour_map import NAN, codes, table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.labels import Caption, ColourBar, Labels, short
 from visformer.ui.widgets.plain_label import wrapped_height
+from visformer.words import number
 
 STRETCH = 4.0  # a cell is at most so many times wider than high, or higher than wide
 EMPTY = "Nothing to show yet."

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer import words
 from visformer.pictures.computation.drawn import Numbers
 from visformer.pictures.picture import table_text
 from visformer.ui.widgets.colour_map import HIGH, LOW, table
@@ -95,7 +96,7 @@ class _Model(QAbstractTableModel):
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         value = float(self.numbers.values[index.row(), index.column()])
         if role == Qt.ItemDataRole.DisplayRole:
-            return four_digits(value)
+            return words.short(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             row = self.numbers.rows[index.row()]
             return f"{row}, {self.numbers.columns[index.column()]}: {value!r}"
@@ -245,17 +246,6 @@ class NumberTable(QTableView):
 
     def _pop_up(self, place: QPoint) -> None:
         self.export.popup(self.viewport().mapToGlobal(place))
-
-
-def four_digits(value: float) -> str:
-    """Write a number in at most seven characters, tiny and huge ones with exponent."""
-    magnitude = abs(value)
-    if value != 0 and not 1e-4 <= magnitude < 1e4:  # inf and NaN too
-        text = f"{value:.1e}"
-    else:
-        whole = len(str(int(magnitude)))
-        text = f"{value:.{5 - whole}f}"
-    return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
 
 
 def _bars(numbers: Numbers) -> Floats:
