@@ -231,9 +231,8 @@ def test_a_norm_over_time_runs_at_its_length(
     check_weights(checkpoint, tensors)
     config = checkpoint.config
     assert (config.encoder_norm_length, config.decoder_norm_length) == lengths
-    told = [line for line in checkpoint.findings if line.startswith("001-12")]
-    assert len(told) == 1
-    assert all(str(n) in told[0] for n in lengths if n)
+    (finding,) = (f for f in checkpoint.findings if f.id == "001-12")
+    assert all(str(n) in finding.what for n in lengths if n)
     source, target = [[4, 7, 5, 3, 6]], [[2, 7, 8, 4]]
     assert len(run(checkpoint, source, target)) == 1
     for side, wrong in ((0, [[4, 7]]), (1, [[2, 3, 4]])):
@@ -278,7 +277,7 @@ def test_gate_and_learned_positions_show_in_the_names(tmp_path: Path) -> None:
     assert config.gated
     assert (config.positions, config.position_axis) == ("learned", "time")
     assert config.max_positions == LENGTH
-    assert not any(line.startswith("002-3") for line in checkpoint.findings)
+    assert not any(finding.id == "002-3" for finding in checkpoint.findings)
 
 
 def test_a_stored_wave_is_not_taken_for_a_learned_table(tmp_path: Path) -> None:
@@ -292,7 +291,7 @@ def test_a_stored_wave_is_not_taken_for_a_learned_table(tmp_path: Path) -> None:
     assert (config.positions, config.position_axis) == ("sinusoidal", "batch")
     assert config.max_positions == LENGTH
     assert torch.equal(checkpoint.model.positions, waves)
-    assert any(line.startswith("002-3") for line in checkpoint.findings)
+    assert any(finding.id == "002-3" for finding in checkpoint.findings)
     one = "src_embed.positional_encodings"
     tensors = state(models.labml, learned=True)
     del tensors[one]

@@ -141,14 +141,14 @@ LAYOUT_FINDINGS = {
 
 
 def ids_of(checkpoint: Checkpoint) -> set[str]:
-    return {line.partition(":")[0] for line in checkpoint.findings}
+    return {finding.id for finding in checkpoint.findings}
 
 
 @pytest.mark.parametrize("layout", MAKERS)
 def test_findings_of_a_layout(tmp_path: Path, layout: str) -> None:
     checkpoint = opened(saved(tmp_path / "m.pt", state(MAKERS[layout])))
     assert ids_of(checkpoint) == LAYOUT_FINDINGS[layout]
-    for line in checkpoint.findings:
+    for line in map(str, checkpoint.findings):
         assert line.endswith(".")
         assert line.count(". ") == 0
 
@@ -172,6 +172,19 @@ def test_findings_known_from_weights(tmp_path: Path) -> None:
     broken["pos_encoding.pe"].add_(1)
     found = ids_of(opened(saved(path, broken)))
     assert {"not-finite", "constant", "untrained-rows", "positions-unknown"} <= found
+
+
+def test_each_side_is_judged_by_its_own_pad(tmp_path: Path) -> None:
+    tensors = state(models.modular)
+    tensors["encoder.emb.tok_emb.weight"][2] = 0
+    tensors["decoder.emb.tok_emb.weight"][3] = 0
+    path = saved(tmp_path / "m.pt", tensors)
+    assert "003-8" not in ids_of(opened(path, pad=(2, 3)))
+    swapped = [f for f in opened(path, pad=(3, 2)).findings if f.id == "003-8"]
+    assert [(finding.where, finding.what) for finding in swapped] == [
+        ("Source embedding", "row 2 is zero and the pad id is 3"),
+        ("Target embedding", "row 3 is zero and the pad id is 2"),
+    ]
 
 
 def test_a_table_in_the_other_order_is_noticed_and_used(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def check_logits(checkpoint: Checkpoint, model: Any) -> None:
 def test_every_tensor_lands_and_logits_are_the_same(folder: Path) -> None:
     checkpoint = opened(folder)
     assert checkpoint.layout == "marian"
-    assert checkpoint.assumed == checkpoint.findings == ()
+    assert (checkpoint.assumed, checkpoint.findings) == ((), ())
     parameters = dict(checkpoint.model.named_parameters())
     for name, tensor in load_file(folder / "model.safetensors").items():
         ours = our_name(KEYS["marian"], name)

@@ -17,7 +17,6 @@ from tests.formats.folders import (
     PIECES,
     SPECIAL,
     edit_config,
-    letters_file,
     pieces,
     write_letters,
 )
@@ -27,7 +26,7 @@ from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.loading import inspect, load
-from visformer.formats.native import TokenizerFiles, tokenizer_files, write_native
+from visformer.formats.native import TokenizerFiles, write_native
 
 SIZES = [
     {},
@@ -48,7 +47,7 @@ def test_round_trip_keeps_weights_and_config(
     model = tiny_model(**sizes)
     checkpoint = reopened(tmp_path / "new", model)
     assert checkpoint.config == model.config
-    assert checkpoint.assumed == checkpoint.findings == ()
+    assert (checkpoint.assumed, checkpoint.findings) == ((), ())
     expected = dict(model.named_parameters())
     found = dict(checkpoint.model.named_parameters())
     assert list(found) == list(expected)  # shared ones stay shared
@@ -110,8 +109,8 @@ def test_large_weights_keep_their_full_precision(tmp_path: Path) -> None:
 
 
 def test_sentencepiece_in_one_file_and_in_two(tmp_path: Path) -> None:
-    (tmp_path / "joint.model").write_bytes(pieces())
-    joint = tokenizer_files("sentencepiece", tmp_path / "joint.model")
+    one = {"joint.model": pieces()}
+    joint = TokenizerFiles("sentencepiece", "joint.model", "joint.model", one)
     both = {"a.model": pieces(), "b.model": pieces("fr")}
     two = TokenizerFiles("sentencepiece", "a.model", "b.model", both)
     for files in (joint, two):
@@ -122,12 +121,6 @@ def test_sentencepiece_in_one_file_and_in_two(tmp_path: Path) -> None:
         assert (tokenizer.source is tokenizer.target) == (files is joint)
         assert tokenizer.decode(tokenizer.encode_target("the cat")) == "the cat"
         assert not (folder / "README.md").exists()
-
-
-def test_two_tokenizers_of_one_name_are_refused(tmp_path: Path) -> None:
-    paths = tmp_path / "a" / "x.model", tmp_path / "b" / "x.model"
-    with pytest.raises(InputError, match="have one name: rename one of them"):
-        tokenizer_files("sentencepiece", *paths)
 
 
 def test_folder_holds_config_weights_tokenizer_and_card(tmp_path: Path) -> None:
@@ -194,11 +187,18 @@ def test_not_finite_weights_are_findings(tmp_path: Path) -> None:
         bias = model.get_parameter("decoder.layers.0.self_attention.query.bias")
         bias[2] = torch.inf
     found = reopened(tmp_path, model).findings
-    assert [line.partition(", which")[0] for line in found] == [
-        "not-finite: encoder.layers.1.feed_forward.expand.weight: it holds NaN or "
-        "infinite numbers: 3 of 512",
-        "not-finite: decoder.layers.0.self_attention.query.bias: it holds NaN or "
-        "infinite numbers: 1 of 16",
+    numbers = "it holds NaN or infinite numbers: "
+    assert [(finding.id, finding.where, finding.what) for finding in found] == [
+        (
+            "not-finite",
+            "encoder.layers.1.feed_forward.expand.weight",
+            f"{numbers}3 of 512",
+        ),
+        (
+            "not-finite",
+            "decoder.layers.0.self_attention.query.bias",
+            f"{numbers}1 of 16",
+        ),
     ]
 
 
@@ -210,7 +210,8 @@ def test_many_damaged_tensors_are_counted(tmp_path: Path) -> None:
     findings = reopened(tmp_path, model).findings
     total = len(list(model.parameters()))
     assert len(findings) == 9
-    assert f": {total - 8} more tensors hold NaN or infinite numbers" in findings[-1]
+    more = f"{total - 8} more tensors hold NaN or infinite numbers"
+    assert findings[-1].what == more
 
 
 def test_memory_is_compared_before_it_is_taken(
@@ -262,9 +263,3 @@ def test_inspect_names_missing_weights(tmp_path: Path) -> None:
     report = inspect(tmp_path)
     assert report["missing"] == ["model.safetensors"]
     assert report["problem"].startswith("model.safetensors is missing from ")
-
-
-def test_letters_file_is_reused(tmp_path: Path) -> None:
-    files = letters_file()
-    (tmp_path / "vocab.json").write_bytes(files.contents["vocab.json"])
-    assert tokenizer_files("vocabulary", tmp_path / "vocab.json") == files

@@ -24,9 +24,12 @@ from visformer.errors import InputError
 from visformer.ui.bars import choosing
 from visformer.ui.bars.choosing import together
 from visformer.ui.window import MainWindow
+from visformer.values.finding import Finding
 
 Pair = tuple[MainWindow, FakeEngine]
-FINDING = "000-2: Output: the model returns <p>, so that little is learnt; do not."
+FINDING = Finding(
+    "000-2", "Output", "the model returns <p>", "so that little is learnt", "do not"
+)
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
     return make_window(qtbot, tmp_path)
 
 
-def opened(*, numbers: int = 0, findings: tuple[str, ...] = ()) -> Opened:
+def opened(*, numbers: int = 0, findings: tuple[Finding, ...] = ()) -> Opened:
     trace = make_trace()
     return Opened(
         number=1,
@@ -164,9 +167,9 @@ def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> Non
 def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:
     window, _ = pair
     assert not window.about.isVisible()
-    window.receive(opened(findings=(FINDING, "<s> is odd.")))
+    window.receive(opened(findings=(FINDING, replace(FINDING, id="odd"))))
     assert window.about.text() == "2 findings"
-    assert FINDING in window._notice.text()
+    assert str(FINDING) in window._notice.text()
     window.about.click()
     dialog = _dialog(window)
     page = dialog.findChild(QPlainTextEdit)
@@ -175,7 +178,7 @@ def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None
     text = page.toPlainText()
     assert (
         "000-2  Output\nThe model returns <p>, so that little is learnt.\n"
-        "Remedy: do not.\n\n<s> is odd." in text
+        "Remedy: do not.\n\nodd  Output\n" in text
     )
     assert "pad = 0 (the file does not say)" in text
     buttons = {button.text(): button for button in dialog.findChildren(QPushButton)}

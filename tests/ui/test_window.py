@@ -17,6 +17,7 @@ from visformer.engine.messages import Opened, Refused
 from visformer.pictures.selection import Cell
 from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow
+from visformer.values.finding import Finding
 from visformer.values.trace_file import write_trace
 
 Pair = tuple[MainWindow, FakeEngine]
@@ -267,13 +268,13 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
         model=trace.model,
         positions=trace.encoder_rows[:, :8],
         devices=("cuda:0", "cpu"),
-        findings=("output.weight holds 3 NaN.",),
+        findings=(Finding("nan", "Output", "3 are NaN", "which spread", "reload"),),
     )
     window.receive(opened)
     assert "model: random, 2+2 layers, 2 heads" in window._model.text()
     assert window._device.currentText() == "cpu"
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
-    assert window._notice.text() == "output.weight holds 3 NaN."
+    assert window._notice.text() == ("nan: Output: 3 are NaN, which spread; reload.")
 
 
 def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from visformer.errors import InputError
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
+from visformer.values.finding import Finding
 from visformer.values.trace import Columns
 
 
@@ -31,7 +32,7 @@ class Checkpoint:
     assumed: tuple[
         str, ...
     ] = ()  # what the file did not tell and was taken for granted
-    findings: tuple[str, ...] = ()  # what is unusual or wrong, each one sentence
+    findings: tuple[Finding, ...] = ()  # what is unusual or wrong
     generation: Generation = field(default_factory=Generation)
 
     @cached_property

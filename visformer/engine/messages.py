@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import ModelFacts
+from visformer.values.finding import Finding
 from visformer.values.intervention import UNTOUCHED, Intervention
 from visformer.values.layer_weights import LayerParameters, Stack
 from visformer.values.lens import LensRow
@@ -98,7 +99,7 @@ class Opened:
     model: ModelFacts
     positions: Floats  # [max_positions, D]
     devices: tuple[str, ...]  # what can be chosen on this computer
-    findings: tuple[str, ...]  # what is unusual or wrong with the checkpoint
+    findings: tuple[Finding, ...]  # what is unusual or wrong with the checkpoint
     assumed: tuple[str, ...] = ()  # what its file did not tell and nobody else did
     numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from visformer.files import short
-from visformer.formats.findings import Finding, layout_findings
+from visformer.formats.findings import layout_findings
 from visformer.values.config import ModelConfig
+from visformer.values.finding import Finding
 
 UNTRAINED = "train the model, or load the right file"
 MOST_NAMED = 8  # tensors that are named one by one
@@ -48,19 +49,18 @@ def findings_of(
     tensors: Mapping[str, Tensor],
     pads: tuple[int, int],
     spelling: Callable[[str], str] = str,
-) -> tuple[str, ...]:
-    """Diagnose a checkpoint: a sentence each, after the id of what it says.
+) -> tuple[Finding, ...]:
+    """Diagnose a checkpoint.
 
     ``tensors`` are floating-point, under our names; ``positions`` among them is the
     table that the file stores, where it stores one. ``pads`` are the source's and the
     target's pad id, ``spelling`` gives the file's own names.
     """
     seen = Seen(config, tensors, pads, spelling)
-    found = [
+    return (
         *layout_findings(layout, config),
         *(finding for look in _LOOKS for finding in look(seen)),
-    ]
-    return tuple(f"{finding.id}: {finding}" for finding in found)
+    )
 
 
 def _padding_row(seen: Seen) -> Iterator[Finding]:

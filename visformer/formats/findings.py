@@ -5,27 +5,11 @@ The ids are those of the project's list of faults, one per tutorial and number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from visformer.values.config import ModelConfig
+from visformer.values.finding import Finding
 
 _SCALED = "embeddings and positions have the sizes that training gave them"
 _SHOWN = "nothing to do, Visformer computes them itself"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One diagnosis."""
-
-    id: str
-    where: str
-    what: str
-    why: str
-    remedy: str
-
-    def __str__(self) -> str:
-        """Say it in one sentence."""
-        return f"{self.where}: {self.what}, {self.why}; {self.remedy}."
 
 
 _DROPPED = (

@@ -293,7 +293,7 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
             "target_tokens": tokenizer.target.size,
         },
         "assumed": list(checkpoint.assumed),
-        "findings": list(checkpoint.findings),
+        "findings": list(map(str, checkpoint.findings)),
     }
 
 

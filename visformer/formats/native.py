@@ -21,11 +21,10 @@ from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError, InputError
-from visformer.files import inside, read_json, read_regular, short, write_whole
+from visformer.files import inside, read_json, short, write_whole
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.weight_file import read_weights
 from visformer.tokenizers.tokenizer import (
-    MAX_TOKENIZER,
     Side,
     Tokenizer,
     read_sentencepiece,
@@ -56,19 +55,6 @@ class TokenizerFiles(NamedTuple):
     source: str  # file name
     target: str  # file name; may be the source's
     contents: Mapping[str, bytes]  # by file name
-
-
-def tokenizer_files(
-    kind: TokenizerKind, source: Path, target: Path | None = None
-) -> TokenizerFiles:
-    """Read a tokenizer's files for ``write_native``; one file may be both sides."""
-    target = target or source
-    if source != target and source.name == target.name:
-        raise InputError(f"{source} and {target} have one name: rename one of them.")
-    contents = {
-        path.name: read_regular(path, MAX_TOKENIZER) for path in (source, target)
-    }
-    return TokenizerFiles(kind, source.name, target.name, contents)
 
 
 def read_native(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
-
-_PARTS = re.compile(r"(\S+): ([^:]+): (.+); ([^;]+)\.", re.DOTALL)  # of a finding
+from visformer.values.finding import Finding
 
 
 def opened_words(opened: Opened, *, changed: bool = False) -> str:
@@ -26,7 +24,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
             f"No tokenizer: type {ids_words(opened)}, or choose one in the File menu."
         )
     if opened.findings:
-        said.append(opened.findings[0])
+        said.append(str(opened.findings[0]))
     if len(opened.findings) > 1:
         said.append(f"More under “{count_words(opened)}”.")
     return " ".join(said)
@@ -99,10 +97,7 @@ def _facts(opened: Opened) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _finding(sentence: str) -> str:
+def _finding(finding: Finding) -> str:
     """Set the parts of a finding on lines of their own."""
-    parts = _PARTS.fullmatch(sentence)
-    if parts is None:
-        return sentence
-    id, where, what, remedy = parts.groups()
-    return f"{id}  {where}\n{what[:1].upper()}{what[1:]}.\nRemedy: {remedy}."
+    what = f"{finding.what[:1].upper()}{finding.what[1:]}, {finding.why}."
+    return f"{finding.id}  {finding.where}\n{what}\nRemedy: {finding.remedy}."
