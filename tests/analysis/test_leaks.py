@@ -63,3 +63,14 @@ def test_multiplying_by_the_mask_leaks_in_every_row_but_the_last() -> None:
     assert {(leak.layer, leak.query) for leak in found} == {
         (layer, query) for layer in (0, 1) for query in (0, 1)
     }
+
+
+def test_only_a_pad_that_begins_the_target_is_forgiven() -> None:
+    trace = make_trace(source=3, target=4, layers=1)
+    ids = trace.target_ids.copy()
+    ids[1] = trace.model.pad
+    found = leaks(replace(trace, target_ids=ids))
+    assert {(leak.kind, leak.query, leak.key, leak.what) for leak in found} == {
+        ("decoder", 2, 1, "pad"),
+        ("decoder", 3, 1, "pad"),
+    }

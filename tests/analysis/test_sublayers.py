@@ -16,6 +16,7 @@ from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
+from visformer.values.intervention import parse
 from visformer.values.layer_weights import Stack
 from visformer.values.trace import Trace
 
@@ -132,3 +133,18 @@ def test_weights_cannot_be_written() -> None:
     made = layer_parameters(tiny_checkpoint(), "encoder", 0)
     with pytest.raises(ValueError, match="read-only"):
         made.feed_forward.expand.weight[0, 0] = 1
+
+
+def test_a_layer_is_masked_by_its_own_mask() -> None:
+    """The causal mask is off in the second layer alone."""
+    checkpoint = tiny_checkpoint()
+    change = parse(["causal off @ layer 2"])
+    trace = run(checkpoint, [[4, 5, 3]], [[2, 6, 7]], intervention=change)[0]
+    for layer, later in ((0, 0), (1, 3)):
+        weights = head_weights(trace, "decoder", layer, 0, slice(None))
+        assert np.count_nonzero(np.triu(weights, 1)) == later
+        rows = LayerRows(
+            trace, layer_parameters(checkpoint, "decoder", layer), slice(None)
+        )
+        expected = trace.hidden("decoder", layer + 1)
+        assert close(rows.feed_forward.residual.leaves, expected)

@@ -71,7 +71,7 @@ def test_masks_and_changes_of_the_decoder_alone() -> None:
     checkpoint = small("paper")
     mask = np.ones((1, 4, 4), bool)
     given = run(checkpoint, None, TARGET[:1], masks={"decoder": mask})[0]
-    assert given.mask("decoder").all()
+    assert given.masks["decoder"].all()
     changed = parse(["causal off"])
     opened = run(checkpoint, None, TARGET[:1], intervention=changed)[0]
     assert difference(opened.logits, given.logits) <= 2e-5

@@ -188,7 +188,7 @@ def test_given_masks_replace_the_rule(preset: str) -> None:
     traces = run(checkpoint, SOURCE, TARGET, masks=masks)
     for row, trace in enumerate(traces):
         for kind, mask in masks.items():
-            assert np.array_equal(trace.mask(kind), mask[row].numpy())
+            assert np.array_equal(trace.masks[kind], mask[row].numpy())
             assert not trace.attention(kind, 0)[:, ~mask[row].numpy()].any()
 
 

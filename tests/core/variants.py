@@ -84,5 +84,5 @@ def assert_same(trace: Trace, checkpoint: Checkpoint) -> None:
     assert difference(trace.decoder_rows, full.decoder_rows) <= 2e-5
     assert difference(trace.logits, full.logits) <= 2e-5
     for kind in KINDS:
-        assert np.array_equal(trace.mask(kind), full.mask(kind))
+        assert np.array_equal(trace.masks[kind], full.masks[kind])
         assert difference(trace.attention(kind, 0), full.attention(kind, 0)) <= 2e-5

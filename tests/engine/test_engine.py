@@ -332,7 +332,7 @@ def test_each_pass_of_an_altered_run_is_kept(
         expected = decoding.step()
         assert trace.target == expected.target
         np.testing.assert_allclose(trace.decoder_rows, expected.decoder_rows, atol=1e-5)
-        assert trace.mask("decoder").all()
+        assert trace.masks["decoder"].all()
     handle.decode(Decode(number=0, source="abc", limit=4))
     plain = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 4)
     assert isinstance(plain, Decoded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.traces import make_trace
@@ -260,3 +261,17 @@ def test_a_long_target_shows_its_newest_tokens() -> None:
 
 def test_without_a_model_there_is_no_diagram() -> None:
     assert architecture(State()) is None
+
+
+def test_a_layers_blocks_speak_of_its_own_mask() -> None:
+    """The second decoder layer may attend to nothing; the first is causal."""
+    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    own = trace.mask("decoder", 0)
+    masks = {**trace.masks, "decoder": np.stack([own, np.zeros_like(own)])}
+    state = shown(replace(trace, masks=masks))
+    for layer, sums, cells in ((0, "rows sum to 1", 6), (1, "all masked: equal", 0)):
+        name = f"decoder.{layer}.self_attention"
+        inside = " ".join(texts(drawn(state, chosen=name)))
+        assert sums in inside
+        inside = " ".join(texts(drawn(state, chosen=f"{name}.mask")))
+        assert f"{cells} of 9 cells may attend" in inside

@@ -14,6 +14,7 @@ from visformer.pictures.mask_lab import (
     compared,
     difference_picture,
     difference_words,
+    empty_row_words,
     hidden_of,
     leak_words,
     paint_picture,
@@ -95,7 +96,7 @@ def test_a_row_from_score_to_weight() -> None:
     assert masked.tolist() == [*score[:2].tolist(), -1e9]
     e = np.exp(score[:2] - score[:2].max())
     np.testing.assert_allclose(weight, [*(e / e.sum()), 0], atol=1e-6)
-    assert "position 1: a hidden score is replaced by −1e9" in row_words(state)
+    assert "(token 2): a hidden score is replaced by −1e9" in row_words(state)
     assert row_words(state).endswith("add up to 1.0000.")
 
 
@@ -150,9 +151,12 @@ def test_leaks_are_named() -> None:
 def test_rows_that_attend_to_nothing_are_named() -> None:
     trace = make_trace(source=3, target=3, mask_fill=-1e9)
     mask = np.zeros((3, 3), bool)
-    words = leak_words(replace(trace, masks={**trace.masks, "decoder": mask}))
+    blind = replace(trace, masks={**trace.masks, "decoder": mask})
+    empty = empty_row_words(blind, 0)
+    assert empty.startswith("decoder self: 3 queries, “<s>” (token 1) first, may")
+    assert "gets the same weight, 0.3333." in empty
+    words = leak_words(blind)
     assert "3 leaks" not in words
-    assert "may attend to nothing" in words
     # equal weights over all keys: what comes later is read as well
     assert "reads the later token" in words
 
@@ -162,16 +166,16 @@ def test_a_row_of_a_batch_is_searched_for_leaks() -> None:
     ids = trace.source_ids.copy()
     ids[2] = trace.model.pad
     padded = replace(trace, source_ids=ids)
-    state = shown(trace, batch=(padded,))
-    assert "reads the pad" in batch_words(state, padded)
-    assert batch_words(shown(trace), padded) == ""
-    altered = replace(state, intervention=parse(["causal off"]))
-    assert "run without the changes" in batch_words(altered, padded)
+    words = batch_words(padded, 0, altered=False)
+    assert "reads the pad" in words
+    assert batch_words(padded, 0, altered=True) == (
+        f"{words} A batch is run without the changes."
+    )
 
 
 def altered_by(trace: Trace, change: Cell) -> Trace:
     """Return the trace as if run with one cell changed in every layer of a kind."""
-    mask = trace.mask(change.kind).copy()
+    mask = trace.mask(change.kind, 0).copy()
     mask[change.query, change.key] = change.allowed
     made = UNTOUCHED.with_mask(change)
     return replace(trace, intervention=made, masks={**trace.masks, change.kind: mask})
@@ -193,7 +197,7 @@ def test_a_cell_painted_twice_leaves_no_change() -> None:
 
 def test_the_layer_in_the_field_is_painted() -> None:
     plain = make_trace(source=3, target=4, layers=2)
-    own = plain.mask("decoder")
+    own = plain.mask("decoder", 0)
     opened = own.copy()
     opened[0, 2] = True
     by_layer = replace(plain, masks={**plain.masks, "decoder": np.stack([own, opened])})
@@ -204,3 +208,13 @@ def test_the_layer_in_the_field_is_painted() -> None:
     assert picture is not None
     assert "layer 2" in picture.title
     np.testing.assert_array_equal(picture.values, opened)
+
+
+def test_rows_that_attend_to_nothing_are_found_in_every_layer() -> None:
+    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    own, empty = trace.mask("decoder", 0), np.zeros((3, 3), bool)
+    by_layer = {**trace.masks, "decoder": np.stack([own, empty])}
+    words = empty_row_words(replace(trace, masks=by_layer), 0)
+    assert words.startswith("decoder self, layer 2: 3 queries, “<s>” (token 1) first")
+    assert empty_row_words(trace, 0) == ""
+    assert empty_row_words(None, 0) == ""

@@ -22,7 +22,7 @@ from visformer.pictures.masks import (
     row_name,
     surprise,
 )
-from visformer.session.state import State
+from visformer.values.arrays import Bools
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 
@@ -50,7 +50,7 @@ def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:
 
 
 def with_mask(trace: Trace, kind: Kind, cells: dict[tuple[int, int], bool]) -> Trace:
-    mask = trace.mask(kind).copy()
+    mask = trace.mask(kind, 0).copy()
     for cell, allowed in cells.items():
         mask[cell] = allowed
     return replace(trace, masks={**trace.masks, kind: mask})
@@ -58,62 +58,62 @@ def with_mask(trace: Trace, kind: Kind, cells: dict[tuple[int, int], bool]) -> T
 
 def test_padding_hides_pad_keys_from_every_query() -> None:
     trace = padded()
-    assert part_mask(trace, "encoder", "padding").tolist() == [[1, 1, 1, 0, 0]] * 5
-    assert part_mask(trace, "decoder", "padding").tolist() == [[1, 1, 1, 0]] * 4
-    assert part_mask(trace, "cross", "padding").tolist() == [[1, 1, 1, 0, 0]] * 4
+    assert part_mask(trace, "encoder", "padding", 0).tolist() == [[1, 1, 1, 0, 0]] * 5
+    assert part_mask(trace, "decoder", "padding", 0).tolist() == [[1, 1, 1, 0]] * 4
+    assert part_mask(trace, "cross", "padding", 0).tolist() == [[1, 1, 1, 0, 0]] * 4
 
 
 def test_only_the_decoder_is_causal() -> None:
     trace = padded()
     lower = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-    assert part_mask(trace, "decoder", "causal").tolist() == lower
-    assert part_mask(trace, "encoder", "causal").all()
-    assert "every query may see every key" in note(trace, "cross", "causal")
+    assert part_mask(trace, "decoder", "causal", 0).tolist() == lower
+    assert part_mask(trace, "encoder", "causal", 0).all()
+    assert "every query may see every key" in note(trace, "cross", "causal", 0, 0)
 
 
 def test_a_combined_mask_by_rule_is_no_surprise() -> None:
     trace = padded()
-    assert note(trace, "encoder", "combined") == "15 of 25 cells may attend."
-    assert note(trace, "decoder", "combined") == "9 of 16 cells may attend."
-    assert "2 keys are padding" in note(trace, "cross", "padding")
-    assert "1 key is padding" in note(trace, "decoder", "padding")
-    assert "No key is padding" in note(padded(0), "cross", "padding")
+    assert note(trace, "encoder", "combined", 0, 0) == "15 of 25 cells may attend."
+    assert note(trace, "decoder", "combined", 0, 0) == "9 of 16 cells may attend."
+    assert "2 keys are padding" in note(trace, "cross", "padding", 0, 0)
+    assert "1 key is padding" in note(trace, "decoder", "padding", 0, 0)
+    assert "No key is padding" in note(padded(0), "cross", "padding", 0, 0)
 
 
 def test_a_pad_that_is_read_is_named() -> None:
-    words = surprise(with_mask(padded(), "encoder", {(1, 4): True}), "encoder")
+    words = surprise(with_mask(padded(), "encoder", {(1, 4): True}), "encoder", 0)
     assert "in 1 cell:" in words
-    assert "lets query “b” (position 1) read pad “e” (position 4)" in words
+    assert "lets query “b” (token 2) read pad “e” (token 5)" in words
 
 
 def test_a_later_token_that_is_read_is_a_leak() -> None:
-    words = surprise(with_mask(padded(), "decoder", {(0, 2): True}), "decoder")
-    assert "lets query “w” (position 0) read “y” (position 2), a later token" in words
+    words = surprise(with_mask(padded(), "decoder", {(0, 2): True}), "decoder", 0)
+    assert "lets query “w” (token 1) read “y” (token 3), a later token" in words
 
 
 def test_a_token_that_is_hidden_without_reason_is_named() -> None:
-    words = surprise(with_mask(padded(), "cross", {(3, 0): False}), "cross")
-    assert "hides “a” (position 0) from query “z” (position 3)" in words
+    words = surprise(with_mask(padded(), "cross", {(3, 0): False}), "cross", 0)
+    assert "hides “a” (token 1) from query “z” (token 4)" in words
 
 
 def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:
     hidden = {(2, key): False for key in range(4)}
     finite = with_mask(padded(mask_fill=-1e9), "decoder", hidden)
-    assert attends_to_nothing(finite, "decoder") == (2,)
-    assert "the same weight, 0.25" in nothing_words(finite, "decoder")
-    assert "may attend to nothing" in note(finite, "decoder", "combined")
+    assert attends_to_nothing(finite, "decoder", 0) == (2,)
+    assert "the same weight, 0.25" in nothing_words(finite, "decoder", 0, 0)
+    assert "may attend to nothing" in note(finite, "decoder", "combined", 0, 0)
     infinite = with_mask(padded(mask_fill=-np.inf), "decoder", hidden)
-    assert "NaN" in nothing_words(infinite, "decoder")
-    assert attends_to_nothing(finite, "encoder") == ()
-    assert nothing_words(finite, "encoder") == ""
+    assert "NaN" in nothing_words(infinite, "decoder", 0, 0)
+    assert attends_to_nothing(finite, "encoder", 0) == ()
+    assert nothing_words(finite, "encoder", 0, 0) == ""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_picture_is_its_mask(kind: Any, part: Any) -> None:
     trace = padded()
-    picture = mask_picture(trace, kind, part)
-    assert (picture.values == part_mask(trace, kind, part)).all()
+    picture = mask_picture(trace, kind, part, 0)
+    assert (picture.values == part_mask(trace, kind, part, 0)).all()
     assert (picture.shade == picture.values).all()
     assert picture.ends == ("False", "True")
     assert picture.hidden is not None
@@ -124,8 +124,8 @@ def test_a_picture_is_its_mask(kind: Any, part: Any) -> None:
 
 def test_nothing_decoded_yet_is_legal() -> None:
     trace = padded().until(0)
-    assert mask_picture(trace, "decoder", "causal").values.shape == (0, 0)
-    assert "Nothing is decoded yet" in note(trace, "cross", "combined")
+    assert mask_picture(trace, "decoder", "causal", 0).values.shape == (0, 0)
+    assert "Nothing is decoded yet" in note(trace, "cross", "combined", 0, 0)
     assert batch_table((trace,), "target").ids.shape == (1, 0)
 
 
@@ -139,11 +139,10 @@ def test_a_batch_is_a_table_with_its_pads_marked() -> None:
 
 def test_the_row_is_chosen_inside_the_batch() -> None:
     one, two = padded(2), padded(0)
-    state = State(trace=one, shown=one, batch=(one, two))
-    assert chosen(state, 1) is two
-    assert chosen(state, 9) is two
-    assert chosen(State(shown=one), 3) is one
-    assert chosen(State(), 0) is None
+    assert chosen((one, two), one, 1) is two
+    assert chosen((one, two), one, 9) is two
+    assert chosen((), one, 3) is one
+    assert chosen((), None, 0) is None
 
 
 def test_the_masked_score_is_the_models_own() -> None:
@@ -153,17 +152,17 @@ def test_the_masked_score_is_the_models_own() -> None:
 
 def test_a_cell_is_said_with_its_reason() -> None:
     trace = padded()
-    words = cell_words(trace, "decoder", 0, 3)
+    words = cell_words(trace, "decoder", 0, 0, 3)
     assert words == (
-        "decoder self: query “w” (position 0) may not attend to key “z” (position 3): "
-        "the key is padding and the key comes after the query."
+        "decoder self, layer 1: query “w” (token 1) may not attend to key “z” (token 4)"
+        ": the key is padding and the key comes after the query."
     )
-    assert cell_words(trace, "cross", 1, 0).endswith("key “a” (position 0).")
+    assert cell_words(trace, "cross", 0, 1, 0).endswith("key “a” (token 1).")
     leak = with_mask(trace, "encoder", {(0, 4): True, (0, 0): False})
-    assert "may attend to key “e” (position 4), although the key is padding." in (
-        cell_words(leak, "encoder", 0, 4)
+    assert "may attend to key “e” (token 5), although the key is padding." in (
+        cell_words(leak, "encoder", 0, 0, 4)
     )
-    assert "the model hides it" in cell_words(leak, "encoder", 0, 0)
+    assert "the model hides it" in cell_words(leak, "encoder", 0, 0, 0)
 
 
 def test_each_side_has_its_own_pad_id() -> None:
@@ -173,7 +172,52 @@ def test_each_side_has_its_own_pad_id() -> None:
     model = replace(trace.model, source_pad=77)
     trace = replace(trace, model=model, source_ids=ids)
     for kind in ("encoder", "cross"):
-        assert not part_mask(trace, kind, "padding")[:, 3].any()
-    assert part_mask(trace, "decoder", "padding").all()
+        assert not part_mask(trace, kind, "padding", 0)[:, 3].any()
+    assert part_mask(trace, "decoder", "padding", 0).all()
     assert batch_table((trace,), "source").pads.tolist() == [[False] * 3 + [True]]
     assert "(1 pad in the source)" in row_name(trace, 0)
+
+
+def by_layer(mask: Bools, *, mask_fill: float = -1e9) -> Trace:
+    """Build a Trace of 3 target tokens whose second layer has another decoder mask."""
+    trace = make_trace(source=3, target=3, mask_fill=mask_fill)
+    own = trace.mask("decoder", 0)
+    return replace(trace, masks={**trace.masks, "decoder": np.stack([own, mask])})
+
+
+def test_each_layer_has_its_own_picture_and_words() -> None:
+    """As ``causal off @ layer 2`` leaves the masks."""
+    trace = by_layer(np.ones((3, 3), bool))
+    first, second = (mask_picture(trace, "decoder", "combined", at) for at in (0, 1))
+    assert first.title == "decoder self: combined mask, layer 1"
+    assert second.title == "decoder self: combined mask, layer 2"
+    assert first.values.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert second.values.all()
+    assert first.hidden is not None
+    assert second.hidden is not None
+    assert (first.hidden.sum(), second.hidden.sum()) == (3, 0)
+    assert note(trace, "decoder", "combined", 0, 0) == "6 of 9 cells may attend."
+    said = note(trace, "decoder", "combined", 1, 0)
+    assert said.startswith("9 of 9 cells may attend. Not padding and causal in 3 cells")
+    assert "may not attend" in cell_words(trace, "decoder", 0, 0, 2)
+    assert cell_words(trace, "decoder", 1, 0, 2) == (
+        "decoder self, layer 2: query “<s>” (token 1) may attend to key “▁t1” (token 3)"
+        ", although the key comes after the query."
+    )
+    for layer in (0, 1):  # what is derived from the ids is the same for every layer
+        causal = mask_picture(trace, "decoder", "causal", layer)
+        assert causal.title == "decoder self: causal mask"
+        assert causal.values.sum() == 6
+
+
+def test_the_weights_quoted_are_of_the_layer_and_head() -> None:
+    mask = np.tri(3, dtype=bool)
+    mask[1] = False
+    trace = by_layer(mask)
+    marked = np.zeros((2, 2, 3, 3), np.float32)  # layer, head
+    marked[1, 1, 1] = np.nan
+    trace = replace(trace, own_weights=lambda kind, layer, head: marked[layer, head])
+    assert nothing_words(trace, "decoder", 0, 1) == ""
+    assert "gets the same weight, 0." in nothing_words(trace, "decoder", 1, 0)
+    assert "NaN" in nothing_words(trace, "decoder", 1, 1)
+    assert "NaN" in note(trace, "decoder", "combined", 1, 1)

@@ -97,7 +97,7 @@ def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) ->
     window, _engine, lab = opened(qtbot, tmp_path)
     lab.attention[0].clicked.emit((2, 1))
     assert window.session.state.locked == ("decoder", 2, 1)
-    assert "position 2:" in lab.row_words.text()
+    assert "(token 3):" in lab.row_words.text()
 
 
 def test_the_map_shows_the_layer_in_the_field(qtbot: QtBot, tmp_path: Path) -> None:

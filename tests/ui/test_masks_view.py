@@ -217,3 +217,30 @@ def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
         assert label.textFormat() == Qt.TextFormat.PlainText or not label.text().count(
             "<"
         )
+
+
+def test_the_masks_are_those_of_the_layer_looked_at(
+    view: MasksView, qtbot: Any
+) -> None:
+    """As ``causal off @ layer 2`` leaves them."""
+    state = single(kind="decoder")
+    trace = state.trace
+    assert trace is not None
+    own = trace.mask("decoder", 0)
+    masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
+    trace = replace(trace, masks=masks)
+    state = replace(state, trace=trace, shown=trace)
+    heat_map = named(view, HeatMap, "decoder self attention, combined mask")
+    for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
+        view.draw(replace(state, layer=layer))
+        assert heat_map.matrix is not None
+        assert heat_map.matrix.title == (
+            f"decoder self: combined mask, layer {layer + 1}"
+        )
+        assert heat_map.matrix.values.sum() == int(count)
+        said = words(view, "combined mask, decoder self, in words")
+        assert said.startswith(f"{count} of 16 cells")
+        heat_map.hovered.emit((0, 3))
+        said = words(view, "what the colours mean")
+        assert said.startswith(f"decoder self, layer {layer + 1}: ")
+        assert f"(token 1) {verb} attend to key" in said

@@ -47,7 +47,7 @@ def test_rows_sum_to_one_and_masked_columns_are_zero(kind: Kind) -> None:
     trace = make_trace()
     weights = trace.attention(kind, 1)
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
-    assert not weights[np.broadcast_to(~trace.mask(kind), weights.shape)].any()
+    assert not weights[np.broadcast_to(~trace.mask(kind, 0), weights.shape)].any()
 
 
 @pytest.mark.parametrize(("fill", "expected"), [(-1e9, 0.2), (-np.inf, np.nan)])

@@ -60,7 +60,7 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
     """
     outputs = [
         head_weights(trace, kind, layer, head, rows) @ trace.values(kind, layer, head)
-        for head in range(trace.heads(kind))
+        for head in range(trace.heads)
     ]
     return np.concatenate(outputs, axis=1)
 

@@ -10,7 +10,12 @@ import numpy as np
 from visformer.analysis.leaks import Leak, leaks
 from visformer.pictures.attention.maps import labels, place
 from visformer.pictures.computation.drawn import Numbers
-from visformer.pictures.masks import KIND_NAMES, fill_text, mask_picture, nothing_words
+from visformer.pictures.masks import (
+    attends_to_nothing,
+    fill_text,
+    mask_picture,
+    nothing_words,
+)
 from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import diverging, ends
 from visformer.session.state import State
@@ -18,6 +23,7 @@ from visformer.text import visible
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, Cell, HideSource, Intervention
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, count, head_words, layer_words, token_words
 
 MOST_NAMED = 3  # leaks in words
 TOP = 10  # candidates compared
@@ -37,7 +43,8 @@ def paint_picture(state: State, field: int | None = None) -> Matrix | None:
     layer = painted_layer(state, field)
     picture = mask_picture(trace, state.kind, "combined", layer)
     title = (
-        f"{KIND_NAMES[state.kind]} mask, layer {layer + 1}: click a cell to change it"
+        f"{KIND_NAMES[state.kind]} mask, {layer_words(layer)}: "
+        "click a cell to change it"
     )
     return replace(picture, title=title)
 
@@ -117,8 +124,7 @@ def difference_picture(state: State) -> Matrix | None:
     reach = float(np.nanmax(np.abs(values), initial=0)) or 1.0
     row_labels, columns = labels(altered, kind)
     return Matrix(
-        title=f"altered − untouched: {KIND_NAMES[kind]} · layer {layer + 1}, "
-        f"head {head + 1}",
+        title=f"altered − untouched: {KIND_NAMES[kind]} · {head_words(layer, head)}",
         values=values,
         shade=diverging(values, reach),
         rows=row_labels[: len(values)],
@@ -194,10 +200,8 @@ def row_words(state: State) -> str:
         if fill == 0
         else f"a hidden score is replaced by {fill_text(fill)} before the softmax"
     )
-    token = visible(queries[query])
-    return (
-        f"Query “{token}”, position {query}: {how}. The weights add up to {total:.4f}."
-    )
+    named = token_words(visible(queries[query]), query)
+    return f"Query {named}: {how}. The weights add up to {total:.4f}."
 
 
 def focused_query(state: State, count: int) -> int:
@@ -238,28 +242,52 @@ def leak_words(trace: Trace | None) -> str:
     if trace is None:
         return ""
     found = leaks(trace)
-    empty = " ".join(filter(None, (nothing_words(trace, kind) for kind in KINDS)))
     if not found:
-        return f"No leak: no query reads a later token or a pad. {empty}".rstrip()
-    count = f"{len(found):,} leak{'' if len(found) == 1 else 's'}"
+        return "No leak: no query reads a later token or a pad."
     named = " ".join(_leak_words(trace, leak) for leak in found[:MOST_NAMED])
     rest = f" And {len(found) - MOST_NAMED:,} more." if len(found) > MOST_NAMED else ""
-    return f"{count}. {named}{rest} {empty}".rstrip()
+    return f"{count(len(found), 'leak')}. {named}{rest}"
 
 
-def batch_words(state: State, trace: Trace | None) -> str:
-    """Return what is said of one row of a batch, besides its masks."""
-    if not state.batch:
+def empty_row_words(trace: Trace | None, head: int) -> str:
+    """Name the queries that may attend to nothing; "" where there are none.
+
+    Of each kind the first layer that has such queries, named where layers differ.
+    """
+    if trace is None:
         return ""
-    plain = " A batch is run without the changes." if state.intervention else ""
-    return leak_words(trace) + plain
+    words = []
+    for kind in KINDS:
+        layers = (
+            layer
+            for layer in range(trace.layers(kind))
+            if attends_to_nothing(trace, kind, layer)
+        )
+        first = next(layers, None)
+        if first is not None:
+            differ = trace.masks[kind].ndim == 3
+            where = f", {layer_words(first)}" if differ else ""
+            said = nothing_words(trace, kind, first, head)
+            words.append(f"{KIND_NAMES[kind]}{where}: {said}")
+    return " ".join(words)
+
+
+def batch_words(trace: Trace | None, head: int, *, altered: bool) -> str:
+    """Return what is said of one row of a batch, besides its masks.
+
+    ``altered``: changes are asked for, which a batch does not follow.
+    """
+    plain = " A batch is run without the changes." if altered else ""
+    said = leak_words(trace), empty_row_words(trace, head)
+    return " ".join(filter(None, said)) + plain
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:
     queries, keys = trace.tokens(leak.kind)
     what = "the later token" if leak.what == "future" else "the pad"
+    reader = token_words(visible(queries[leak.query]), leak.query)
+    read = token_words(visible(keys[leak.key]), leak.key)
     return (
-        f"{KIND_NAMES[leak.kind]}: “{visible(queries[leak.query])}” (position "
-        f"{leak.query}) reads {what} “{visible(keys[leak.key])}” (position {leak.key}) "
-        f"with weight {leak.weight:.3g} (layer {leak.layer + 1}, head {leak.head + 1})."
+        f"{KIND_NAMES[leak.kind]}: {reader} reads {what} {read} with weight "
+        f"{leak.weight:.3g} ({head_words(leak.layer, leak.head)})."
     )

@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 
 from visformer.pictures.picture import Matrix
-from visformer.session.state import State
 from visformer.values.arrays import Bools, Floats, Ids
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, count, layer_words, number, token_words
 
 Part = Literal["padding", "causal", "combined"]
 Side = Literal["source", "target"]
@@ -24,43 +24,46 @@ PARTS: dict[Part, str] = {  # as explained on screen
     "combined": "What the model really used: True where both others are, unless said "
     "below a map.",
 }
-KIND_NAMES: dict[Kind, str] = {  # as named on screen
-    "encoder": "encoder self",
-    "decoder": "decoder self",
-    "cross": "cross",
-}
+NO_CELLS = "Nothing is decoded yet: there are no cells."
 
 
-def chosen(state: State, row: int) -> Trace | None:
-    """Return the batch's row, the sentence shown where there is no batch, or None."""
-    if not state.batch:
-        return state.shown
-    return state.batch[max(0, min(row, len(state.batch) - 1))]
+def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | None:
+    """Return the batch's row, or what is shown where there is no batch."""
+    return batch[max(0, min(row, len(batch) - 1))] if batch else shown
 
 
-def part_mask(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Bools:
-    """Return one part of a kind's mask, bool [Q, K], True = may attend.
+def part_mask(trace: Trace, kind: Kind, part: Part, layer: int) -> Bools:
+    """Return one part of a layer's mask, bool [Q, K], True = may attend.
 
-    Padding and causal are derived from the ids; combined is the model's own, which
-    differs between layers only where the run was altered so.
+    Combined is the model's own, which differs between layers where the run was altered
+    so. Padding and causal are derived from the ids, the same for every layer.
     """
     if part == "combined":
         return trace.mask(kind, layer)
+    return padding_mask(trace, kind) if part == "padding" else causal_mask(trace, kind)
+
+
+def padding_mask(trace: Trace, kind: Kind) -> Bools:
+    """Return where the key is no pad, bool [Q, K]."""
     queries, keys = trace.tokens(kind)
-    shape = len(queries), len(keys)
-    if part == "padding":
-        return np.broadcast_to(~_key_pads(trace, kind), shape)
-    full = np.ones(shape, bool)
+    return np.broadcast_to(~_key_pads(trace, kind), (len(queries), len(keys)))
+
+
+def causal_mask(trace: Trace, kind: Kind) -> Bools:
+    """Return where the decoder's self attention sees no later key, bool [Q, K]."""
+    queries, keys = trace.tokens(kind)
+    full = np.ones((len(queries), len(keys)), bool)
     return np.tril(full) if kind == "decoder" else full
 
 
-def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Matrix:
-    """Return one part of a kind's mask as a picture: 1 is True, 0 is False."""
+def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int) -> Matrix:
+    """Return one part of a layer's mask as a picture: 1 is True, 0 is False."""
     mask = part_mask(trace, kind, part, layer)
     numbers = mask.astype(np.float32)
     rows, columns = trace.tokens(kind)
+    where = f", {layer_words(layer)}" if part == "combined" else ""
     return Matrix(
-        title=f"{KIND_NAMES[kind]}: {part} mask",
+        title=f"{KIND_NAMES[kind]}: {part} mask{where}",
         values=numbers,
         shade=numbers,
         rows=rows,
@@ -68,34 +71,37 @@ def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int = 0) -> Matrix
         row_axis="query (reads)",
         column_axis="key (is read)",
         ends=("False", "True"),
-        note="" if mask.size else note(trace, kind, part),
+        note="" if mask.size else NO_CELLS,
         hidden=~mask,
     )
 
 
-def note(trace: Trace, kind: Kind, part: Part) -> str:
-    """Say how many cells of one part of a mask may attend, and what is odd about it."""
-    mask = part_mask(trace, kind, part)
+def note(trace: Trace, kind: Kind, part: Part, layer: int, head: int) -> str:
+    """Say how many cells of one part of a layer's mask may attend, and what is odd.
+
+    ``head``: whose weights are quoted of a row that may attend to nothing.
+    """
+    mask = part_mask(trace, kind, part, layer)
     if not mask.size:
-        return "Nothing is decoded yet: there are no cells."
-    count = f"{np.count_nonzero(mask):,} of {mask.size:,} cells may attend."
+        return NO_CELLS
+    cells = f"{np.count_nonzero(mask):,} of {mask.size:,} cells may attend."
     if part == "padding":
-        return f"{count} {_padding_words(trace, kind)}"
+        return f"{cells} {_padding_words(trace, kind)}"
     if part == "causal":
         words = "" if kind == "decoder" else "None: every query may see every key."
-        return f"{count} {words}".rstrip()
-    parts = [count, surprise(trace, kind), nothing_words(trace, kind)]
-    return " ".join(filter(None, parts))
+        return f"{cells} {words}".rstrip()
+    odd = surprise(trace, kind, layer), nothing_words(trace, kind, layer, head)
+    return " ".join(filter(None, (cells, *odd)))
 
 
-def cell_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
-    """Say whether a query may attend to a key in the model, and why or why not."""
+def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> str:
+    """Say whether a query may attend to a key in a layer, and why or why not."""
     queries, keys = trace.tokens(kind)
-    allowed = bool(trace.mask(kind)[query, key])
+    allowed = bool(trace.mask(kind, layer)[query, key])
     reasons = []
-    if not part_mask(trace, kind, "padding")[query, key]:
+    if not padding_mask(trace, kind)[query, key]:
         reasons.append("the key is padding")
-    if not part_mask(trace, kind, "causal")[query, key]:
+    if not causal_mask(trace, kind)[query, key]:
         reasons.append("the key comes after the query")
     reason = " and ".join(reasons)
     if allowed:
@@ -104,39 +110,38 @@ def cell_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
     else:
         ending = f": {reason or 'the model hides it, padding and causal do not'}"
         verb = "may not attend to"
-    pair = f"query {_named(queries, query)} {verb} key {_named(keys, key)}"
-    return f"{KIND_NAMES[kind]}: {pair}{ending}."
+    reader, read = token_words(queries[query], query), token_words(keys[key], key)
+    where = f"{KIND_NAMES[kind]}, {layer_words(layer)}"
+    return f"{where}: query {reader} {verb} key {read}{ending}."
 
 
-def surprise(trace: Trace, kind: Kind) -> str:
-    """Say where the model's own mask is not padding and causal; "" where it is."""
-    own = trace.mask(kind)
-    rule = part_mask(trace, kind, "padding") & part_mask(trace, kind, "causal")
-    differ = np.argwhere(own != rule)
+def surprise(trace: Trace, kind: Kind, layer: int) -> str:
+    """Say where a layer's own mask is not padding and causal; "" where it is."""
+    own = trace.mask(kind, layer)
+    differ = np.argwhere(own != (padding_mask(trace, kind) & causal_mask(trace, kind)))
     if not len(differ):
         return ""
     query, key = (int(index) for index in differ[0])
-    cell = _difference_words(trace, kind, query, key)
-    cells = f"{len(differ):,} cell{'' if len(differ) == 1 else 's'}"
-    return f"Not padding and causal in {cells}: {cell}"
+    cell = _difference_words(trace, kind, query, key, allowed=bool(own[query, key]))
+    return f"Not padding and causal in {count(len(differ), 'cell')}: {cell}"
 
 
-def attends_to_nothing(trace: Trace, kind: Kind) -> tuple[int, ...]:
-    """Return the query rows that may attend to no key at all."""
-    mask = trace.mask(kind)
+def attends_to_nothing(trace: Trace, kind: Kind, layer: int) -> tuple[int, ...]:
+    """Return a layer's query rows that may attend to no key at all."""
+    mask = trace.mask(kind, layer)
     return tuple(np.flatnonzero(~mask.any(axis=1)).tolist())
 
 
-def nothing_words(trace: Trace, kind: Kind) -> str:
-    """Say what the model makes of the rows that may attend to nothing; "" for none."""
-    rows = attends_to_nothing(trace, kind)
+def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
+    """Say what a head makes of the rows that may attend to nothing; "" for none."""
+    rows = attends_to_nothing(trace, kind, layer)
     if not rows:
         return ""
-    queries = trace.tokens(kind)[0]
-    name = f"query {_named(queries, rows[0])}"
+    first = token_words(trace.tokens(kind)[0][rows[0]], rows[0])
+    name = f"query {first}"
     if len(rows) > 1:
-        name = f"{len(rows):,} queries, {_named(queries, rows[0])} first,"
-    weights = trace.attention(kind, 0, 0)[rows[0]]
+        name = f"{len(rows):,} queries, {first} first,"
+    weights = trace.attention(kind, layer, head)[rows[0]]
     return f"{name} may attend to nothing: {_made_of(trace, weights)}"
 
 
@@ -191,8 +196,8 @@ def row_name(trace: Trace, row: int) -> str:
     """Name a batch's row: its number from 1, its text, and its padding in words."""
     real = np.count_nonzero(trace.source_ids != _source_pad(trace))
     text = trace.source_text or " ".join(trace.source[:real])
-    pads = len(trace.source) - real
-    return f"{row + 1}: {text} ({pads} pad{'' if pads == 1 else 's'} in the source)"
+    pads = len(trace.source) - int(real)
+    return f"{row + 1}: {text} ({count(pads, 'pad')} in the source)"
 
 
 def _source_pad(trace: Trace) -> int:
@@ -216,15 +221,13 @@ def _padding_words(trace: Trace, kind: Kind) -> str:
     return f"{pads:,} key{' is' if pads == 1 else 's are'} padding."
 
 
-def _named(tokens: tuple[str, ...], index: int) -> str:
-    return f"“{tokens[index]}” (position {index})"
-
-
-def _difference_words(trace: Trace, kind: Kind, query: int, key: int) -> str:
-    """Say what one cell of the model's own mask does that padding and causal do not."""
+def _difference_words(
+    trace: Trace, kind: Kind, query: int, key: int, *, allowed: bool
+) -> str:
+    """Say what one cell of a layer's mask does that padding and causal do not."""
     queries, keys = trace.tokens(kind)
-    reader, read = _named(queries, query), _named(keys, key)
-    if not trace.mask(kind)[query, key]:
+    reader, read = token_words(queries[query], query), token_words(keys[key], key)
+    if not allowed:
         return f"the model's own mask also hides {read} from query {reader}."
     if _key_pads(trace, kind)[key]:
         return f"the model's own mask also lets query {reader} read pad {read}."
@@ -237,6 +240,6 @@ def _made_of(trace: Trace, weights: Floats) -> str:
         return "the softmax of nothing but −∞ is NaN, and so is all that follows."
     if weights.size and np.ptp(weights) <= 1e-6:
         fill = fill_text(trace.model.mask_fill)
-        share = f"{float(weights[0]):.4g}"
-        return f"every score is {fill}, so every key gets the same weight, {share}."
+        weight = number(float(weights[0]))
+        return f"every score is {fill}, so every key gets the same weight, {weight}."
     return "its weights are in the Attention tab."

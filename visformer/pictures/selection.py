@@ -28,8 +28,8 @@ class Cell(NamedTuple):
 class Selection:
     """One kind, layer and head, the cell in focus, and the scale of its colours."""
 
-    kind: Kind = "cross"  # the focused one
-    layer: int = 0
-    head: int = 0
+    kind: Kind  # the focused one
+    layer: int
+    head: int
     cell: Cell | None = None  # in focus
     scale: Scale = "fixed"

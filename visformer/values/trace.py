@@ -135,8 +135,9 @@ class Trace:
         """Return the number of layers with attention of this kind."""
         return self.model.layers(kind)
 
-    def heads(self, kind: Kind) -> int:
-        """Return the number of heads of each layer of this kind."""
+    @property
+    def heads(self) -> int:
+        """The number of heads of every layer of every kind."""
         return self.model.heads
 
     def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -144,9 +145,9 @@ class Trace:
         queries = self.source if kind == "encoder" else self.target
         return queries, self.target if kind == "decoder" else self.source
 
-    def mask(self, kind: Kind, layer: int = 0) -> Bools:
+    def mask(self, kind: Kind, layer: int) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend."""
-        self._check(kind, layer)
+        self._check(kind, layer, 0)
         mask = self.masks[kind]
         return mask[layer] if mask.ndim == 3 else mask
 
@@ -169,7 +170,7 @@ class Trace:
     def scores(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
         """Return q.k / sqrt(d_k), before the mask: [Q, K]; all heads [H, Q, K]."""
         if head is None:
-            heads = range(self.heads(kind))
+            heads = range(self.heads)
             return np.stack([self.scores(kind, layer, h) for h in heads])
         q, k = self.queries(kind, layer, head), self.keys(kind, layer, head)
         return (q @ k.T) / np.float32(math.sqrt(self.model.head_size))
@@ -195,7 +196,7 @@ class Trace:
 
         Layer 0 is embedding + position, n is what leaves layer n.
         """
-        self._check(stack, max(0, layer - 1))
+        self._check(stack, max(0, layer - 1), 0)
         rows = self.encoder_rows if stack == "encoder" else self.decoder_rows
         return rows[:, self.layout.hidden(stack, layer)]
 
@@ -249,15 +250,15 @@ class Trace:
         size = self.model.head_size
         return joined[:, head * size : (head + 1) * size]
 
-    def _check(self, kind: Kind, layer: int, head: int = 0) -> None:
+    def _check(self, kind: Kind, layer: int, head: int) -> None:
         if kind not in KINDS:
             raise InputError(f"kind is {kind!r}: it must be one of {', '.join(KINDS)}.")
         if not self.layers(kind):
             raise InputError(
                 f"the decoder ran without an encoder: there is no {kind} attention."
             )
-        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads(kind):
+        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads:
             raise InputError(
                 f"there is no layer {layer}, head {head}: {kind} attention has layers "
-                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads(kind) - 1}."
+                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads - 1}."
             )

@@ -7,13 +7,12 @@ import numpy as np
 from visformer.pictures.attention.maps import ARROW, place
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.masks import KIND_NAMES
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
-from visformer.words import probability
+from visformer.words import KIND_NAMES, probability
 
 
 def cell_words(state: State) -> str:

@@ -35,7 +35,7 @@ def place(state: State, kind: Kind) -> tuple[int, int]:
     if trace is None:
         return 0, 0
     layer = max(0, min(state.layer, trace.layers(kind) - 1))
-    return layer, max(0, min(state.head, trace.heads(kind) - 1))
+    return layer, max(0, min(state.head, trace.heads - 1))
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -93,7 +93,7 @@ def all_numbers(state: State) -> str:
     rows, columns = labels(trace, kind)
     names, values = [], []
     for layer in range(trace.layers(kind)):
-        for head in range(trace.heads(kind)):
+        for head in range(trace.heads):
             names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
             values.append(head_weights(state, kind, layer, head))
     return table_text(tuple(names), columns, np.concatenate(values))

@@ -18,12 +18,12 @@ from visformer.pictures.attention.weights import (
     row_weights,
     size,
 )
-from visformer.pictures.masks import KIND_NAMES
 from visformer.pictures.picture import shade
 from visformer.pictures.selection import SCALES, Scale
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.words import KIND_NAMES
 
 Cell = TypeVar("Cell", bound=np.generic)
 UNLIMITED = (1 << 30, 1 << 30)
@@ -81,7 +81,7 @@ def mosaic_parts(
     """
     if state.shown is None or state.trace is None:
         return
-    layers, heads = state.trace.layers(kind), state.trace.heads(kind)
+    layers, heads = state.trace.layers(kind), state.trace.heads
     rows, columns = (len(tokens) for tokens in state.trace.tokens(kind))
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
@@ -110,7 +110,7 @@ def is_large(state: State, kind: Kind) -> bool:
     """Tell whether a kind's overview takes longer than a step may."""
     if state.trace is None:
         return False
-    heads = state.trace.layers(kind) * state.trace.heads(kind)
+    heads = state.trace.layers(kind) * state.trace.heads
     return size(state.trace, kind) * heads > LARGE
 
 

@@ -54,7 +54,7 @@ def ranking_parts(state: State, kind: Kind) -> Iterator[Ranking | None]:
         return
     found = []
     for layer in range(trace.layers(kind)):
-        for head in range(trace.heads(kind)):
+        for head in range(trace.heads):
             value, caption = _measured(
                 head_weights(state, kind, layer, head), order, kind
             )

@@ -28,13 +28,13 @@ from visformer.pictures.attention.maps import ARROW, Side, labels, place, sides
 from visformer.pictures.attention.summary import summary
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import HIDDEN, Hidden, Look
-from visformer.pictures.masks import KIND_NAMES
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -169,7 +169,7 @@ def _done_parts(state: State, kind: Kind) -> list[str]:
     look, trace = state.look, state.shown
     if trace is None:
         return []
-    heads = trace.heads(kind)
+    heads = trace.heads
     mean = f"mean of {heads} heads"
     match look.summary:
         case "mean":

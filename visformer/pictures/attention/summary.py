@@ -42,14 +42,14 @@ def is_large_summary(state: State, kind: Kind) -> bool:
     cells = size(trace, kind) * (1 if how in ("mean", "max") else trace.layers(kind))
     if kind == "cross" and how == "rollout":
         cells += size(trace, "encoder") * trace.layers("encoder")
-    return cells * trace.heads(kind) > LARGE
+    return cells * trace.heads > LARGE
 
 
 def summary_parts(state: State, kind: Kind, layer: int) -> Iterator[None]:
     """Make the matrix and keep it, yielding after each head."""
     if state.shown is None:
         return
-    heads = range(state.shown.heads(kind))
+    heads = range(state.shown.heads)
     places = [(layer, head) for head in heads]
     layers = range(state.shown.layers(kind))
     made: Floats | None = None
@@ -103,7 +103,7 @@ def _rolled(state: State, kind: Kind, layers: int) -> Iterator[Floats | None]:
 
 
 def _mean(state: State, kind: Kind, layer: int) -> Iterator[Floats]:
-    heads = range(state.shown.heads(kind) if state.shown is not None else 0)
+    heads = range(state.shown.heads if state.shown is not None else 0)
     return running_mean(_weights(state, kind, ((layer, head) for head in heads)))
 
 

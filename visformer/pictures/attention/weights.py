@@ -82,7 +82,7 @@ def layer_weights(state: State, kind: Kind, layer: int) -> Floats:
 def head_weights(state: State, kind: Kind, layer: int, head: int) -> Floats:
     """Return the weights of one head, [Q, K], of what is shown."""
     trace, shown = _traces(state)
-    if size(trace, kind) * trace.heads(kind) <= WHOLE_LAYER:
+    if size(trace, kind) * trace.heads <= WHOLE_LAYER:
         return _one(layer_weights(state, kind, layer), head)
     return _one(_cache.get(trace, shown, (kind, layer, head)), 0)
 
@@ -131,7 +131,7 @@ def _derived(trace: Trace, key: Key, start: int, stop: int | None = None) -> Flo
     In place, since fresh memory for every operation costs more than the arithmetic.
     """
     kind, layer, head = key
-    heads = range(trace.heads(kind)) if head is None else range(head, head + 1)
+    heads = range(trace.heads) if head is None else range(head, head + 1)
     scale = np.float32(1 / math.sqrt(trace.model.head_size))
     mask = trace.mask(kind, layer)[start:stop]
     made = np.empty((len(heads), *mask.shape), np.float32)

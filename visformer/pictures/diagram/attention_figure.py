@@ -89,8 +89,10 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
 
 def _sums(figure: Figure, id: str) -> str:
     """Say what the weights of a row sum to, also where a row may attend to nothing."""
-    trace, kind = figure.trace, place_of(id).kind
-    if trace is None or not attends_to_nothing(trace, kind):
+    trace, place = figure.trace, place_of(id)
+    if trace is None or place.layer is None:
+        return "rows sum to 1"
+    if not attends_to_nothing(trace, place.kind, place.layer):
         return "rows sum to 1"
     infinite = math.isinf(figure.model.mask_fill)
     return "all masked: NaN" if infinite else "all masked: equal"

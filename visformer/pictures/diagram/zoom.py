@@ -162,10 +162,10 @@ def _mask(figure: Figure, place: Place) -> None:
     )
     if place.kind == "decoder":
         figure.say("Causal: a row never reads a later one, which it is to predict.")
-    if figure.trace is not None:
-        figure.say(
-            f"{KIND_NAMES[place.kind]}: {note(figure.trace, place.kind, 'combined')}"
-        )
+    if figure.trace is not None and place.layer is not None:
+        head = min(figure.state.head, figure.trace.heads - 1)
+        said = note(figure.trace, place.kind, "combined", place.layer, head)
+        figure.say(f"{KIND_NAMES[place.kind]}: {said}")
 
 
 def _layer(figure: Figure, place: Place, id: str) -> None:
@@ -266,7 +266,8 @@ def _predictions(figure: Figure) -> None:
     first = max(0, len(trace) - MOST_ROWS)
     if first:
         figure.say(f"… rows 0 to {first - 1}")
-    causal = not trace.mask("decoder")[0, 1:].any()
+    layers = range(trace.layers("decoder"))
+    causal = not any(trace.mask("decoder", at)[0, 1:].any() for at in layers)
     for row in range(first, len(trace)):
         step = trace.steps[row]
         knows = f"tokens 0 to {row}" if causal else "all tokens"

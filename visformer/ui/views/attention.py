@@ -18,13 +18,13 @@ from visformer.pictures.attention.reading import Reading, reading, whole_labels
 from visformer.pictures.attention.summary import summary_parts
 from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.look import Look, Order
-from visformer.pictures.masks import KIND_NAMES
 from visformer.session.state import State
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
 
 SLICE_MS = 8  # of the work on a long sentence, a turn of the event loop
 STOP = object()
@@ -155,9 +155,7 @@ class AttentionView(QWidget):
             if self._changed("overview", (None,)):
                 self.overview.draw(None)
             return
-        size = self.overview.thumbnail(
-            state.trace.layers(kind), state.trace.heads(kind)
-        )
+        size = self.overview.thumbnail(state.trace.layers(kind), state.trace.heads)
         shown = _Shown(state.shown, kind)
         needs = (shown, kind, state.scale, self._extent(kind), size)
         if self._changed("overview", needs):

@@ -25,6 +25,7 @@ from visformer.pictures.mask_lab import (
     causal_of,
     difference_picture,
     difference_words,
+    empty_row_words,
     hidden_of,
     leak_words,
     paint_picture,
@@ -32,7 +33,7 @@ from visformer.pictures.mask_lab import (
     row_words,
     toggled,
 )
-from visformer.pictures.masks import KIND_NAMES, fill_text
+from visformer.pictures.masks import fill_text
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
@@ -43,6 +44,7 @@ from visformer.ui.widgets.plain_label import words
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
 
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
 
@@ -58,6 +60,7 @@ class MaskLab(QWidget):
         super().__init__()
         self._state = State()
         self._searched: Trace | None = None  # its leaks are named
+        self._leaks = ""
         self.layers = self._chooser("layers that a change is made in")
         self.layers.activated.connect(lambda _: self._change_layer())
         self.causal = self._chooser("causal mask")
@@ -158,7 +161,9 @@ class MaskLab(QWidget):
         self.text.setText(texts if difference is not None else NO_DIFFERENCE)
         if state.shown is not self._searched:  # hovering searches nothing again
             self._searched = state.shown
-            self.leaks.setText(leak_words(state.shown))
+            self._leaks = leak_words(state.shown)
+        empty = empty_row_words(state.shown, state.head)
+        self.leaks.setText(f"{self._leaks} {empty}".strip())
         self.row_words.setText(row_words(state))
         candidates = candidate_numbers(state)
         self.candidates.draw(candidates)

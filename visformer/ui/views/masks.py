@@ -14,9 +14,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.pictures.attention.maps import place
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import (
-    KIND_NAMES,
     PARTS,
     Part,
     cell_words,
@@ -35,9 +35,12 @@ from visformer.ui.widgets.pages import Pages
 from visformer.ui.widgets.plain_label import words
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
 
 LEAST_LINES = 15  # of text that a map is high; below that the maps scroll
 SAMPLES = ("I have a cat.", "Thank you.")
+
+Places = dict[Kind, tuple[int, int]]  # the layer and head looked at of each kind
 
 
 class MasksView(QWidget):
@@ -102,9 +105,15 @@ class MasksView(QWidget):
 
     def _draw_row(self, row: int) -> None:
         # The cell in focus is one of the sentence on screen, not of the batch.
-        cell = None if self._state.batch else self._state.cell
-        trace = chosen(self._state, row)
-        self._maps.draw(trace, cell, batch_words(self._state, trace))
+        state = self._state
+        cell = None if state.batch else state.cell
+        trace = chosen(state.batch, state.shown, row)
+        words = ""
+        if state.batch:
+            altered = bool(state.intervention)
+            words = batch_words(trace, state.head, altered=altered)
+        places = {kind: place(state, kind) for kind in KINDS}
+        self._maps.draw(trace, places, cell, words)
 
     def _lock(self, cell: Cell) -> None:
         if not self._state.batch:
@@ -125,6 +134,7 @@ class _Maps(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._trace: Trace | None = None
+        self._places: Places = {}
         self._pictures: dict[tuple[Kind, Part], Matrix] = {}
         self._notes: dict[tuple[Kind, Part], str] = {}
         self._legend = words("what the colours mean")
@@ -186,18 +196,22 @@ class _Maps(QWidget):
             self._legend.setText(_legend(self._trace))
             self.hovered.emit(None)
             return
-        self._legend.setText(cell_words(self._trace, kind, *cell))
+        layer, _head = self._places[kind]
+        self._legend.setText(cell_words(self._trace, kind, layer, *cell))
         self.hovered.emit(Cell(kind, *cell))
 
-    def draw(self, trace: Trace | None, cell: Cell | None, about: str) -> None:
+    def draw(
+        self, trace: Trace | None, places: Places, cell: Cell | None, about: str
+    ) -> None:
         """Show the masks of one Trace, or say that there is none."""
         self._about.setText(about)
         self._about.setVisible(bool(about))
         if trace is not self._trace or trace is None:
-            self._trace = trace
             self._legend.setText(_legend(trace))
-            self._pictures = {} if trace is None else _pictures(trace)
-            self._notes = {} if trace is None else _notes(trace)
+        if (trace, places) != (self._trace, self._places) or trace is None:
+            self._trace, self._places = trace, places  # Traces compare by identity
+            self._pictures = {} if trace is None else _pictures(trace, places)
+            self._notes = {} if trace is None else _notes(trace, places)
         for (kind, part), (heat_map, label) in self._cells.items():
             picture = self._pictures.get((kind, part))
             if picture is None:
@@ -209,13 +223,17 @@ class _Maps(QWidget):
             label.setText(self._notes[kind, part])
 
 
-def _notes(trace: Trace) -> dict[tuple[Kind, Part], str]:
-    return {(kind, part): note(trace, kind, part) for kind in KINDS for part in PARTS}
-
-
-def _pictures(trace: Trace) -> dict[tuple[Kind, Part], Matrix]:
+def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, Part], str]:
     return {
-        (kind, part): mask_picture(trace, kind, part)
+        (kind, part): note(trace, kind, part, *places[kind])
+        for kind in KINDS
+        for part in PARTS
+    }
+
+
+def _pictures(trace: Trace, places: Places) -> dict[tuple[Kind, Part], Matrix]:
+    return {
+        (kind, part): mask_picture(trace, kind, part, places[kind][0])
         for kind in KINDS
         for part in PARTS
     }
