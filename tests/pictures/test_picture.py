@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visformer.pictures.attention.mosaic import reduced
+from visformer.pictures.picture import LOG_FLOOR, shade
+
+WEIGHTS = np.array([[0, 1e-5, 1e-4, 1e-2, 1]], np.float32)
+
+
+def test_the_logarithmic_scale_begins_at_its_floor() -> None:
+    shades, ends, note = shade(WEIGHTS, "log")
+    assert ends == ("≤ 0.0001", "1")
+    assert LOG_FLOOR == 1e-4
+    np.testing.assert_allclose(shades, [[0, 0, 0, 0.5, 1]], atol=1e-6)
+    assert note == "0.0001 to 1, logarithmic"
+
+
+@pytest.mark.parametrize(
+    ("scale", "ends"),
+    [("fixed", ("0", "1")), ("head", ("0", "0.5")), ("row", ("0", "row max"))],
+)
+def test_a_linear_scale_begins_at_zero(scale: str, ends: tuple[str, str]) -> None:
+    values = np.array([[0.5, 0.25], [0.125, 0]], np.float32)
+    shades, said, _ = shade(values, scale)  # type: ignore[arg-type]
+    assert said == ends
+    expected = {
+        "fixed": values,
+        "head": values * 2,
+        "row": [[1, 0.5], [1, 0]],
+    }[scale]
+    np.testing.assert_array_equal(shades, expected)
+
+
+def test_the_remainder_of_a_reduction_keeps_its_maximum() -> None:
+    values = np.arange(25, dtype=np.float32).reshape(1, 5, 5)
+    expected = [[12, 14], [22, 24]]
+    assert reduced(values, (3, 3))[0].tolist() == expected
+    assert reduced(-values, (3, 3))[0].tolist() == [[0, -3], [-15, -18]]

@@ -1,0 +1,137 @@
+"""What the overview paints, where, and which head a click chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPalette
+
+from tests.ui.painted import Painted, fixed_font, painted, pixels
+from visformer.pictures.attention.mosaic import Mosaic
+from visformer.pictures.attention.ranking import Ranking
+from visformer.ui.widgets.colour_map import codes, table
+from visformer.ui.widgets.overview import GAP, Overview
+
+LAYERS, HEADS = 2, 3
+VALUES = np.array([[0.1, 0.9, 0.4], [0.7, 0.2, 0.6]], np.float32)
+RANKED = ((1, 2), (0, 1), (1, 0), (0, 0), (1, 1), (0, 2))
+
+
+def mosaic() -> Mosaic:
+    return Mosaic(
+        title="all heads",
+        image=np.kron(VALUES, np.ones((4, 5), np.float32)),
+        layers=LAYERS,
+        heads=HEADS,
+        height=4,
+        width=5,
+        filled=(4, 5),
+        chosen=(1, 2),
+        note="0 to 1, linear",
+    )
+
+
+@pytest.fixture
+def overview(qtbot: Any) -> Overview:
+    widget = Overview(lambda: "")
+    qtbot.addWidget(widget)
+    fixed_font(widget)
+    widget.resize(500, 260)
+    widget.show()
+    widget.draw(mosaic())
+    return widget
+
+
+def rank(overview: Overview) -> Ranking:
+    captions = tuple(f"L{layer + 1} H{head + 1}" for layer, head in RANKED)
+    ranking = Ranking(RANKED, captions, "highest first")
+    overview.rank("maximum", ranking, "highest first")
+    return ranking
+
+
+def thumbnails(overview: Overview, picture: Painted) -> list[list[QRectF]]:
+    """Return the frames of the thumbnails as painted, row by row of the grid."""
+    edge = overview.palette().color(QPalette.ColorRole.Mid).name()
+    boxes = [b.rect for b in picture.boxes if (b.pen, b.wide) == (edge, 1)]
+    assert len(boxes) == LAYERS * HEADS
+    boxes.sort(key=lambda box: (box.y(), box.x()))
+    return [boxes[row * HEADS : (row + 1) * HEADS] for row in range(LAYERS)]
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_every_head_is_painted_in_its_place(overview: Overview, ranked: bool) -> None:
+    order = rank(overview).order if ranked else tuple(np.ndindex(LAYERS, HEADS))
+    picture, image = painted(overview), pixels(overview)
+    colours = table(overview.palette())[codes(VALUES, None), :3]
+    for place, head in enumerate(order):
+        box = thumbnails(overview, picture)[place // HEADS][place % HEADS]
+        x, y = round(box.center().x()), round(box.y() + box.height() / 4)
+        assert image[y, x].tolist() == colours[head].tolist()
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_a_click_chooses_the_head_that_is_painted_there(
+    overview: Overview, qtbot: Any, ranked: bool
+) -> None:
+    order = rank(overview).order if ranked else tuple(np.ndindex(LAYERS, HEADS))
+    rows = thumbnails(overview, painted(overview))
+    for place, head in enumerate(order):
+        at = rows[place // HEADS][place % HEADS].center()
+        with qtbot.waitSignal(overview.chosen) as chosen:
+            qtbot.mouseClick(overview, Qt.MouseButton.LeftButton, pos=at.toPoint())
+        assert chosen.args == [head]
+    assert overview.head_at(QPointF(1, 1)) is None
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_the_frame_lies_on_the_chosen_head(overview: Overview, ranked: bool) -> None:
+    if ranked:
+        rank(overview)
+    picture = painted(overview)
+    accent = overview.palette().color(QPalette.ColorRole.Highlight).name()
+    (frame,) = (b.rect for b in picture.boxes if b.pen == accent)
+    row, column = divmod(RANKED.index((1, 2)), HEADS) if ranked else (1, 2)
+    box = thumbnails(overview, picture)[row][column]
+    assert frame.center().x() == pytest.approx(box.center().x(), abs=GAP)
+    assert frame.center().y() == pytest.approx(box.center().y(), abs=GAP)
+
+
+def test_layers_and_heads_are_named_beside_them(overview: Overview) -> None:
+    picture = painted(overview)
+    rows = thumbnails(overview, picture)
+    for head in range(HEADS):
+        word, box = picture.word(f"H{head + 1}"), rows[0][head]
+        assert box.left() < word.x < box.right()
+        assert word.y <= box.top() + 1
+    for layer in range(LAYERS):
+        word, box = picture.word(f"L{layer + 1}"), rows[layer][0]
+        assert box.top() < word.y < box.bottom()
+        assert word.x < box.left()
+
+
+def test_captions_stand_on_the_heads_that_they_name(overview: Overview) -> None:
+    ranking = rank(overview)
+    picture = painted(overview)
+    rows = thumbnails(overview, picture)
+    for place, caption in enumerate(ranking.captions):
+        word = picture.word(caption)
+        assert rows[place // HEADS][place % HEADS].contains(word.x, word.y)
+
+
+def test_what_is_not_decoded_is_not_painted(overview: Overview) -> None:
+    part = mosaic()
+    object.__setattr__(part, "filled", (2, 5))
+    overview.draw(part)
+    image, ground = (
+        pixels(overview),
+        overview.palette().color(QPalette.ColorRole.Window),
+    )
+    for row in thumbnails(overview, painted(overview)):
+        for box in row:
+            x = round(box.center().x())
+            upper, lower = (round(box.y() + s * box.height()) for s in (0.25, 0.75))
+            assert image[lower, x].tolist() == list(ground.getRgb()[:3])  # type: ignore[index]
+            assert image[upper, x].tolist() != list(ground.getRgb()[:3])  # type: ignore[index]
