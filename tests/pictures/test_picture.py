@@ -5,6 +5,7 @@ import pytest
 
 from visformer.pictures.attention.mosaic import reduced
 from visformer.pictures.picture import LOG_FLOOR, shade
+from visformer.pictures.selection import Scale
 
 WEIGHTS = np.array([[0, 1e-5, 1e-4, 1e-2, 1]], np.float32)
 
@@ -18,18 +19,19 @@ def test_the_logarithmic_scale_begins_at_its_floor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scale", "ends"),
-    [("fixed", ("0", "1")), ("head", ("0", "0.5")), ("row", ("0", "row max"))],
+    ("scale", "ends", "expected"),
+    [
+        ("fixed", ("0", "1"), [[0.5, 0.25], [0.125, 0]]),
+        ("head", ("0", "0.5"), [[1, 0.5], [0.25, 0]]),
+        ("row", ("0", "row max"), [[1, 0.5], [1, 0]]),
+    ],
 )
-def test_a_linear_scale_begins_at_zero(scale: str, ends: tuple[str, str]) -> None:
+def test_a_linear_scale_begins_at_zero(
+    scale: Scale, ends: tuple[str, str], expected: list[list[float]]
+) -> None:
     values = np.array([[0.5, 0.25], [0.125, 0]], np.float32)
-    shades, said, _ = shade(values, scale)  # type: ignore[arg-type]
+    shades, said, _ = shade(values, scale)
     assert said == ends
-    expected = {
-        "fixed": values,
-        "head": values * 2,
-        "row": [[1, 0.5], [1, 0]],
-    }[scale]
     np.testing.assert_array_equal(shades, expected)
 
 

@@ -51,7 +51,7 @@ class Painted:
 
 
 def painted(widget: QWidget, part: QWidget | None = None) -> Painted:
-    """Return what ``part`` of a widget, or all of it, paints, in the widget's pixels."""
+    """Return what a widget paints, or a ``part`` of it, in the widget's pixels."""
     buffer = QBuffer()
     buffer.open(QBuffer.OpenModeFlag.WriteOnly)
     generator = QSvgGenerator()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,16 +123,13 @@ def test_captions_stand_on_the_heads_that_they_name(overview: Overview) -> None:
 
 
 def test_what_is_not_decoded_is_not_painted(overview: Overview) -> None:
-    part = mosaic()
-    object.__setattr__(part, "filled", (2, 5))
-    overview.draw(part)
-    image, ground = (
-        pixels(overview),
-        overview.palette().color(QPalette.ColorRole.Window),
-    )
+    overview.draw(replace(mosaic(), filled=(2, 5)))
+    image = pixels(overview)
+    window = overview.palette().color(QPalette.ColorRole.Window)
+    ground = [window.red(), window.green(), window.blue()]
     for row in thumbnails(overview, painted(overview)):
         for box in row:
             x = round(box.center().x())
             upper, lower = (round(box.y() + s * box.height()) for s in (0.25, 0.75))
-            assert image[lower, x].tolist() == list(ground.getRgb()[:3])  # type: ignore[index]
-            assert image[upper, x].tolist() != list(ground.getRgb()[:3])  # type: ignore[index]
+            assert image[lower, x].tolist() == ground
+            assert image[upper, x].tolist() != ground
