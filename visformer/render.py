@@ -56,7 +56,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
         if options.page:
-            _turn(window.views[options.view], options.page)
+            _turn(window.tabs.view(options.view), options.page)
         steps = len(window.session.state.trace or ())
         wanted = steps if options.steps is None else options.steps
         window.session.set(**_selection(options, window.session.state), step=wanted)
@@ -127,12 +127,12 @@ def _select(options: argparse.Namespace, state: State) -> None:
 
 def _turn(view: View, page: str) -> None:
     """Turn a view with pages to one of them."""
-    pages = view.pages if isinstance(view, MasksView | PositionsView) else None
-    titles = {title.lower(): title for title in pages.titles} if pages else {}
-    if pages is None or page.lower() not in titles:
-        choices = f"choose {', '.join(titles)}" if titles else "this view has no pages"
-        raise InputError(f"--page is {page}: {choices}.")
-    pages.turn(titles[page.lower()])
+    if not isinstance(view, MasksView | PositionsView):
+        raise InputError(f"--page is {page}: this view has no pages.")
+    names = view.pages.names
+    if page not in names:
+        raise InputError(f"--page is {page}: choose {', '.join(names)}.")
+    view.pages.turn(page)
 
 
 def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:

@@ -172,7 +172,7 @@ def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    view = window.views["attention"]
+    view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     heat_map = view.maps["cross"]
     export, before = heat_map.export, heat_map.export.numbers()

@@ -93,7 +93,7 @@ def test_the_weights_of_the_layer_looked_at_come(
         parameters = window.session.state.parameters
         assert parameters is not None
         assert (parameters.stack, parameters.layer) == ("decoder", layer)
-        view = window.views["computation"]
+        view = window.tabs.view("computation")
         assert isinstance(view, ComputationView)
         trace, made = window.session.state.shown, view.maps.matrices[3]
         assert trace is not None
@@ -231,9 +231,9 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
     qtbot.waitUntil(lambda: window.session.state.model is not None, timeout=WAIT)
     window.translate("abc")
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    view = window.views["masks"]
+    view = window.tabs.view("masks")
     assert isinstance(view, MasksView)
-    view.pages.turn("Lab")
+    view.pages.turn("lab")
     window.session.set(tab="masks", kind="decoder", step=3)
     assert view.lab.leaks.text().startswith("No leak")
 

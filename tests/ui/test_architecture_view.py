@@ -81,7 +81,7 @@ def test_a_click_goes_to_the_blocks_numbers(
 def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) -> None:
     window, _ = make_window(qtbot, tmp_path)
     window.session.set(trace=trace, step=2, tab="architecture")
-    view = window.views["architecture"]
+    view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     assert window.tabs.currentWidget() is view
     click(qtbot, view, "encoder.2")  # another layer is opened, in the same tab
@@ -91,7 +91,7 @@ def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) 
     click(qtbot, view, "encoder.2.self_attention")
     state = window.session.state
     assert (state.tab, state.kind, state.layer) == ("attention", "encoder", 2)
-    assert window.tabs.currentWidget() is window.views["attention"]
+    assert window.tabs.currentWidget() is window.tabs.view("attention")
 
 
 def test_the_feed_forward_leads_to_its_computation(
@@ -99,7 +99,7 @@ def test_the_feed_forward_leads_to_its_computation(
 ) -> None:
     window, _ = make_window(qtbot, tmp_path)
     window.session.set(trace=trace, step=2, layer=1, tab="architecture")
-    view = window.views["architecture"]
+    view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     click(qtbot, view, "encoder.1.feed_forward")
     state = window.session.state
@@ -138,7 +138,7 @@ def test_keys_in_the_diagram_are_not_the_windows(
 ) -> None:
     window, _ = make_window(qtbot, tmp_path)
     window.session.set(trace=trace, step=2, tab="architecture")
-    view = window.views["architecture"]
+    view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     qtbot.waitUntil(window.isActiveWindow)
     view.diagram.setFocus()

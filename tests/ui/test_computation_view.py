@@ -59,7 +59,7 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
 
 
 def view_of(window: MainWindow) -> ComputationView:
-    view = window.views["computation"]
+    view = window.tabs.view("computation")
     assert isinstance(view, ComputationView)
     return view
 

@@ -22,10 +22,10 @@ def opened(qtbot: QtBot, folder: Path) -> Opened:
     window, engine = make_window(qtbot, folder)
     window.translate("one two")
     answer(window, engine, make_trace(source=6, target=5, layers=3))
-    view = window.views["masks"]
+    view = window.tabs.view("masks")
     assert isinstance(view, MasksView)
     window.session.set(tab="masks", step=4, kind="decoder")
-    view.pages.turn("Lab")
+    view.pages.turn("lab")
     return window, engine, view.lab
 
 

@@ -72,7 +72,7 @@ def test_maps_and_overview_show_nan_with_its_word(
     window: MainWindow, scale: str
 ) -> None:
     window.session.set(trace=padded_row(), step=3, kind="cross", scale=scale)
-    view = window.views["attention"]
+    view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) > 0.3  # the rest is its crosses
     assert share(view.maps["decoder"].canvas) == 0
@@ -91,7 +91,7 @@ def test_maps_and_overview_show_nan_with_its_word(
 
 def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
     window.session.set(trace=padded_row(), step=3)
-    view = window.views["attention"]
+    view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     image = view.maps["cross"].canvas.grab().toImage()
     middle = image.rect().center() - QPoint(30, 20)
@@ -110,7 +110,7 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert "NaN" in window.candidates._summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
     assert "so all its weights are NaN" in window._status[2].text()
-    view = window.views["attention"]
+    view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert "NaN" in view.maps["cross"].accessibleDescription()
 
@@ -121,7 +121,7 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
     window.session.set(trace=trace, step=3, tab=tab, batch=(trace,))
     assert not window.grab().isNull()
     if tab == "masks":
-        labels = window.views[tab].findChildren(QLabel)
+        labels = window.tabs.view(tab).findChildren(QLabel)
         said = " ".join(label.text() for label in labels)
         assert "NaN" in said
 
@@ -131,7 +131,7 @@ def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
     window.session.set(trace=trace, step=3, locked=Cell("cross", 1, 2))
     assert "so all keys get equal weights" in window._status[2].text()
-    view = window.views["attention"]
+    view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) == 0
 

@@ -66,7 +66,7 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
 
 
 def view_of(window: MainWindow) -> OutputView:
-    view = window.views["output"]
+    view = window.tabs.view("output")
     assert isinstance(view, OutputView)
     return view
 

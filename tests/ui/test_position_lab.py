@@ -33,14 +33,14 @@ def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Position
     window.translate("one two")
     answer(window, engine, trace)
     window.session.set(tab="positions", step=3)
-    view = window.views["positions"]
+    view = window.tabs.view("positions")
     assert isinstance(view, PositionsView)
     return window, engine, view
 
 
 def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("Lab")
+    view.pages.turn("lab")
     lab = view.lab
     assert lab.isVisible()
     assert not lab.amount.isVisible()
@@ -58,7 +58,7 @@ def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -
 
 def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("Lab")
+    view.pages.turn("lab")
     view.lab.shuffle.click()
     asked = engine.shuffles[-1]
     assert asked.source == "one two"
@@ -76,7 +76,7 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     window, _engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("Input")
+    view.pages.turn("input")
     maps = view.input.maps
 
     def values(at: int) -> np.ndarray:

@@ -97,7 +97,7 @@ def pictures(window: MainWindow) -> Paints:
 
 def attention_of(window: MainWindow) -> AttentionView:
     """Return the view of the Attention tab."""
-    return cast(AttentionView, window.views["attention"])
+    return cast(AttentionView, window.tabs.view("attention"))
 
 
 def settle() -> None:

@@ -20,14 +20,20 @@ class Tabs(QTabWidget):
         super().__init__()
         self.setDocumentMode(True)
         self._connect = connect
-        self.views = _Views(self._build)
+        self._views: dict[str, View] = {}  # by name
         for _name, title, _make in VIEWS:
             self.addTab(QWidget(), title)
         self.currentChanged.connect(lambda index: self.turned.emit(VIEWS[index][0]))
 
+    def view(self, name: str) -> View:
+        """Return a view, built now if nobody has asked for it before."""
+        if name not in self._views:
+            self._views[name] = self._build(name)
+        return self._views[name]
+
     def turn(self, name: str) -> View:
         """Bring a view in sight."""
-        view = self.views[name]
+        view = self.view(name)
         if self.currentWidget() is not view:
             self.setCurrentWidget(view)
         return view
@@ -43,16 +49,4 @@ class Tabs(QTabWidget):
             self.setCurrentIndex(current)
         if page is not None:
             page.deleteLater()
-        return view
-
-
-class _Views(dict[str, View]):
-    """Views by name; asking for one that is not there builds it."""
-
-    def __init__(self, build: Callable[[str], View]) -> None:
-        super().__init__()
-        self._build = build
-
-    def __missing__(self, name: str) -> View:
-        view = self[name] = self._build(name)
         return view

@@ -147,7 +147,6 @@ class MainWindow(QMainWindow):
 
     def _middle(self) -> QSplitter:
         self.tabs = Tabs(self._connect)
-        self.views = self.tabs.views
         self.tabs.turned.connect(self._tab_turned)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(self.tabs)

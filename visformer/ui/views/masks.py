@@ -31,7 +31,7 @@ from visformer.session.state import State
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.widgets.batch_panel import BatchPanel
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.pages import Pages
+from visformer.ui.widgets.pages import Page, Pages
 from visformer.ui.widgets.plain_label import words
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -73,7 +73,9 @@ class MasksView(QWidget):
         self.lab = MaskLab()
         self.lab.picked.connect(self.picked)
         self.lab.failed.connect(self.failed)
-        self.pages = Pages({"Masks": splitter, "Lab": self.lab})
+        self.pages = Pages(
+            Page("masks", "Masks", splitter), Page("lab", "Lab", self.lab)
+        )
         self.pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
         layout.addWidget(self.pages)
@@ -94,7 +96,7 @@ class MasksView(QWidget):
     def _draw_page(self) -> None:
         """Draw the page in sight: the other waits until it is turned to."""
         state = self._state
-        if self.pages.current is self.lab:
+        if self.pages.current == "lab":
             self.lab.draw(state)
             return
         fresh, self._fresh = self._fresh, False

@@ -32,7 +32,7 @@ from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.pages import Pages
+from visformer.ui.widgets.pages import Page, Pages
 from visformer.ui.widgets.plain_label import words
 from visformer.values.arrays import Floats
 
@@ -92,17 +92,20 @@ class PositionsView(QWidget):
         self._add_pages(table)
 
     def _add_pages(self, table: QWidget) -> None:
-        self.pages = Pages({"Table": table, "Input": self.input, "Lab": self.lab})
+        self.pages = Pages(
+            Page("table", "Table", table),
+            Page("input", "Input", self.input),
+            Page("lab", "Lab", self.lab),
+        )
         self.pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
         layout.addWidget(self.pages)
 
     def _draw_page(self) -> None:
         """Draw the page in sight: the others wait until they are turned to."""
-        page = self.pages.current
-        if page is self.input:
+        if self.pages.current == "input":
             self.input.draw(self._state)
-        elif page is self.lab:
+        elif self.pages.current == "lab":
             self.lab.draw(self._state)
 
     def draw(self, state: State) -> None:

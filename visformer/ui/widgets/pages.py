@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
 
 
+class Page(NamedTuple):
+    """A widget, its name in the program and its title on screen."""
+
+    name: str
+    title: str
+    widget: QWidget
+
+
 class Pages(QWidget):
-    """Widgets by title; ``turned`` comes after another one is in sight."""
+    """Shows one page at a time; ``turned`` comes after another one is in sight."""
 
     turned = Signal()
 
-    def __init__(self, pages: Mapping[str, QWidget]) -> None:
+    def __init__(self, *pages: Page) -> None:
         super().__init__()
+        self.names = tuple(page.name for page in pages)
         self._bar, self._stack = QTabBar(), QStackedWidget()
         self._bar.setAccessibleName("pages")
         self._bar.setDrawBase(False)
         self._bar.setExpanding(False)
-        for title, page in pages.items():
-            self._bar.addTab(title)
-            self._stack.addWidget(page)
+        for page in pages:
+            self._bar.addTab(page.title)
+            self._stack.addWidget(page.widget)
         self._bar.currentChanged.connect(self._turn)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -29,18 +38,13 @@ class Pages(QWidget):
         layout.addWidget(self._stack, 1)
 
     @property
-    def titles(self) -> tuple[str, ...]:
-        """The titles, from left to right."""
-        return tuple(self._bar.tabText(at) for at in range(self._bar.count()))
+    def current(self) -> str:
+        """The name of the page in sight."""
+        return self.names[self._stack.currentIndex()]
 
-    @property
-    def current(self) -> QWidget | None:
-        """The page in sight."""
-        return self._stack.currentWidget()
-
-    def turn(self, title: str) -> None:
-        """Turn to a page by its title."""
-        self._bar.setCurrentIndex(self.titles.index(title))
+    def turn(self, name: str) -> None:
+        """Turn to a page; ValueError where there is none of this name."""
+        self._bar.setCurrentIndex(self.names.index(name))
 
     def _turn(self, page: int) -> None:
         self._stack.setCurrentIndex(page)

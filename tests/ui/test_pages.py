@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QLabel
+
+from visformer.ui.widgets.pages import Page, Pages
+
+
+def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:
+    first, second = QLabel("one"), QLabel("two")
+    pages = Pages(Page("a", "Lab", first), Page("b", "Lab", second))
+    qtbot.addWidget(pages)
+    pages.show()
+    assert (pages.names, pages.current) == (("a", "b"), "a")
+    with qtbot.waitSignal(pages.turned):
+        pages.turn("b")
+    assert pages.current == "b"
+    assert second.isVisible()
+    assert not first.isVisible()
+    with pytest.raises(ValueError, match="not in tuple"):
+        pages.turn("Lab")
