@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.config import ModelConfig
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.step import Candidates, Step
 from visformer.values.trace import Columns, Trace
@@ -22,30 +26,30 @@ def make_trace(
     seed: int = 0,
     *,
     decoder_layers: int | None = None,
-    mask_fill: float = -np.inf,
+    masked_value: float = -np.inf,
     sharpness: float = 1.0,
 ) -> Trace:
     """Return a Trace of random rows, causal mask in the decoder, nothing else hidden.
 
     ``sharpness`` scales the rows: attention becomes peaky.
     """
-    model = ModelFacts(
-        name="random",
-        digest="",
-        layout="native",
-        device="cpu",
+    config = ModelConfig(
+        source_vocabulary=VOCABULARY,
+        target_vocabulary=VOCABULARY,
         d_model=d_model,
         heads=heads,
         encoder_layers=layers,
         decoder_layers=layers if decoder_layers is None else decoder_layers,
         feed_forward=4 * d_model,
-        source_vocabulary=VOCABULARY,
-        target_vocabulary=VOCABULARY,
-        max_positions=512,
+        masked_value=masked_value,
+    )
+    model = ModelFacts(
+        config=config,
+        name="random",
+        digest="",
+        layout="native",
+        device="cpu",
         parameters=1_000,
-        norm_first=False,
-        final_norm=False,
-        mask_fill=mask_fill,
         pad=PAD,
         bos=BOS,
         eos=EOS,
@@ -69,6 +73,11 @@ def make_trace(
         decoder_rows=_rows(random, target, layout.width("decoder"), sharpness),
         masks=_masks(source, target),
     )
+
+
+def with_config(model: ModelFacts, **choices: Any) -> ModelFacts:
+    """Return the same model with other sizes or choices."""
+    return replace(model, config=replace(model.config, **choices))
 
 
 def _step(at: int, random: np.random.Generator) -> Step:

@@ -26,9 +26,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "gated": {"gated": True, "activation": "silu", "norm_first": True},
     "gated without biases": {
         "gated": True,
-        "expand_bias": False,
+        "w1_bias": False,
         "gate_bias": False,
-        "contract_bias": False,
+        "w2_bias": False,
     },
     "variance over D - 1": {"norm": "unbiased", "norm_eps": 1e-12},
     "gelu": {"activation": "gelu"},
@@ -37,7 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoder_bias": "value_output",
         "decoder_bias": "value_output",
     },
-    "masked by -inf": {"mask_fill": float("-inf"), "mask_rule": "source_keys"},
+    "masked by -inf": {"masked_value": float("-inf"), "mask_rule": "source_keys"},
     "rows of pads": {"mask_rule": "rows_and_keys", "activation": "tanh"},
 }
 

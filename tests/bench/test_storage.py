@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.bench import time_storage as storage
 from visformer.bench.random_trace import facts, random_recording
 from visformer.values.facts import KINDS
@@ -28,7 +28,7 @@ def test_the_minimum_is_what_the_rows_hold() -> None:
     numbers = 5 * source + 3 * layout.width("decoder")
     assert storage.raw_minimum(TINY, 5, 3) == 4 * numbers
     # with one, the decoder's output is counted and the encoder's is not
-    normed = dataclasses.replace(TINY, final_norm=True)
+    normed = with_config(TINY, final_norm=True)
     assert storage.raw_minimum(normed, 5, 3) == 4 * (numbers + 3 * 8)
 
 

@@ -86,7 +86,7 @@ def test_multiplying_by_the_mask_leaks() -> None:
         weights = trace.attention("decoder", layer)
         np.testing.assert_allclose(weights, softmax(scores * causal), atol=1e-6)
         assert weights[:, ~causal].min() > 0
-    assert trace.model.mask_fill == 0
+    assert trace.model.config.masked_value == 0
 
 
 def test_decoding_under_changed_masks_is_the_pass_of_each_step() -> None:
@@ -153,7 +153,7 @@ def test_weights_are_shared_and_the_plain_model_stays() -> None:
     decoding.finish()
     for key, weight in checkpoint.model.state_dict().items():
         assert torch.equal(weight, before[key])
-    assert checkpoint.config.mask_fill != -5
+    assert checkpoint.config.masked_value != -5
 
 
 def test_what_does_not_fit_is_refused() -> None:

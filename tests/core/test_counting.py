@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.models import tiny_checkpoint, tiny_model
-from tests.traces import make_trace
 from visformer.core.counting import count_blocks
 from visformer.core.decoding import Decoding
 from visformer.core.presets import PRESETS, build
-from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
 
@@ -54,24 +51,8 @@ def test_the_blocks_sum_to_the_parameters_of_every_preset(preset: str) -> None:
         assert ("source_positions" in named) == (positions == "learned")
 
 
-def test_a_file_keeps_the_blocks_and_an_older_one_opens(tmp_path: Path) -> None:
+def test_a_file_keeps_the_blocks(tmp_path: Path) -> None:
     trace = Decoding(tiny_checkpoint(), "abc").step()
     trace.save(tmp_path / "new.vis")
     assert read_trace(tmp_path / "new.vis").model == trace.model
     assert trace.model.blocks
-
-    import visformer.values.trace_file as files
-
-    old = make_trace()
-
-    def without_blocks(trace: Trace) -> bytes:
-        facts = json.loads(facts_of(trace))
-        for name in ("blocks", "expand_bias", "gate_bias", "contract_bias"):
-            del facts["model"][name]
-        return json.dumps(facts).encode()
-
-    facts_of = files._facts
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_facts", without_blocks)
-        old.save(tmp_path / "old.vis")
-    assert read_trace(tmp_path / "old.vis").model == old.model

@@ -71,7 +71,7 @@ def test_the_last_layer_is_the_models_own_prediction(
         assert look.chosen_probabilities[-1] == pytest.approx(
             step.probability, abs=2e-5
         )
-        shift = look.log_sums[-1] if trace.model.softmax_output else 0.0
+        shift = look.log_sums[-1] if trace.model.config.softmax_output else 0.0
         own_logit = trace.logits[row, step.id]
         assert look.chosen_logits[-1] - shift == pytest.approx(own_logit, abs=2e-5)
 

@@ -97,9 +97,9 @@ def test_d2l_restarts_its_positions_at_each_step() -> None:
     [
         {},
         {"gated": True, "activation": "silu"},
-        {"gated": True, "gate_bias": False, "expand_bias": False},
+        {"gated": True, "gate_bias": False, "w1_bias": False},
         {"encoder_bias": "value_output", "decoder_bias": "value_output"},
-        {"contract_bias": False, "activation": "tanh"},
+        {"w2_bias": False, "activation": "tanh"},
         {"positions": "learned", "position_axis": "time", "max_positions": 50},
     ],
 )
@@ -307,7 +307,7 @@ def test_presets_are_drawn_by_their_seed(preset: str) -> None:
     assert torch.equal(weight, again.output.weight)
     assert not torch.equal(weight, other.output.weight)
     facts = small(preset).facts
-    assert facts.mask_rule == PRESETS[preset].get("mask_rule", "keys")
+    assert facts.config.mask_rule == PRESETS[preset].get("mask_rule", "keys")
     assert facts.layout == ("native" if preset == "paper" else preset)
 
 
@@ -332,7 +332,7 @@ def test_marks_of_fresh_models() -> None:
         ("paper", {"width": 3}, "“width”"),
         ("paper", {"norm": "rms"}, "norm is 'rms'"),
         ("paper", {"gated": 1}, "gated is 1"),
-        ("paper", {"mask_fill": math.nan}, "mask_fill is nan"),
+        ("paper", {"masked_value": math.nan}, "masked_value is nan"),
         ("handout", {"target_vocabulary": 2}, "too few"),
     ],
 )
@@ -360,6 +360,10 @@ def test_arguments_of_run_that_do_not_fit() -> None:
 
 def test_facts_name_the_choices() -> None:
     facts = small("handout").facts
-    assert (facts.softmax_output, facts.embedding_scale) == (True, False)
-    assert (facts.norm, facts.activation, facts.gated) == ("layer", "relu", False)
-    assert small("modular").facts.norm == "unbiased"
+    assert (facts.config.softmax_output, facts.config.embedding_scale) == (True, False)
+    assert (facts.config.norm, facts.config.activation, facts.config.gated) == (
+        "layer",
+        "relu",
+        False,
+    )
+    assert small("modular").facts.config.norm == "unbiased"

@@ -44,7 +44,7 @@ def small(preset: str, seed: int = 0, **sizes: Any) -> Checkpoint:
 
 
 ODD: dict[str, Any] = {
-    "gate": {"gated": True, "activation": "gelu", "contract_bias": False},
+    "gate": {"gated": True, "activation": "gelu", "w2_bias": False},
     "no positions": {"positions": "none"},
     "learned": {"positions": "learned", "max_positions": 30},
     "odd width": {

@@ -113,7 +113,10 @@ def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
     handle.open(str(folder))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)
-    assert opened.positions.shape == (opened.model.max_positions, opened.model.d_model)
+    assert opened.positions.shape == (
+        opened.model.config.max_positions,
+        opened.model.config.d_model,
+    )
 
     number = handle.decode(request("abc"))
     trace = decoded(listener, number).trace
@@ -372,7 +375,7 @@ def test_a_file_is_asked_about_and_opened(
     handle.open(str(path), told=(("heads", 2),))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)
-    assert (opened.model.heads, opened.numbers) == (2, 11)
+    assert (opened.model.config.heads, opened.numbers) == (2, 11)
     assert "pad = 0 (the file does not say)" in opened.assumed
     handle.open(str(folder), ask="open")  # it tells all by itself
     handle.abandon()

@@ -132,8 +132,16 @@ CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
     (("model", "d_model"), 16.0, ": “model.d_model” must be a whole number, not 16.0."),
     (("model", "heads"), True, ": “model.heads” must be a whole number, not true."),
     (("model", "norm_first"), 1, ": “model.norm_first” must be true or false, not 1."),
-    (("model", "mask_fill"), None, ": “model.mask_fill” must be a number, not null."),
-    (("model", "mask_fill"), 10**30, ": “model.mask_fill” is too large a number."),
+    (
+        ("model", "masked_value"),
+        None,
+        ": “model.masked_value” must be a number, not null.",
+    ),
+    (
+        ("model", "masked_value"),
+        10**30,
+        ": “model.masked_value” is too large a number.",
+    ),
     (("model", "d_model"), 10**4000, ": “model.d_model” is too large a number."),
     (("model", "norm_eps"), -1.0, ": “model.norm_eps” must lie between 0 and 1."),
     (

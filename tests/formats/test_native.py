@@ -27,12 +27,13 @@ from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.loading import inspect, load
 from visformer.formats.native import TokenizerFiles, write_native
+from visformer.values.config import FORMER_NAMES
 
 SIZES = [
     {},
     {"tied_output": False},
     {"shared_embedding": False, "tied_output": False, "norm_first": True},
-    {"shared_embedding": False, "final_norm": True, "mask_fill": -math.inf},
+    {"shared_embedding": False, "final_norm": True, "masked_value": -math.inf},
 ]
 
 
@@ -163,6 +164,19 @@ def test_name_and_defaults(tmp_path: Path) -> None:
     checkpoint = load(tmp_path, device="cpu")
     assert checkpoint.name == tmp_path.name
     assert checkpoint.assumed == ("norm_eps = 1e-05 (config.json does not say)",)
+
+
+def test_a_config_under_its_former_names_opens(tmp_path: Path) -> None:
+    write_letters(tmp_path)
+    config = load(tmp_path, device="cpu").config
+
+    def before(config: dict[str, Any]) -> None:
+        for former, name in FORMER_NAMES.items():
+            config["model"][former] = config["model"].pop(name)
+
+    edit_config(tmp_path, before)
+    checkpoint = load(tmp_path, device="cpu")
+    assert (checkpoint.config, checkpoint.assumed) == (config, ())
 
 
 def test_files_of_the_folder_open_it(tmp_path: Path) -> None:

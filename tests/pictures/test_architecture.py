@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.pictures.computation.computation import STAGE_NAMES
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.blocks import changes
@@ -26,8 +26,8 @@ def shown(trace: Trace, step: int | None = None, **changes: Any) -> State:
     return session.state
 
 
-def with_facts(trace: Trace, **facts: Any) -> Trace:
-    return replace(trace, model=replace(trace.model, **facts))
+def choosing(trace: Trace, **choices: Any) -> Trace:
+    return replace(trace, model=with_config(trace.model, **choices))
 
 
 def drawn(state: State, **options: Any) -> Drawing:
@@ -49,7 +49,7 @@ def texts(drawing: Drawing) -> list[str]:
 def test_pre_norm_and_post_norm_differ_in_where_the_norm_stands() -> None:
     trace = make_trace()
     post = drawn(shown(trace))
-    pre = drawn(shown(with_facts(trace, norm_first=True)))
+    pre = drawn(shown(choosing(trace, norm_first=True)))
     for name in ("encoder.0.self_attention", "decoder.0.cross_attention"):
         for drawing, norm_below in ((post, False), (pre, True)):
             norm, sublayer = box(drawing, f"{name}_norm"), box(drawing, name)
@@ -66,7 +66,7 @@ def test_blocks_lie_inside_and_do_not_overlap(
     columns: float, layers: int, norm_first: bool
 ) -> None:
     trace = make_trace(layers=layers, decoder_layers=layers + 1)
-    trace = with_facts(trace, norm_first=norm_first, final_norm=norm_first)
+    trace = choosing(trace, norm_first=norm_first, final_norm=norm_first)
     drawing = drawn(shown(trace), columns=columns, lines=38.0)
     solid = [b for b in drawing.boxes if b.style not in ("frame", "row")]
     for one in solid:
@@ -161,7 +161,7 @@ def test_parameters_are_the_models_own_and_sum() -> None:
         BlockParameters("decoder.0.feed_forward", 300),
         BlockParameters("output", 84, "target_embedding"),
     )
-    trace = with_facts(make_trace(), blocks=parts)
+    trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
     drawing = drawn(shown(trace))
     assert box(drawing, "encoder.0.self_attention").detail == "100"
     assert box(drawing, "encoder.0").detail == "116"
@@ -174,7 +174,7 @@ def test_parameters_are_the_models_own_and_sum() -> None:
 
 
 def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:
-    trace = with_facts(make_trace(), digest="abc")
+    trace = replace(make_trace(), model=replace(make_trace().model, digest="abc"))
     opened = replace(trace.model, blocks=(BlockParameters("encoder.1.x", 7),))
     assert box(drawn(shown(trace, model=opened)), "encoder.1").detail == "7"
     other = replace(opened, digest="abd")
@@ -216,7 +216,7 @@ def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:
 
 def test_the_inside_of_every_block_can_be_drawn() -> None:
     for positions in ("learned", "none"):
-        trace = with_facts(make_trace(), gated=True, positions=positions)
+        trace = choosing(make_trace(), gated=True, positions=positions)
         for state in (shown(trace), shown(trace, 0), State(model=trace.model)):
             ids = [b.id for b in drawn(state).boxes if b.id]
             assert len(ids) > 20
@@ -226,14 +226,14 @@ def test_the_inside_of_every_block_can_be_drawn() -> None:
 
 
 def test_no_positions_no_block_for_them() -> None:
-    drawing = drawn(shown(with_facts(make_trace(), positions="none")))
+    drawing = drawn(shown(choosing(make_trace(), positions="none")))
     assert drawing.box("source_positions") is None
     assert "no positional encoding" in texts(drawing)
 
 
 def test_softmax_inside_or_outside_the_model() -> None:
     for inside, style in ((True, "block"), (False, "outside")):
-        drawing = drawn(shown(with_facts(make_trace(), softmax_output=inside)))
+        drawing = drawn(shown(choosing(make_trace(), softmax_output=inside)))
         assert box(drawing, "softmax").style == style
 
 
@@ -265,7 +265,7 @@ def test_without_a_model_there_is_no_diagram() -> None:
 
 def test_a_layers_blocks_speak_of_its_own_mask() -> None:
     """The second decoder layer may attend to nothing; the first is causal."""
-    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    trace = make_trace(source=3, target=3, masked_value=-1e9)
     own = trace.mask("decoder", 0)
     masks = {**trace.masks, "decoder": np.stack([own, np.zeros_like(own)])}
     state = shown(replace(trace, masks=masks))

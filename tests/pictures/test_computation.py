@@ -65,8 +65,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "no biases": {
         "encoder_bias": "none",
         "decoder_bias": "none",
-        "expand_bias": False,
-        "contract_bias": False,
+        "w1_bias": False,
+        "w2_bias": False,
     },
 }
 
@@ -221,7 +221,7 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
 
 
 def test_a_row_that_may_attend_to_nothing_is_said() -> None:
-    trace = make_trace(mask_fill=-np.inf)
+    trace = make_trace(masked_value=-np.inf)
     mask = np.ones((4, 5), bool)
     mask[2] = False
     masks = {**trace.masks, "cross": mask}

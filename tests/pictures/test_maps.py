@@ -134,7 +134,7 @@ def test_room_is_kept_for_the_longest_labels() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fill", [-np.inf, -1e9, -2.0])
 def test_kept_weights_equal_those_of_the_trace(kind: Kind, fill: float) -> None:
-    trace = make_trace(5, 6, mask_fill=fill)
+    trace = make_trace(5, 6, masked_value=fill)
     for step in (1, 6, 3, 4):
         shown = state(trace, step)
         weights = head_weights(shown, kind, 1, 1)

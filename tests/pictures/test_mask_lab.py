@@ -85,7 +85,7 @@ def test_nothing_is_compared_with_an_untouched_run() -> None:
 
 
 def test_a_row_from_score_to_weight() -> None:
-    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    trace = make_trace(source=3, target=3, masked_value=-1e9)
     state = shown(trace, kind="decoder", locked=Focus("decoder", 1, 0))
     numbers = row_numbers(state)
     assert numbers is not None
@@ -101,7 +101,7 @@ def test_a_row_from_score_to_weight() -> None:
 
 
 def test_multiplying_shows_the_mask_as_a_factor() -> None:
-    trace = make_trace(source=3, target=3, mask_fill=0.0)
+    trace = make_trace(source=3, target=3, masked_value=0.0)
     numbers = row_numbers(shown(trace, kind="decoder", locked=Focus("decoder", 0, 0)))
     assert numbers is not None
     score, factor, masked, weight = numbers.values
@@ -141,7 +141,7 @@ def test_cells_and_fields() -> None:
 
 
 def test_leaks_are_named() -> None:
-    trace = make_trace(source=3, target=3, layers=1, mask_fill=0.0)
+    trace = make_trace(source=3, target=3, layers=1, masked_value=0.0)
     words = leak_words(trace)
     assert words.startswith("2 leaks. decoder self: “")
     assert "reads the later token" in words
@@ -149,7 +149,7 @@ def test_leaks_are_named() -> None:
 
 
 def test_rows_that_attend_to_nothing_are_named() -> None:
-    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    trace = make_trace(source=3, target=3, masked_value=-1e9)
     mask = np.zeros((3, 3), bool)
     blind = replace(trace, masks={**trace.masks, "decoder": mask})
     empty = empty_row_words(blind, 0)
@@ -211,7 +211,7 @@ def test_the_layer_in_the_field_is_painted() -> None:
 
 
 def test_rows_that_attend_to_nothing_are_found_in_every_layer() -> None:
-    trace = make_trace(source=3, target=3, mask_fill=-1e9)
+    trace = make_trace(source=3, target=3, masked_value=-1e9)
     own, empty = trace.mask("decoder", 0), np.zeros((3, 3), bool)
     by_layer = {**trace.masks, "decoder": np.stack([own, empty])}
     words = empty_row_words(replace(trace, masks=by_layer), 0)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.pictures.masks import (
     PARTS,
     attends_to_nothing,
@@ -30,7 +30,7 @@ from visformer.values.trace import Trace
 def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:
     """Build 5 source and 4 target tokens, the last few of them pads, masked by rule."""
     trace = make_trace(source=5, target=4)
-    facts = replace(trace.model, **model)
+    facts = with_config(trace.model, **model)
     source = np.array([7] * (5 - source_pads) + [facts.pad] * source_pads)
     target = np.array([7] * (4 - target_pads) + [facts.pad] * target_pads)
     return replace(
@@ -98,11 +98,11 @@ def test_a_token_that_is_hidden_without_reason_is_named() -> None:
 
 def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:
     hidden = {(2, key): False for key in range(4)}
-    finite = with_mask(padded(mask_fill=-1e9), "decoder", hidden)
+    finite = with_mask(padded(masked_value=-1e9), "decoder", hidden)
     assert attends_to_nothing(finite, "decoder", 0) == (2,)
     assert "the same weight, 0.25" in nothing_words(finite, "decoder", 0, 0)
     assert "may attend to nothing" in note(finite, "decoder", "combined", 0, 0)
-    infinite = with_mask(padded(mask_fill=-np.inf), "decoder", hidden)
+    infinite = with_mask(padded(masked_value=-np.inf), "decoder", hidden)
     assert "NaN" in nothing_words(infinite, "decoder", 0, 0)
     assert attends_to_nothing(finite, "encoder", 0) == ()
     assert nothing_words(finite, "encoder", 0, 0) == ""
@@ -147,7 +147,7 @@ def test_the_row_is_chosen_inside_the_batch() -> None:
 
 def test_the_masked_score_is_the_models_own() -> None:
     assert [fill_text(f) for f in (-1e9, -1e6, -np.inf)] == ["−1e9", "−1e6", "−∞"]
-    assert "replaced by −1e9 before" in false_words(padded(mask_fill=-1e9))
+    assert "replaced by −1e9 before" in false_words(padded(masked_value=-1e9))
 
 
 def test_a_cell_is_said_with_its_reason() -> None:
@@ -178,9 +178,9 @@ def test_each_side_has_its_own_pad_id() -> None:
     assert "(1 pad in the source)" in row_name(trace, 0)
 
 
-def by_layer(mask: Bools, *, mask_fill: float = -1e9) -> Trace:
+def by_layer(mask: Bools, *, masked_value: float = -1e9) -> Trace:
     """Build a Trace of 3 target tokens whose second layer has another decoder mask."""
-    trace = make_trace(source=3, target=3, mask_fill=mask_fill)
+    trace = make_trace(source=3, target=3, masked_value=masked_value)
     own = trace.mask("decoder", 0)
     return replace(trace, masks={**trace.masks, "decoder": np.stack([own, mask])})
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.lenses import plain_lens
-from tests.traces import VOCABULARY, make_trace
+from tests.traces import VOCABULARY, make_trace, with_config
 from visformer.pictures.attention.weights import made_of
 from visformer.pictures.logit_lens import (
     BEST,
@@ -178,7 +178,7 @@ def test_sampling_says_what_it_draws_from() -> None:
 
 def test_a_softmax_inside_the_model_is_said() -> None:
     trace = make_trace()
-    model = replace(trace.model, softmax_output=True)
+    model = with_config(trace.model, softmax_output=True)
     words = softmax_words(state_of(2, trace=replace(trace, model=model)))
     assert "what it returns are the probabilities p" in words
 
@@ -265,7 +265,7 @@ def test_rows_of_another_run_are_not_shown() -> None:
     ],
 )
 def test_how_the_lens_was_made_is_said(choices: dict[str, Any], words: str) -> None:
-    said = how_words(replace(make_trace().model, **choices))
+    said = how_words(with_config(make_trace().model, **choices))
     assert words in said
     assert "the last row is the model's own prediction" in said.replace("Last", "last")
     assert "not what the model computes" in said

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run_shuffled
 from visformer.engine.messages import Shuffled
@@ -69,14 +69,14 @@ def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) ->
 
 def test_a_learned_table_of_the_target_is_not_guessed() -> None:
     trace = make_trace(d_model=16, heads=2)
-    learned = replace(trace, model=replace(trace.model, positions="learned"))
+    learned = replace(trace, model=with_config(trace.model, positions="learned"))
     assert input_pictures(shown(learned), "target") == ()
     assert len(input_pictures(shown(learned), "source")) == 3
 
 
 def test_positions_along_the_batch_are_the_first_for_every_token() -> None:
     trace = make_trace(d_model=16, heads=2)
-    batch = replace(trace, model=replace(trace.model, position_axis="batch"))
+    batch = replace(trace, model=with_config(trace.model, position_axis="batch"))
     state = shown(batch)
     parts = input_parts(state, "source")
     assert parts is not None

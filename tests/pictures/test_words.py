@@ -15,7 +15,7 @@ from visformer.values.trace import Trace
 
 def blind(fill: float) -> Trace:
     """Build a Trace whose second query may attend to nothing."""
-    trace = make_trace(source=4, target=2, mask_fill=fill)
+    trace = make_trace(source=4, target=2, masked_value=fill)
     mask = np.array([[True] * 4, [False] * 4])
     return replace(trace, masks={**trace.masks, "cross": mask})
 

@@ -161,7 +161,7 @@ def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
             number=9,
             path="/other",
             model=replace(plain.model, digest="other"),
-            positions=np.zeros((8, plain.model.d_model), np.float32),
+            positions=np.zeros((8, plain.model.config.d_model), np.float32),
             devices=("cpu",),
             findings=(),
         )

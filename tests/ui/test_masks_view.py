@@ -29,7 +29,7 @@ W = TypeVar("W", bound=QWidget)
 
 def row(pads: int, text: str) -> Trace:
     """Build one row of a batch whose source ends in pads, hidden by every mask."""
-    trace = make_trace(source=5, target=4, mask_fill=-1e9)
+    trace = make_trace(source=5, target=4, masked_value=-1e9)
     ids = np.array([9] * (5 - pads) + [trace.model.pad] * pads)
     tokens = ("<s>",) * (5 - pads) + ("<pad>",) * pads
     readable = ids != trace.model.pad

@@ -127,7 +127,7 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
 
 
 def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
-    trace = padded_row(mask_fill=-1e9)
+    trace = padded_row(masked_value=-1e9)
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
     window.session.set(trace=trace, step=3, locked=Cell("cross", 1, 2))
     assert "so all keys get equal weights" in window._status[2].text()

@@ -19,7 +19,7 @@ from visformer.values.intervention import PositionChange
 def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, PositionsView]:
     window, engine = make_window(qtbot, folder)
     trace = make_trace(source=6, target=5)
-    table = np.ones((16, trace.model.d_model), np.float32)
+    table = np.ones((16, trace.model.config.d_model), np.float32)
     window.receive(
         Opened(
             number=1,

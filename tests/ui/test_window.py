@@ -253,7 +253,7 @@ def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
 def test_a_trace_without_an_encoder_is_refused(translated: Pair) -> None:
     window, _ = translated
     before = window.session.state.trace
-    facts = replace(make_trace().model, encoder_layers=0, cross=False)
+    facts = replace(make_trace().model, cross=False)
     window.requests.show_trace(replace(make_trace(), model=facts))
     assert "no cross attention to show" in window.session.state.error
     assert window.session.state.trace is before

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS
@@ -153,7 +151,7 @@ def test_sinusoids_in_both_layouts() -> None:
 
 
 def test_what_does_not_fit_the_model_is_refused() -> None:
-    model = dataclasses.replace(make_trace().model, max_positions=8)
+    model = with_config(make_trace().model, max_positions=8)
     for text, words in {
         "hide 5": "the source has 4 tokens",
         "cell cross 1 5 off": "the source has 4 tokens",

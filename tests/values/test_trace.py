@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import read_only, softmax
 from visformer.values.facts import KINDS, Kind
@@ -52,7 +52,7 @@ def test_rows_sum_to_one_and_masked_columns_are_zero(kind: Kind) -> None:
 
 @pytest.mark.parametrize(("fill", "expected"), [(-1e9, 0.2), (-np.inf, np.nan)])
 def test_a_row_that_may_attend_to_nothing(fill: float, expected: float) -> None:
-    trace = make_trace(mask_fill=fill)
+    trace = make_trace(masked_value=fill)
     masks = {**trace.masks, "encoder": np.zeros((5, 5), bool)}
     weights = replace(trace, masks=masks).attention("encoder", 0, 0)
     np.testing.assert_allclose(weights, np.full((5, 5), expected), rtol=1e-6)
@@ -70,7 +70,7 @@ def test_decoder_layers_have_their_own_cross_queries() -> None:
 
 def test_layout_gives_the_final_norm_columns_of_its_own() -> None:
     model = make_trace(layers=2, heads=1, d_model=2).model
-    plain, normed = Columns(model), Columns(replace(model, final_norm=True))
+    plain, normed = Columns(model), Columns(with_config(model, final_norm=True))
     assert plain.output("encoder") == plain.hidden("encoder", 2)
     assert normed.width("encoder") == plain.width("encoder") + 2
     assert normed.output("encoder").stop == normed.width("encoder")

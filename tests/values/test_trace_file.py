@@ -1,17 +1,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from visformer.errors import InputError, VisformerError
-from visformer.values.facts import KINDS
-from visformer.values.trace_file import MAGIC, read_trace, write_trace
+from visformer.paths import FIRST_TRACE, resource
+from visformer.values.config import FORMER_NAMES
+from visformer.values.facts import KINDS, BlockParameters
+from visformer.values.trace_file import MAGIC, _model, read_trace, write_trace
 
 
 @pytest.mark.parametrize("length", [0, 4])
@@ -61,6 +68,49 @@ def test_a_newer_minor_and_an_unknown_block_are_read(tmp_path: Path) -> None:
     block = len(header).to_bytes(4, "little") + header + b"abc"
     path.write_bytes(MAGIC + bytes((1, 7)) + block + body)
     assert len(read_trace(path)) == 4
+
+
+def version_1(facts: dict[str, Any], *without: str) -> dict[str, Any]:
+    """Write a model's facts as version 1 did: the config's fields lay among them."""
+    config = facts.pop("config")
+    for name in ("shared_embedding", "tied_output", *without):
+        del config[name]
+    del config["encoder_norm_length"], config["decoder_norm_length"]
+    former = {today: old for old, today in FORMER_NAMES.items()}
+    return {**facts, **{former.get(name, name): config[name] for name in config}}
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_file_of_version_1_opens(
+    alone: bool,
+) -> None:
+    model = with_config(
+        make_trace().model, masked_value=-math.inf, tied_output=True, w1_bias=False
+    )
+    blocks = (
+        BlockParameters("target_embedding", 400),
+        BlockParameters("source_embedding", 0, "target_embedding"),
+        BlockParameters("output", 0, "target_embedding"),
+    )
+    model = replace(model, blocks=blocks, cross=not alone)
+    facts = version_1(dataclasses.asdict(model))
+    if alone:
+        facts["encoder_layers"] = 0
+        model = with_config(model, encoder_layers=1)
+    assert _model(json.loads(json.dumps(facts))) == model
+
+
+def test_a_first_file_without_later_fields_opens() -> None:
+    model = with_config(make_trace().model, shared_embedding=False, tied_output=False)
+    facts = version_1(dataclasses.asdict(model), "w1_bias", "w2_bias", "gate_bias")
+    del facts["blocks"]
+    assert _model(facts) == model
+
+
+def test_the_bundled_trace_opens() -> None:
+    trace = read_trace(resource(FIRST_TRACE))
+    assert (trace.model.config.heads, trace.model.config.masked_value) == (8, -1e9)
+    assert trace.model.config.tied_output
 
 
 @pytest.fixture(scope="module")

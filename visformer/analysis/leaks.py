@@ -57,7 +57,9 @@ def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
     mask = trace.mask(kind, layer)
     no_row_is_empty = bool(mask.any(-1).all())
     return (
-        trace.model.mask_fill <= SURE and no_row_is_empty and not (hidden & mask).any()
+        trace.model.config.masked_value <= SURE
+        and no_row_is_empty
+        and not (hidden & mask).any()
     )
 
 

@@ -34,7 +34,9 @@ def stack_of(kind: Kind) -> Stack:
 
 def standard(model: ModelFacts, x: Floats) -> Standard:
     """Standardise rows as the model's norms do, before gamma and beta."""
-    return layer_standard(x, model.norm_eps, unbiased=model.norm == "unbiased")
+    return layer_standard(
+        x, model.config.norm_eps, unbiased=model.config.norm == "unbiased"
+    )
 
 
 def normed(model: ModelFacts, norm: Norm, x: Floats) -> Floats:
@@ -47,9 +49,12 @@ def head_weights(
 ) -> Floats:
     """Return the weights of some query rows of a head, [rows, K], as Trace does."""
     q = trace.queries(kind, layer, head)[rows]
-    scale = np.float32(1 / math.sqrt(trace.model.head_size))
+    scale = np.float32(1 / math.sqrt(trace.model.config.head_size))
     scores = (q @ trace.keys(kind, layer, head).T) * scale
-    mask, fill = trace.mask(kind, layer)[rows], np.float32(trace.model.mask_fill)
+    mask, fill = (
+        trace.mask(kind, layer)[rows],
+        np.float32(trace.model.config.masked_value),
+    )
     return softmax(np.where(mask, scores, fill))
 
 
@@ -77,7 +82,7 @@ class Residual:
     @property
     def reads(self) -> Floats:
         """What it computes from: the stream, after the norm in pre-norm models."""
-        return self.normed if self.model.norm_first else self.x
+        return self.normed if self.model.config.norm_first else self.x
 
     @cached_property
     def summed(self) -> Floats:
@@ -87,7 +92,7 @@ class Residual:
     @property
     def to_norm(self) -> Floats:
         """What the norm reads: the stream in pre-norm models, else the sum."""
-        return self.x if self.model.norm_first else self.summed
+        return self.x if self.model.config.norm_first else self.summed
 
     @cached_property
     def normed(self) -> Floats:
@@ -97,7 +102,7 @@ class Residual:
     @property
     def leaves(self) -> Floats:
         """The residual stream afterwards."""
-        return self.summed if self.model.norm_first else self.normed
+        return self.summed if self.model.config.norm_first else self.normed
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +138,9 @@ def _attend(
 
 
 def _feed(model: ModelFacts, weights: FeedForwardWeights, x: Floats) -> FeedForwardRows:
-    reads = normed(model, weights.norm, x) if model.norm_first else x
+    reads = normed(model, weights.norm, x) if model.config.norm_first else x
     expanded = weights.expand(reads)
-    active = ACTIVATIONS[model.activation](expanded)
+    active = ACTIVATIONS[model.config.activation](expanded)
     gate = None if weights.gate is None else weights.gate(reads)
     inner = active if gate is None else active * gate
     residual = Residual(model, weights.norm, x, weights.contract(inner))
@@ -204,7 +209,7 @@ class LayerRows:
         layer, stack = self.parameters.layer, self.parameters.stack
         x, model = self.trace.hidden(stack, layer)[rows], self.trace.model
         norm = self.parameters.self_attention.norm
-        return normed(model, norm, x) if model.norm_first else x
+        return normed(model, norm, x) if model.config.norm_first else x
 
 
 def dead_units(active: Floats) -> tuple[Floats, float]:

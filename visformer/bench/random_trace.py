@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.values.arrays import Floats, read_only
+from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording, Row
 from visformer.values.step import CANDIDATES, Candidates, Step
@@ -15,23 +16,23 @@ PAD, BOS, EOS = 0, 2, 3
 
 def facts(*, d_model: int, heads: int, layers: int, vocabulary: int) -> ModelFacts:
     """Return the facts of a model with as many decoder layers as encoder layers."""
-    return ModelFacts(
-        name="random",
-        digest="",
-        layout="native",
-        device="cpu",
+    config = ModelConfig(
+        source_vocabulary=vocabulary,
+        target_vocabulary=vocabulary,
         d_model=d_model,
         heads=heads,
         encoder_layers=layers,
         decoder_layers=layers,
         feed_forward=4 * d_model,
-        source_vocabulary=vocabulary,
-        target_vocabulary=vocabulary,
         max_positions=4096,
+    )
+    return ModelFacts(
+        config=config,
+        name="random",
+        digest="",
+        layout="native",
+        device="cpu",
         parameters=0,
-        norm_first=False,
-        final_norm=False,
-        mask_fill=-1e9,
         pad=PAD,
         bos=BOS,
         eos=EOS,
@@ -64,7 +65,7 @@ def random_recording(
 
 def _start(model: ModelFacts, source: int, random: np.random.Generator) -> Trace:
     layout = Columns(model)
-    ids = random.integers(EOS + 1, model.source_vocabulary, source)
+    ids = random.integers(EOS + 1, model.config.source_vocabulary, source)
     return Trace(
         model=model,
         source_text=" ".join(f"s{id}" for id in ids),
@@ -91,7 +92,7 @@ def _rows(random: np.random.Generator, count: int, width: int) -> Floats:
 
 def _step(model: ModelFacts, text: str, random: np.random.Generator) -> Step:
     """Return a step that chose the best of as many candidates as a model's keeps."""
-    ids = random.integers(EOS + 1, model.target_vocabulary, CANDIDATES).tolist()
+    ids = random.integers(EOS + 1, model.config.target_vocabulary, CANDIDATES).tolist()
     shares = sorted(random.dirichlet(np.ones(CANDIDATES)).tolist(), reverse=True)
     tokens = [f"▁{id}" for id in ids]
     candidates = Candidates(np.array(ids), tokens, np.array(shares))

@@ -58,10 +58,11 @@ class Held(NamedTuple):
 
 def raw_minimum(model: ModelFacts, source: int, target: int) -> int:
     """Bytes of keys, queries, values, residual stream, decoder output in float32."""
-    encoder = 3 * model.encoder_layers + model.encoder_layers + 1
-    memory = 2 * model.decoder_layers
-    decoder = 4 * model.decoder_layers + model.decoder_layers + 1 + model.final_norm
-    return 4 * model.d_model * (source * (encoder + memory) + target * decoder)
+    config = model.config
+    encoder = 4 * config.encoder_layers + 1
+    memory = 2 * config.decoder_layers
+    decoder = 5 * config.decoder_layers + 1 + config.final_norm
+    return 4 * config.d_model * (source * (encoder + memory) + target * decoder)
 
 
 def held(trace: Trace) -> Held:
@@ -240,7 +241,7 @@ def _reset_peak() -> None:
 
 def _room(folder: Path) -> tuple[int, str]:
     """Return the longest target whose file disk and memory have room for, and why."""
-    row = 4 * WIDE.d_model * (5 * WIDE.decoder_layers + 1)  # bytes
+    row = 4 * WIDE.config.d_model * (5 * WIDE.config.decoder_layers + 1)  # bytes
     disk = shutil.disk_usage(folder).free
     free = _status("MemAvailable", "/proc/meminfo") or 8 * LONG * row
     rows = min(LONG, disk // 2 // row, free // 4 // row)

@@ -58,44 +58,18 @@ class Checkpoint:
     @cached_property
     def facts(self) -> ModelFacts:
         """What a Trace says about its model."""
-        config, tokenizer = self.config, self.tokenizer
+        tokenizer = self.tokenizer
         return ModelFacts(
+            config=self.config,
             name=self.name,
             digest=self.digest,
             layout=self.layout,
             device=str(self.device),
-            d_model=config.d_model,
-            heads=config.heads,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            feed_forward=config.feed_forward,
-            source_vocabulary=config.source_vocabulary,
-            target_vocabulary=config.target_vocabulary,
-            max_positions=config.max_positions,
             parameters=sum(p.numel() for p in self.model.parameters()),
-            norm_first=config.norm_first,
-            final_norm=config.final_norm,
-            mask_fill=config.mask_fill,
             pad=tokenizer.pad,
             bos=tokenizer.bos,
             eos=tokenizer.eos,
             source_pad=tokenizer.source_pad,
-            norm=config.norm,
-            norm_eps=config.norm_eps,
-            embedding_scale=config.embedding_scale,
-            positions=config.positions,
-            position_form=config.position_form,
-            position_axis=config.position_axis,
-            encoder_bias=config.encoder_bias,
-            decoder_bias=config.decoder_bias,
-            activation=config.activation,
-            gated=config.gated,
-            output_bias=config.output_bias,
-            softmax_output=config.softmax_output,
-            mask_rule=config.mask_rule,
-            expand_bias=config.expand_bias,
-            gate_bias=config.gate_bias,
-            contract_bias=config.contract_bias,
             blocks=count_blocks(self.model),
         )
 

@@ -333,7 +333,7 @@ class Decoding:
         if self.intervention.looks_ahead:
             return True
         config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
-        if config.mask_fill == -math.inf or pad not in consumed:
+        if config.masked_value == -math.inf or pad not in consumed:
             return False
         hides = RULES[config.mask_rule]
         return hides.target_rows or (hides.target_keys and consumed[0] == pad)

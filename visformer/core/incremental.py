@@ -187,7 +187,7 @@ class DecoderState:
             self._nothing, split, k.flatten(0, 1).mT, beta=0, alpha=size**-0.5
         )
         if mask is not None:
-            fill = self.packed.model.config.mask_fill
+            fill = self.packed.model.config.masked_value
             scores.view(batch, heads, -1, keys).masked_fill_(~mask, fill)
         z = torch.bmm(scores.softmax(-1), v.flatten(0, 1))
         return z.view(batch, heads, -1, size).transpose(1, 2).reshape(-1, heads * size)

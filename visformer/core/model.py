@@ -40,7 +40,7 @@ class Layer(nn.Module):
         super().__init__()
         self.norm_first = config.norm_first
         biases = config.decoder_bias if cross else config.encoder_bias
-        sizes = (config.d_model, config.heads, config.mask_fill, dropout)
+        sizes = (config.d_model, config.heads, config.masked_value, dropout)
         length = norm_length(config, cross=cross)
         self.self_attention = Attention(*sizes, biases=biases)
         self.self_attention_norm = make_norm(config, length)

@@ -28,7 +28,7 @@ def altered(checkpoint: Checkpoint, intervention: Intervention) -> Checkpoint:
         return checkpoint
     model, config = checkpoint.model, checkpoint.config
     if intervention.fill is not None:
-        config = dataclasses.replace(config, mask_fill=intervention.fill)
+        config = dataclasses.replace(config, masked_value=intervention.fill)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     for name in ("source_positions", "target_positions"):
         if name in tensors:

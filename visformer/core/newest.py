@@ -27,7 +27,7 @@ class NewestRows:
         config, tokenizer = checkpoint.config, checkpoint.tokenizer
         hides = RULES[config.mask_rule]
         padded = hides.target_keys and tokenizer.bos == tokenizer.pad  # from the start
-        self._leaks = config.mask_fill > -math.inf and (hides.target_rows or padded)
+        self._leaks = config.masked_value > -math.inf and (hides.target_rows or padded)
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
         self._state = DecoderState(checkpoint.packed, memory, real, limit)
         self._whole = False

@@ -133,10 +133,10 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         width, inner = config.d_model, config.feed_forward
-        self.expand = nn.Linear(width, inner, bias=config.expand_bias)
+        self.expand = nn.Linear(width, inner, bias=config.w1_bias)
         if config.gated:
             self.gate = nn.Linear(width, inner, bias=config.gate_bias)
-        self.contract = nn.Linear(inner, width, bias=config.contract_bias)
+        self.contract = nn.Linear(inner, width, bias=config.w2_bias)
         self.gated, self.activation = config.gated, ACTIVATIONS[config.activation]
         self.dropout = Dropout(dropout)
 

@@ -70,7 +70,7 @@ def run(
         if source_lengths is not None:
             raise InputError("source_lengths without source_ids: leave them out.")
         source = target[:, :0]
-        facts = replace(facts, encoder_layers=0, cross=False)
+        facts = replace(facts, cross=False)
     else:
         source = _batch(source_ids, checkpoint, source=True)
         check_source_length(checkpoint, source.shape[1])
@@ -291,7 +291,7 @@ def _own_weights(
             first, q, k = head, q[:, head : head + 1], k[:, head : head + 1]
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
-        blocks = list(weights_by_blocks(q, k, mask, config.mask_fill))
+        blocks = list(weights_by_blocks(q, k, mask, config.masked_value))
         found = host(torch.cat([block[row] for block in blocks], 1))
         return found if head is None else read_only(found[head - first])
 

@@ -60,7 +60,7 @@ PRESETS: dict[str, Choices] = {
         "encoder_bias": "none",
         "decoder_bias": "none",
         "mask_rule": "lengths",
-        "mask_fill": -1e6,
+        "masked_value": -1e6,
     },
     "labml": {
         **_TUTORIAL,
@@ -74,7 +74,7 @@ PRESETS: dict[str, Choices] = {
         "final_norm": True,
         "position_axis": "batch",
         "mask_rule": "causal",
-        "mask_fill": float("-inf"),
+        "masked_value": float("-inf"),
     },
     "modular": {
         **_TUTORIAL,
@@ -120,7 +120,7 @@ PRESETS: dict[str, Choices] = {
         "target_vocabulary": 10_000,
         "max_positions": 512,
         "final_norm": True,
-        "mask_fill": float("-inf"),
+        "masked_value": float("-inf"),
     },
 }
 

@@ -30,7 +30,7 @@ from visformer.tokenizers.tokenizer import (
     read_sentencepiece,
     read_vocabulary,
 )
-from visformer.values.config import ModelConfig
+from visformer.values.config import FORMER_NAMES, ModelConfig
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 VERSION = 1
@@ -143,7 +143,8 @@ def _shown(value: Any) -> str:
 
 def _model_config(found: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Return the sizes, and what the file left to their defaults."""
-    plain = {key: _number(key, value) for key, value in found.items()}
+    named = {FORMER_NAMES.get(key, key): value for key, value in found.items()}
+    plain = {key: _number(key, value) for key, value in named.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
     kinds = {"int": int, "float": float, "bool": bool}
     types = {name: kinds.get(str(f.type), str) for name, f in fields.items()}
@@ -161,13 +162,13 @@ def _model_config(found: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
 
 def _number(key: str, value: Any) -> Any:
     """Return a float for what stands for one: JSON has no infinity, and 0 is an int."""
-    if key == "mask_fill" and value == "-inf":
+    if key == "masked_value" and value == "-inf":
         return -math.inf
     if type(value) in (int, float) and not -(2.0**63) < value < 2.0**63:
         raise CheckpointError(f"{CONFIG}: “model.{short(key)}” is too large a number.")
     if key == "norm_eps" and type(value) in (int, float) and not 0 <= value <= 1:
         raise CheckpointError(f"{CONFIG}: “model.norm_eps” must lie between 0 and 1.")
-    floating = key in ("norm_eps", "mask_fill") and type(value) is int
+    floating = key in ("norm_eps", "masked_value") and type(value) is int
     return float(value) if floating else value
 
 
@@ -251,7 +252,7 @@ def write_native(
 def plain_config(config: ModelConfig) -> dict[str, Any]:
     """Return the sizes as JSON takes them."""
     made = dataclasses.asdict(config)
-    return made | ({"mask_fill": "-inf"} if config.mask_fill == -math.inf else {})
+    return made | ({"masked_value": "-inf"} if config.masked_value == -math.inf else {})
 
 
 def _halved(model: nn.Module) -> dict[str, Tensor]:

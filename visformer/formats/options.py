@@ -31,8 +31,8 @@ _ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's word -> fields of Model
     **dict.fromkeys(("tgt_vocab_size", "dec_voc_size"), ("target_vocabulary",)),
     **dict.fromkeys(("max_len", "max_seq_len", "seq_len"), ("max_positions",)),
     "is_gated": ("gated",),
-    "bias1": ("expand_bias",),
-    "bias2": ("contract_bias",),
+    "bias1": ("w1_bias",),
+    "bias2": ("w2_bias",),
     "bias_gate": ("gate_bias",),
     "layer_norm_eps": ("norm_eps",),
 }

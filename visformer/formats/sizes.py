@@ -38,8 +38,8 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             f"{s}.norm.weight" in tensors for s in ("encoder", "decoder")
         ),
         "gated": _any(tensors, "feed_forward.gate.weight"),
-        "expand_bias": _any(tensors, "feed_forward.expand.bias"),
-        "contract_bias": _any(tensors, "feed_forward.contract.bias"),
+        "w1_bias": _any(tensors, "feed_forward.expand.bias"),
+        "w2_bias": _any(tensors, "feed_forward.contract.bias"),
         "output_bias": "output.bias" in tensors,
         "encoder_norm_length": _norm_length(tensors, "encoder"),
         "decoder_norm_length": _norm_length(tensors, "decoder"),

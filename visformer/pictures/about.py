@@ -76,22 +76,23 @@ def about_text(opened: Opened) -> str:
 
 def _facts(opened: Opened) -> str:
     model = opened.model
+    config = model.config
     tokens = (
         "numbers, since no tokenizer was given" if opened.numbers else "its tokenizer's"
     )
-    norms = "before each sublayer" if model.norm_first else "after each sublayer"
+    norms = "before each sublayer" if config.norm_first else "after each sublayer"
     lines = (
         f"{model.name}, layout {model.layout}",
         opened.path,
-        f"{model.encoder_layers} + {model.decoder_layers} layers, {model.heads} heads, "
-        f"width {model.d_model:,}, feed-forward {model.feed_forward:,}, "
-        f"{model.parameters:,} parameters",
-        f"{model.source_vocabulary:,} source and {model.target_vocabulary:,} target "
+        f"{config.encoder_layers} + {config.decoder_layers} layers, "
+        f"{config.heads} heads, width {config.d_model:,}, "
+        f"feed-forward {config.feed_forward:,}, {model.parameters:,} parameters",
+        f"{config.source_vocabulary:,} source and {config.target_vocabulary:,} target "
         f"tokens: {tokens}",
         f"pad {model.source_pad}, of the target {model.pad}; start {model.bos}; end "
         f"{model.eos}",
-        f"positions {model.positions}, at most {model.max_positions:,}; norms {norms}; "
-        f"activation {model.activation}",
+        f"positions {config.positions}, at most {config.max_positions:,}; "
+        f"norms {norms}; activation {config.activation}",
         f"SHA-256 of the weights {model.digest}" if model.digest else "",
     )
     return "\n".join(line for line in lines if line)

@@ -37,10 +37,11 @@ class Written:
 
 def how_words(model: ModelFacts) -> str:
     """Say how the lens was made, and what it is not."""
-    end = "the output projection" + (" with its bias" if model.output_bias else "")
-    if model.final_norm:
+    config = model.config
+    end = "the output projection" + (" with its bias" if config.output_bias else "")
+    if config.final_norm:
         made = f"the final norm applied to each layer's stream, then {end}"
-    elif model.norm_first:
+    elif config.norm_first:
         made = f"each layer's stream as it is (there is no final norm), then {end}"
     else:
         made = f"each layer's stream, normed last by the layer itself, then {end}"

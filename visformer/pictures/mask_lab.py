@@ -162,7 +162,7 @@ def row_numbers(state: State) -> Numbers | None:
     if not queries or not keys:
         return None
     query = focused_query(state, len(queries))
-    fill = trace.model.mask_fill
+    fill = trace.model.config.masked_value
     scores = trace.scores(kind, layer, head)[query]
     mask = trace.mask(kind, layer)[query]
     additive = np.where(mask, 0, fill).astype(np.float32)
@@ -194,7 +194,7 @@ def row_words(state: State) -> str:
     queries = trace.tokens(state.kind)[0]
     query = focused_query(state, len(queries))
     total = float(trace.attention(state.kind, layer, head)[query].sum())
-    fill = trace.model.mask_fill
+    fill = trace.model.config.masked_value
     how = (
         "score × mask: a hidden score becomes 0, and e⁰ = 1 still gets a weight"
         if fill == 0

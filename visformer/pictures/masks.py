@@ -147,7 +147,7 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
 
 def false_words(trace: Trace) -> str:
     """Say what False does to a score, with the model's own number."""
-    fill = fill_text(trace.model.mask_fill)
+    fill = fill_text(trace.model.config.masked_value)
     return f"False (hidden: score replaced by {fill} before the softmax)"
 
 
@@ -239,7 +239,7 @@ def _made_of(trace: Trace, weights: Floats) -> str:
     if np.isnan(weights).any():
         return "the softmax of nothing but −∞ is NaN, and so is all that follows."
     if weights.size and np.ptp(weights) <= 1e-6:
-        fill = fill_text(trace.model.mask_fill)
+        fill = fill_text(trace.model.config.masked_value)
         weight = number(float(weights[0]))
         return f"every score is {fill}, so every key gets the same weight, {weight}."
     return "its weights are in the Attention tab."

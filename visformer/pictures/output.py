@@ -79,7 +79,7 @@ def output_picture(state: State) -> Matrix | None:
     trace = state.shown
     if trace is None:
         return None
-    start, width = first_row(trace), trace.model.d_model
+    start, width = first_row(trace), trace.model.config.d_model
     values = np.zeros((0, width), np.float32)
     if len(trace):
         values = trace.decoder_output[start:]
@@ -146,14 +146,14 @@ def flow_words(state: State) -> str:
     if found is None:
         return UNDECODED if state.shown is not None else "No sentence has been run yet."
     trace, row, step = found
-    model = trace.model
+    config = trace.model.config
     parts = [
         f"Step {row + 1}: target {_read(trace, row)}",
         "decoder",
-        *(["final norm"] if model.final_norm else []),
+        *(["final norm"] if config.final_norm else []),
         f"row {row} of Z",
-        f"Z[{row}]·W{' + b' if model.output_bias else ''} = "
-        f"{model.target_vocabulary:,} logits z",
+        f"Z[{row}]·W{' + b' if config.output_bias else ''} = "
+        f"{config.target_vocabulary:,} logits z",
         "softmax",
         f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
         f"p {probability(step.probability)}, rank {step.rank:,}.",
@@ -223,17 +223,17 @@ def softmax_words(state: State) -> str:
     look = known_rows(state).get(found[1])
     if look is None:
         return unknown_words(state)
-    trace, _, step = found
+    config, step = found[0].model.config, found[2]
     logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
     token = visible(step.token)
-    terms = f"sum of {trace.model.d_model} products"
+    terms = f"sum of {config.d_model} products"
     if look.bias is not None:
         terms += f" + bias {number(look.bias)}"
     listed = float(look.probabilities[-1].sum())
-    rest = trace.model.target_vocabulary - look.ids.shape[1]
+    rest = config.target_vocabulary - look.ids.shape[1]
     lines = [
         f"z(“{token}”) = {terms} = {decimals(logit)}.  LSE = ln Σ exp(z) over all "
-        f"{trace.model.target_vocabulary:,} logits = {decimals(total)}.  "
+        f"{config.target_vocabulary:,} logits = {decimals(total)}.  "
         f"p = exp({decimals(logit)} − {decimals(total)}) = "
         f"exp({decimals(logit - total)}) = {probability(math.exp(logit - total))}.",
     ]
@@ -243,7 +243,7 @@ def softmax_words(state: State) -> str:
             f"The best {look.ids.shape[1]} hold {probability(listed)} of the "
             f"probability, the other {rest:,} tokens {others}."
         )
-    if trace.model.softmax_output:
+    if config.softmax_output:
         lines.append(
             "This model ends in a softmax of its own: what it returns are the "
             "probabilities p; z is what enters that softmax."

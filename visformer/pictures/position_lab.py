@@ -53,14 +53,14 @@ def token_positions(state: State, side: Side) -> Floats | None:
     trace, table = state.shown, state.positions
     if trace is None or table is None:
         return None
-    model = trace.model
-    if side == "target" and model.positions == "learned":
+    config = trace.model.config
+    if side == "target" and config.positions == "learned":
         return None
     table = change_table(table, trace.intervention.positions)
     count = len(trace.source if side == "source" else trace.target)
     stepped = not any(step.origin == "reference" for step in trace.steps)
-    first = model.position_axis == "batch" or (
-        model.position_axis == "restart" and side == "target" and stepped
+    first = config.position_axis == "batch" or (
+        config.position_axis == "restart" and side == "target" and stepped
     )
     return np.repeat(table[:1], count, 0) if first else table[:count]
 
@@ -81,7 +81,7 @@ def input_pictures(state: State, side: Side) -> tuple[Matrix, ...]:
     if parts is None or trace is None:
         return ()
     tokens = trace.source if side == "source" else trace.target
-    scaled = " × √d" if trace.model.embedding_scale else ""
+    scaled = " × √d" if trace.model.config.embedding_scale else ""
     named = {
         f"embedding{scaled}": (parts.embedding, "input − position"),
         "+ position": (parts.position, "the table's rows"),

@@ -158,13 +158,13 @@ def _equals_formula(table: Floats) -> bool:
 
 def has_table(state: State) -> bool:
     """Tell whether the open model adds positions at all."""
-    none = state.model is not None and state.model.positions == "none"
+    none = state.model is not None and state.model.config.positions == "none"
     return state.positions is not None and state.positions.size > 0 and not none
 
 
 def nothing_words(state: State) -> str:
     """Say why there is no table of positions."""
-    if state.model is not None and state.model.positions == "none":
+    if state.model is not None and state.model.config.positions == "none":
         return (
             "This model adds no positional encoding: its embeddings do not tell where "
             "a token stands, so there is no table to show."
@@ -176,13 +176,13 @@ def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None)
     """Say what kind of table it is: learned by the model's own word, else measured."""
     count, width = table.shape
     words = f"{count:,} positions × {width:,} dimensions: {_kind_words(width, waves)}"
-    if model is not None and model.positions == "learned":
+    if model is not None and model.config.positions == "learned":
         words = (
             f"{count:,} positions × {width:,} dimensions, learned: parameters of the "
             "model, no formula; every figure is measured from the table. This is the "
             "source's table; the target has its own."
         )
-    axis = model.position_axis if model is not None else "time"
+    axis = model.config.position_axis if model is not None else "time"
     return " ".join(filter(None, (words, _AXIS_WORDS[axis])))
 
 

@@ -43,7 +43,7 @@ class LensRequests:
             return
         if not same_model(model, trace.model):
             return
-        width = 4 * trace.model.d_model * (trace.layers("decoder") + 1)
+        width = 4 * trace.model.config.d_model * (trace.layers("decoder") + 1)
         rows = rows[: max(1, MOST_BYTES // width)]
         self._asked = made_of(trace), rows, strategy
         chosen = np.array([trace.steps[row].id for row in rows], np.int64)

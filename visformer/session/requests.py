@@ -307,7 +307,7 @@ class Requests:
         trace = event.trace
         notice = self._session.state.notice
         if trace.truncated_from:
-            positions = trace.model.max_positions
+            positions = trace.model.config.max_positions
             notice = (
                 f"{trace.truncated_from:,} of {positions:,} tokens: the sentence is "
                 "cut to the model's positions."

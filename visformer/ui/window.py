@@ -219,9 +219,10 @@ class MainWindow(QMainWindow):
         for label, text in zip(self._status, texts, strict=True):
             label.setText(text)
         if model is not None:
+            config = model.config
             self._model.setText(
-                f"model: {model.name}, {model.encoder_layers}+{model.decoder_layers} "
-                f"layers, {model.heads} heads, {model.parameters / 1e6:.1f} M, "
+                f"model: {model.name}, {config.encoder_layers}+{config.decoder_layers} "
+                f"layers, {config.heads} heads, {model.parameters / 1e6:.1f} M, "
                 f"{model.device}{', recorded' if state.recorded else ''}"
             )
 

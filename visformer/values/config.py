@@ -35,12 +35,17 @@ _SWITCHES = (
     "tied_output",
     "embedding_scale",
     "gated",
-    "expand_bias",
-    "contract_bias",
+    "w1_bias",
+    "w2_bias",
     "gate_bias",
     "output_bias",
     "softmax_output",
 )
+FORMER_NAMES = {  # fields that older files name otherwise
+    "mask_fill": "masked_value",
+    "expand_bias": "w1_bias",
+    "contract_bias": "w2_bias",
+}
 LIMITS = {  # what a file may claim before anything is allocated for it
     "source_vocabulary": 1_000_000,
     "target_vocabulary": 1_000_000,
@@ -74,7 +79,7 @@ class ModelConfig:
     norm_eps: float = 1e-5
     shared_embedding: bool = True  # source and target look tokens up in one table
     tied_output: bool = True  # the output projection is the target embedding
-    mask_fill: float = -1e9  # replaces a masked score, after scaling; may be -inf
+    masked_value: float = -1e9  # replaces a masked score, after scaling; may be -inf
     norm: Norm = "layer"  # unbiased: variance over D - 1, eps inside the root
     embedding_scale: bool = True  # embeddings times sqrt(D)
     positions: Positions = "sinusoidal"  # halves: the sines first, then the cosines
@@ -83,9 +88,9 @@ class ModelConfig:
     encoder_bias: Biases = "all"  # of the attention's projections
     decoder_bias: Biases = "all"
     activation: Activation = "relu"
-    gated: bool = False  # act(expand x) * gate(x)
-    expand_bias: bool = True
-    contract_bias: bool = True
+    gated: bool = False  # act(x W1) * (x V), V being the gate
+    w1_bias: bool = True
+    w2_bias: bool = True
     gate_bias: bool = True
     output_bias: bool = False
     softmax_output: bool = False  # the model itself ends in a softmax
@@ -136,7 +141,7 @@ class ModelConfig:
                 raise CheckpointError(
                     f"{name} is {getattr(self, name)!r}: it must be true or false."
                 )
-        for name in ("norm_eps", "mask_fill"):
+        for name in ("norm_eps", "masked_value"):
             value = getattr(self, name)
             if type(value) not in (int, float) or math.isnan(value):
                 raise CheckpointError(f"{name} is {value!r}: it must be a number.")

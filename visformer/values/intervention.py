@@ -164,7 +164,7 @@ class Intervention:
             if _source_token(change) >= source:
                 raise InputError(f"“{change}”: the source has {source} tokens.")
         if self.positions is not None:
-            _check_positions(self.positions, model.max_positions)
+            _check_positions(self.positions, model.config.max_positions)
 
     def mask(self, kind: Kind, layer: int, mask: Bools, opened: Bools) -> Bools:
         """Return a kind's mask as changed in a layer: bool [..., Q, K].

@@ -78,5 +78,5 @@ def same_model(one: ModelFacts, other: ModelFacts) -> bool:
 
     It may run on another device, or with another value for masked scores.
     """
-    ran = {"device": other.device, "mask_fill": other.mask_fill}
-    return replace(one, **ran) == other  # type: ignore[arg-type]
+    config = replace(one.config, masked_value=other.config.masked_value)
+    return replace(one, config=config, device=other.device) == other

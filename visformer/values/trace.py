@@ -39,12 +39,12 @@ class Columns:
     """
 
     def __init__(self, model: ModelFacts) -> None:
-        self._width = model.d_model
-        self._final = model.final_norm
+        self._width = model.config.d_model
+        self._final = model.config.final_norm
         self._parts = {"encoder": 3, "decoder": 3 + model.cross, "memory": 2}
         self._layers = {
-            "encoder": model.encoder_layers,
-            "decoder": model.decoder_layers,
+            "encoder": model.layers("encoder"),
+            "decoder": model.layers("decoder"),
             "memory": model.layers("cross"),
         }
 
@@ -138,7 +138,7 @@ class Trace:
     @property
     def heads(self) -> int:
         """The number of heads of every layer of every kind."""
-        return self.model.heads
+        return self.model.config.heads
 
     def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the query tokens and the key tokens of a kind."""
@@ -173,7 +173,7 @@ class Trace:
             heads = range(self.heads)
             return np.stack([self.scores(kind, layer, h) for h in heads])
         q, k = self.queries(kind, layer, head), self.keys(kind, layer, head)
-        return (q @ k.T) / np.float32(math.sqrt(self.model.head_size))
+        return (q @ k.T) / np.float32(math.sqrt(self.model.config.head_size))
 
     def attention(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
@@ -188,7 +188,11 @@ class Trace:
             return self.own_weights(kind, layer, head)
         scores = self.scores(kind, layer, head)
         return softmax(
-            np.where(self.mask(kind, layer), scores, np.float32(self.model.mask_fill))
+            np.where(
+                self.mask(kind, layer),
+                scores,
+                np.float32(self.model.config.masked_value),
+            )
         )
 
     def hidden(self, stack: Literal["encoder", "decoder"], layer: int) -> Floats:
@@ -225,7 +229,7 @@ class Trace:
         logits = self.decoder_output @ self.output_weight.T
         if self.output_bias is not None:
             logits = logits + self.output_bias
-        return log_softmax(logits) if self.model.softmax_output else logits
+        return log_softmax(logits) if self.model.config.softmax_output else logits
 
     @property
     def probabilities(self) -> Floats:
@@ -247,7 +251,7 @@ class Trace:
 
     def _head(self, kind: Kind, layer: int, head: int, joined: Floats) -> Floats:
         self._check(kind, layer, head)
-        size = self.model.head_size
+        size = self.model.config.head_size
         return joined[:, head * size : (head + 1) * size]
 
     def _check(self, kind: Kind, layer: int, head: int) -> None:

@@ -21,15 +21,16 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.errors import InputError
+from visformer.errors import CheckpointError, InputError
 from visformer.values.arrays import read_only
+from visformer.values.config import FORMER_NAMES, ModelConfig
 from visformer.values.facts import BlockParameters, ModelFacts
 from visformer.values.intervention import parse
 from visformer.values.step import Candidates, Step
 from visformer.values.trace import Trace
 
 MAGIC = b"VISFORMER TRACE\n"
-VERSION = (1, 0)
+VERSION = (2, 0)  # 1: the model's facts were one flat object
 MAX_HEADER = 1 << 20
 MAX_FACTS = 64 << 20
 _ARRAYS = {  # block name -> dtype
@@ -43,6 +44,7 @@ _ARRAYS = {  # block name -> dtype
 
 # what reading other people's JSON as facts can raise
 _DAMAGE = (
+    CheckpointError,
     ValueError,
     TypeError,
     KeyError,
@@ -218,7 +220,28 @@ def _model(facts: dict[str, Any]) -> ModelFacts:
         BlockParameters(str(block), int(count), str(shared))
         for block, count, shared in facts.pop("blocks", ())
     )
-    return ModelFacts(**facts, blocks=blocks)
+    if "config" not in facts:
+        facts = _nested(facts, blocks)
+    config = ModelConfig(**facts.pop("config"))
+    return ModelFacts(**facts, config=config, blocks=blocks)
+
+
+def _nested(
+    flat: dict[str, Any], blocks: tuple[BlockParameters, ...]
+) -> dict[str, Any]:
+    """Put the config of a version 1 file together: its fields lay among the facts."""
+    flat = {FORMER_NAMES.get(name, name): value for name, value in flat.items()}
+    config = {
+        field.name: flat.pop(field.name)
+        for field in dataclasses.fields(ModelConfig)
+        if field.name in flat
+    }
+    ties = {block.block for block in blocks if block.shared == "target_embedding"}
+    config["shared_embedding"] = "source_embedding" in ties
+    config["tied_output"] = "output" in ties
+    # a decoder that ran alone had 0 encoder layers
+    config["encoder_layers"] = max(1, config["encoder_layers"])
+    return {**flat, "config": config}
 
 
 def _check(trace: Trace) -> None:

@@ -132,7 +132,7 @@ def _derived(trace: Trace, key: Key, start: int, stop: int | None = None) -> Flo
     """
     kind, layer, head = key
     heads = range(trace.heads) if head is None else range(head, head + 1)
-    scale = np.float32(1 / math.sqrt(trace.model.head_size))
+    scale = np.float32(1 / math.sqrt(trace.model.config.head_size))
     mask = trace.mask(kind, layer)[start:stop]
     made = np.empty((len(heads), *mask.shape), np.float32)
     for h, room in zip(heads, made, strict=True):
@@ -141,7 +141,7 @@ def _derived(trace: Trace, key: Key, start: int, stop: int | None = None) -> Flo
     if not made.size:
         return made
     if not mask.all():
-        np.copyto(made, np.float32(trace.model.mask_fill), where=~mask)
+        np.copyto(made, np.float32(trace.model.config.masked_value), where=~mask)
     with np.errstate(invalid="ignore"):
         made -= made.max(-1, keepdims=True)
         np.exp(made, out=made)

@@ -42,7 +42,7 @@ def input_stage(subject: Subject) -> StagePicture:
     maps = [*_embedding(subject, residual.x)]
     maps.append(queries(subject, "=" if maps else "", "stream x", residual.x))
     names, values = ["x, query"], [residual.x[subject.at]]
-    if model.norm_first:
+    if model.config.norm_first:
         maps.append(queries(subject, "→ norm", "X", residual.reads))
         names += ["(x − mean) / deviation", "γ", "β", "X = norm(x), query"]
         values.append(standard(model, residual.x[subject.at]).values)
@@ -54,7 +54,7 @@ def input_stage(subject: Subject) -> StagePicture:
     names.append("M, key" if subject.kind == "cross" else "X, key")
     values.append(memory[subject.key - subject.keys.start])
     reads = "the stream x"
-    if model.norm_first:
+    if model.config.norm_first:
         reads = f"the normed stream ({norm_words(subject)})"
     keys = "M, the encoder's output" if subject.kind == "cross" else "the same rows"
     words = (
@@ -81,9 +81,9 @@ def _embedding(subject: Subject, x: Floats) -> tuple[Drawn, ...]:
     Only where every token has the position of its place, of a table that is known.
     """
     table, model = subject.state.positions, subject.trace.model
-    learned = model.positions == "learned" and subject.kind != "encoder"
+    learned = model.config.positions == "learned" and subject.kind != "encoder"
     first = subject.layer == 0 and subject.kind != "cross"
-    if table is None or learned or not first or model.position_axis != "time":
+    if table is None or learned or not first or model.config.position_axis != "time":
         return ()
     table = change_table(table, subject.trace.intervention.positions)
     positions = table[subject.queries.start : subject.queries.start + len(x)]
@@ -111,6 +111,7 @@ def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
 
 
 def _projection(subject: Subject, part: Projected) -> StagePicture:
+    config = subject.trace.model.config
     letter, rows = LETTERS[part], subject.rows()
     token: Literal["query", "key"] = "query" if part == "query" else "key"
     side: Axis = token
@@ -146,7 +147,7 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
     )
     return StagePicture(
         formula=f"{letter} = {source} W_{letter}{bias_words(linear, letter)}"
-        f"  ·  head {subject.head + 1} of {subject.trace.model.heads} has columns "
+        f"  ·  head {subject.head + 1} of {config.heads} has columns "
         f"{subject.columns.start}–{subject.columns.stop - 1} of W_{letter}",
         maps=maps,
         words=words,
@@ -199,7 +200,7 @@ def product_stage(subject: Subject) -> StagePicture:
 
 def scale_stage(subject: Subject) -> StagePicture:
     """Show the products divided by the root of the head's width."""
-    width = subject.trace.model.head_size
+    width = subject.trace.model.config.head_size
     root = math.sqrt(width)
     products = _products(subject)
     maps = (
@@ -224,7 +225,7 @@ def scale_stage(subject: Subject) -> StagePicture:
 def mask_stage(subject: Subject) -> StagePicture:
     """Show which scores are replaced."""
     scores, mask, masked = _scores(subject), _mask(subject), _masked(subject)
-    fill = fill_text(subject.trace.model.mask_fill)
+    fill = fill_text(subject.trace.model.config.masked_value)
     flags = mask.astype(np.float32)
     maps = (
         drawn(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),
@@ -241,7 +242,7 @@ def mask_stage(subject: Subject) -> StagePicture:
     )
     score = number(float(scores[subject.at, subject.key]))
     effect = "the softmax makes nothing, or next to nothing, of that"
-    if subject.trace.model.mask_fill > MASKED_FOR_SURE:
+    if subject.trace.model.config.masked_value > MASKED_FOR_SURE:
         effect = "no small score, so masked keys keep a weight and leak"
     outcome = f"The query may attend: the score stays {score}"
     if not mask[subject.at, subject.key]:
@@ -285,9 +286,11 @@ def _exact_row(subject: Subject) -> np.ndarray:
     where = subject.kind, subject.layer, subject.head
     q = subject.trace.queries(*where)[subject.query].astype(np.float64)
     scores = subject.trace.keys(*where).astype(np.float64) @ q
-    scores /= math.sqrt(subject.trace.model.head_size)
+    scores /= math.sqrt(subject.trace.model.config.head_size)
     allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
-    made: np.ndarray = np.where(allowed, scores, subject.trace.model.mask_fill)
+    made: np.ndarray = np.where(
+        allowed, scores, subject.trace.model.config.masked_value
+    )
     return made
 
 
@@ -325,7 +328,9 @@ def _products(subject: Subject) -> Floats:
 
 
 def _scores(subject: Subject) -> Floats:
-    return _products(subject) / np.float32(math.sqrt(subject.trace.model.head_size))
+    return _products(subject) / np.float32(
+        math.sqrt(subject.trace.model.config.head_size)
+    )
 
 
 def _mask(subject: Subject) -> Bools:
@@ -333,5 +338,5 @@ def _mask(subject: Subject) -> Bools:
 
 
 def _masked(subject: Subject) -> Floats:
-    fill = np.float32(subject.trace.model.mask_fill)
+    fill = np.float32(subject.trace.model.config.masked_value)
     return np.where(_mask(subject), _scores(subject), fill)

@@ -113,7 +113,7 @@ class Subject:
     @property
     def columns(self) -> slice:
         """Where the head stands in the width of the model."""
-        size = self.trace.model.head_size
+        size = self.trace.model.config.head_size
         return slice(self.head * size, (self.head + 1) * size)
 
     def rows(self) -> LayerRows:
@@ -130,11 +130,11 @@ class Subject:
         """Name the rows or columns along an axis, all of them."""
         if axis in ("query", "key"):
             return labels(self.trace, self.kind)[axis == "key"]
-        model = self.trace.model
+        config = self.trace.model.config
         sizes = {
-            "model": model.d_model,
-            "head": model.head_size,
-            "inner": model.feed_forward,
+            "model": config.d_model,
+            "head": config.head_size,
+            "inner": config.feed_forward,
         }
         return tuple(map(str, range(sizes[axis])))
 
@@ -244,5 +244,5 @@ def _rows_stand(trace: Trace, stack: Stack) -> bool:
     kinds: tuple[Kind, ...] = (
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )
-    hides = trace.model.mask_fill <= MASKED_FOR_SURE
+    hides = trace.model.config.masked_value <= MASKED_FOR_SURE
     return hides and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)

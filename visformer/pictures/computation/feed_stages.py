@@ -33,7 +33,7 @@ def expand_stage(subject: Subject) -> StagePicture:
     reads, linear = feed.residual.reads, weights.expand
     d = subject.dimensions.get("inner", 0)
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
-    model = subject.trace.model
+    config = subject.trace.model.config
     names, values = ["x W₁"], [feed.expanded[at]]
     gated = ""
     if feed.gate is not None:
@@ -41,8 +41,8 @@ def expand_stage(subject: Subject) -> StagePicture:
         values.append(feed.gate[at])
         gated = "; the gate is x W_gate, another projection of the same x"
     return StagePicture(
-        formula=f"expand: x W₁{bias_words(linear, '₁')}, from {model.d_model} to "
-        f"{model.feed_forward} numbers a token{gated}",
+        formula=f"expand: x W₁{bias_words(linear, '₁')}, from {config.d_model} to "
+        f"{config.feed_forward} numbers a token{gated}",
         maps=(
             queries(subject, "", "x", reads),
             drawn(
@@ -70,7 +70,8 @@ def expand_stage(subject: Subject) -> StagePicture:
 def activation_stage(subject: Subject) -> StagePicture:
     """Show what the activation, and the gate, leave of the inner units."""
     feed, at, model = subject.rows().feed_forward, subject.at, subject.trace.model
-    name = ACTIVATION_NAMES[model.activation]
+    config = model.config
+    name = ACTIVATION_NAMES[config.activation]
     active = subject.cut(feed.active)
     shares, always = dead_units(active)
     maps = [
@@ -84,7 +85,7 @@ def activation_stage(subject: Subject) -> StagePicture:
         names += ["gate", f"{name} × gate"]
         values += [feed.gate[at], feed.inner[at]]
     formula = f"inner = {name}(x W₁)" + (" × x W_gate" if feed.gate is not None else "")
-    units, dead = model.feed_forward, float(shares[at])
+    units, dead = config.feed_forward, float(shares[at])
     return StagePicture(
         formula=f"{formula}; a unit is dead where {name} gives exactly 0",
         maps=tuple(maps),
@@ -92,7 +93,9 @@ def activation_stage(subject: Subject) -> StagePicture:
         f"exactly 0 ({percent(dead)}). {round(always * units)} "
         f"({percent(always)}) are 0 for all {len(active)} tokens here; on average a "
         f"token has {percent(float(shares.mean()))} at 0."
-        + ("" if model.activation == "relu" else f" {name} is almost never exactly 0."),
+        + (
+            "" if config.activation == "relu" else f" {name} is almost never exactly 0."
+        ),
         table=Numbers(
             rows=tuple(names),
             columns=subject.names("inner"),
@@ -112,7 +115,7 @@ def contract_stage(subject: Subject) -> StagePicture:
     share = feed.inner[at] * linear.weight[:, d]
     return StagePicture(
         formula=f"contract: inner W₂{bias_words(linear, '₂')}, from "
-        f"{model.feed_forward} back to {model.d_model} numbers a token",
+        f"{model.config.feed_forward} back to {model.config.d_model} numbers a token",
         maps=(
             queries(subject, "", "inner", feed.inner, "inner"),
             drawn(
@@ -175,7 +178,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
         dead_units(rows.feed_forward.active)[0],
     ]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))
-    place = "x before the sublayer" if model.norm_first else "x + what was added"
+    place = "x before the sublayer" if model.config.norm_first else "x + what was added"
     at = subject.at
     added = "; ".join(
         f"{name} adds size {number(float(size(part.added[at])))}, cosine "
@@ -209,15 +212,16 @@ def sublayers_stage(subject: Subject) -> StagePicture:
 def norms_stage(subject: Subject) -> StagePicture:
     """Show layer norm and batch norm of the same numbers."""
     model, at = subject.trace.model, subject.at
+    config = model.config
     x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
-    layer, batch = standard(model, x), batch_standard(x, model.norm_eps)
-    rule = "N − 1" if model.norm == "unbiased" else "N"
+    layer, batch = standard(model, x), batch_standard(x, config.norm_eps)
+    rule = "N − 1" if config.norm == "unbiased" else "N"
     d = subject.dimensions.get("model", 0)
     return StagePicture(
         formula="(x − mean) / √(variance + eps), without γ and β. Layer norm: over a "
-        f"token's {model.d_model} numbers, variance over {rule}, as the model does. "
+        f"token's {config.d_model} numbers, variance over {rule}, as the model does. "
         f"Batch norm: over the {len(x)} tokens of a column, variance over N; "
-        f"eps {number(model.norm_eps)}",
+        f"eps {number(config.norm_eps)}",
         maps=(
             queries(subject, "", "x", x),
             queries(subject, "→ along rows", "layer norm", layer.values),

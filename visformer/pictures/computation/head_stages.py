@@ -60,18 +60,18 @@ def weighted_stage(subject: Subject) -> StagePicture:
 
 def concat_stage(subject: Subject) -> StagePicture:
     """Show the heads' outputs side by side."""
-    model = subject.trace.model
+    config = subject.trace.model.config
     z = subject.cut(subject.rows().attention(subject.kind).joined)
     columns = subject.columns
-    heads = z[subject.at].reshape(model.heads, model.head_size)
+    heads = z[subject.at].reshape(config.heads, config.head_size)
     mine = drawn(
         subject, "", "Z of this head", lambda: z[:, columns], ("query", "head")
     )
-    names = (f"z of head {h + 1}" for h in range(model.heads))
+    names = (f"z of head {h + 1}" for h in range(config.heads))
     sizes = size(heads)
     return StagePicture(
-        formula=f"Concat(head 1 … head {model.heads}): {model.heads} × "
-        f"{model.head_size} = {model.d_model} columns",
+        formula=f"Concat(head 1 … head {config.heads}): {config.heads} × "
+        f"{config.head_size} = {config.d_model} columns",
         maps=(mine, queries(subject, "→ beside the others", "concat", z)),
         words=f"{subject.token('query')}: head {subject.head + 1} fills columns "
         f"{columns.start}–{columns.stop - 1}; its z has size "
@@ -89,6 +89,7 @@ def concat_stage(subject: Subject) -> StagePicture:
 
 def output_stage(subject: Subject) -> StagePicture:
     """Show the joined heads projected back into the stream."""
+    config = subject.trace.model.config
     rows = subject.rows()
     part, linear = (
         rows.attention(subject.kind),
@@ -99,7 +100,7 @@ def output_stage(subject: Subject) -> StagePicture:
     d, at = subject.dimensions.get("model", 0), subject.at
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     return StagePicture(
-        formula=f"MultiHead = Concat(head 1 … head {subject.trace.model.heads}) W_O"
+        formula=f"MultiHead = Concat(head 1 … head {config.heads}) W_O"
         f"{bias_words(linear, 'O')}",
         maps=(
             queries(subject, "", "concat", joined),
@@ -149,7 +150,7 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
         f"{number(float(size(added[at])))} to one of size "
         f"{number(float(size(x[at])))}, with cosine {number(direction)} to it. "
     )
-    if model.norm_first:
+    if model.config.norm_first:
         formula = "x + Sublayer(norm(x)): the norm came before the sublayer (pre-norm)"
         words += f"The sum, of size {number(float(size(total[at])))}, goes on unnormed."
     else:
@@ -179,8 +180,9 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
 def norm_words(subject: Subject) -> str:
     """Say the rule of the model's norm, with its own eps."""
     model = subject.trace.model
-    count = "N − 1" if model.norm == "unbiased" else "N"
+    config = model.config
+    count = "N − 1" if config.norm == "unbiased" else "N"
     return (
-        f"norm: (x − mean) / √(variance + {number(model.norm_eps)}) · γ + β, variance "
-        f"over {count} = {model.d_model - (model.norm == 'unbiased')}"
+        f"norm: (x − mean) / √(variance + {number(config.norm_eps)}) · γ + β, variance "
+        f"over {count} = {config.d_model - (config.norm == 'unbiased')}"
     )

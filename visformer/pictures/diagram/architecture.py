@@ -63,7 +63,7 @@ def _first(model: ModelFacts, state: State, closed: frozenset[str]) -> str:
     """Return the block that is shown inside before any was chosen."""
     if "decoder" in closed:
         return "output"
-    layer = min(state.layer, model.decoder_layers - 1)
+    layer = min(state.layer, model.config.decoder_layers - 1)
     return f"decoder.{layer}.cross_attention"
 
 
@@ -137,7 +137,7 @@ def _about(state: State, stacks: Stacks, down: float) -> tuple[list[Box], list[s
     Returns also what found no room there.
     """
     encoder, room = stacks.encoder, stacks.encoder.y + down - 1.2
-    label = f"encoder output {shape(stacks.source, stacks.model.d_model)}: K, V"
+    label = f"encoder output {shape(stacks.source, stacks.model.config.d_model)}: K, V"
     made = [
         text(
             encoder.spine + 1,

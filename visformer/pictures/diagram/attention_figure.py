@@ -20,7 +20,11 @@ def _sizes(figure: Figure, place: Place) -> tuple[int | str, int | str]:
 def attention(figure: Figure, place: Place, id: str) -> None:
     """Draw the paper's figure 2: many heads on top, one of them below."""
     model, (queries, keys) = figure.model, _sizes(figure, place)
-    heads, size, width = model.heads, model.head_size, model.d_model
+    heads, size, width = (
+        model.config.heads,
+        model.config.head_size,
+        model.config.d_model,
+    )
     across = place.kind == "cross"
     figure.say(
         f"MultiHead(Q, K, V) = Concat(head 1, …, head {heads}) W_O; "
@@ -52,8 +56,8 @@ def attention(figure: Figure, place: Place, id: str) -> None:
 
 def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> None:
     model = figure.model
-    size, weights = model.head_size, shape(queries, keys)
-    fill = fill_text(model.mask_fill)
+    size, weights = model.config.head_size, shape(queries, keys)
+    fill = fill_text(model.config.masked_value)
     figure.head("One head: scaled dot-product attention")
     figure.say(f"softmax(Q Kᵀ / √{size}) V")
     top = figure.row((0.04, 0.96, f"MatMul: weights × V   {shape(queries, size)}"))[0]
@@ -94,7 +98,7 @@ def _sums(figure: Figure, id: str) -> str:
         return "rows sum to 1"
     if not attends_to_nothing(trace, place.kind, place.layer):
         return "rows sum to 1"
-    infinite = math.isinf(figure.model.mask_fill)
+    infinite = math.isinf(figure.model.config.masked_value)
     return "all masked: NaN" if infinite else "all masked: equal"
 
 

@@ -199,47 +199,51 @@ def shared(model: ModelFacts, block: str) -> str:
 
 def scale_words(model: ModelFacts) -> str:
     """Say what embeddings are multiplied by."""
-    if not model.embedding_scale:
+    config = model.config
+    if not config.embedding_scale:
         return "not scaled"
-    return f"× √{model.d_model} = {number(math.sqrt(model.d_model))}"
+    return f"× √{config.d_model} = {number(math.sqrt(config.d_model))}"
 
 
 def position_words(model: ModelFacts) -> str:
     """Say what is added for a token's position."""
-    kind = POSITIONS.get(model.positions, model.positions)
-    if model.positions == "none":
+    config = model.config
+    kind = POSITIONS.get(config.positions, config.positions)
+    if config.positions == "none":
         return kind
-    return kind + AXES.get(model.position_axis, "")
+    return kind + AXES.get(config.position_axis, "")
 
 
 def softmax_words(model: ModelFacts) -> str:
     """Say whether the softmax is the model's own."""
-    return f"{'in' if model.softmax_output else 'out'}side the model"
+    return f"{'in' if model.config.softmax_output else 'out'}side the model"
 
 
 def activation(model: ModelFacts) -> str:
     """Name the feed-forward's activation."""
-    name = ACTIVATIONS.get(model.activation, model.activation)
-    return f"{name}, gated" if model.gated else name
+    config = model.config
+    name = ACTIVATIONS.get(config.activation, config.activation)
+    return f"{name}, gated" if config.gated else name
 
 
 def norm_words(model: ModelFacts) -> str:
     """Name the norm."""
-    return NORMS.get(model.norm, model.norm)
+    return NORMS.get(model.config.norm, model.config.norm)
 
 
 def about(model: ModelFacts) -> tuple[str, ...]:
     """Say what the model is, a sentence a line, the most telling first."""
+    config = model.config
     counts = Counts(model)
     placed = "pre-norm: the norm before each sublayer"
-    if not model.norm_first:
+    if not config.norm_first:
         placed = "post-norm (Add & Norm): the norm after each +"
-    final = "; final norms" if model.final_norm else "; no final norms"
+    final = "; final norms" if config.final_norm else "; no final norms"
     return (
-        f"{model.encoder_layers} + {model.decoder_layers} layers, {placed}{final}",
+        f"{config.encoder_layers} + {config.decoder_layers} layers, {placed}{final}",
         _parameters(model, counts),
-        f"width {model.d_model:,} = {model.heads} heads × {model.head_size}; "
-        f"feed-forward {model.feed_forward:,}, {activation(model)}",
+        f"width {config.d_model:,} = {config.heads} heads × {config.head_size}; "
+        f"feed-forward {config.feed_forward:,}, {activation(model)}",
         _biases(model),
         _ties(model),
     )
@@ -260,15 +264,16 @@ def _parameters(model: ModelFacts, counts: Counts) -> str:
 
 
 def _biases(model: ModelFacts) -> str:
-    first, second = BIASES[model.encoder_bias], BIASES[model.decoder_bias]
+    config = model.config
+    first, second = BIASES[config.encoder_bias], BIASES[config.decoder_bias]
     attention = first if first == second else f"encoder {first}, decoder {second}"
     inner = {
-        "W1": model.expand_bias,
-        "gate": model.gated and model.gate_bias,
-        "W2": model.contract_bias,
+        "W1": config.w1_bias,
+        "gate": config.gated and config.gate_bias,
+        "W2": config.w2_bias,
     }
     feed = ", ".join(name for name, there in inner.items() if there) or "none"
-    output = "yes" if model.output_bias else "no"
+    output = "yes" if config.output_bias else "no"
     return f"biases: attention {attention}; feed-forward {feed}; output {output}"
 
 

@@ -83,16 +83,17 @@ class Stacks:
 
     def _fill_decoder(self) -> None:
         column, model, trace = self.decoder, self.model, self._trace
+        config = model.config
         tokens = trace.target if trace is not None else ()
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
         self._fill_stack(column, "decoder", self._target)
-        size = f"{model.d_model:,} → {model.target_vocabulary:,}"
+        size = f"{config.d_model:,} → {config.target_vocabulary:,}"
         self._block(column, "output", f"Linear  {size}", inset=SIDE)
-        column.up(shape(self._target, f"{model.target_vocabulary}") + " logits")
+        column.up(shape(self._target, f"{config.target_vocabulary}") + " logits")
         column.box(
             f"Softmax  ({softmax_words(model)})",
             "softmax",
-            style="block" if model.softmax_output else "outside",
+            style="block" if config.softmax_output else "outside",
             words=f"Softmax, {softmax_words(model)}",
             inset=SIDE,
         )
@@ -124,6 +125,7 @@ class Stacks:
     ) -> None:
         """Put tokens, embedding and position."""
         model, row = self.model, column.box("", f"{side}_tokens", style="row")
+        config = model.config
         column.boxes[-1] = replace(
             row,
             title="" if tokens else f"no {side} tokens yet",
@@ -132,20 +134,20 @@ class Stacks:
         shown = tuple(visible(token) for token in tokens)
         column.boxes += chips(shown, row.x + 3, row.y, row.width - 6, strong=newest)
         column.up(f"{shape(length)} {side} tokens")
-        vocabulary = getattr(model, f"{side}_vocabulary")
+        vocabulary = getattr(model.config, f"{side}_vocabulary")
         self._block(
             column,
             f"{side}_embedding",
-            f"Embedding  {vocabulary:,} × {model.d_model:,}",
+            f"Embedding  {vocabulary:,} × {config.d_model:,}",
             inset=SIDE,
         )
-        column.up(f"{shape(length, model.d_model)} {scale_words(model)}")
+        column.up(f"{shape(length, config.d_model)} {scale_words(model)}")
         self._add_positions(column, side)
-        column.up(shape(length, model.d_model))
+        column.up(shape(length, config.d_model))
 
     def _add_positions(self, column: Column, side: str) -> None:
         column.y -= BLOCK
-        if self.model.positions == "none":
+        if self.model.config.positions == "none":
             ends = (column.spine, column.y + BLOCK), (column.spine, column.y)
             column.arrows.append(Arrow(points=ends, strong=column.strong, head=False))
             column.beside("no positional encoding", BLOCK)
@@ -181,10 +183,10 @@ class Stacks:
 
     @property
     def _learned(self) -> bool:
-        return self.model.positions == "learned"
+        return self.model.config.positions == "learned"
 
     def _fill_stack(self, column: Column, stack: str, length: int | str) -> None:
-        count = getattr(self.model, f"{stack}_layers")
+        count = getattr(self.model.config, f"{stack}_layers")
         opened = -1 if stack in self._closed else min(self._state.layer, count - 1)
         layers = list(runs(count, opened))
         for at, (first, last) in enumerate(layers):
@@ -194,8 +196,8 @@ class Stacks:
                 self._thin_layer(column, stack, first, last)
             if at < len(layers) - 1:
                 column.up(by=0.4)
-        words = shape(length, self.model.d_model)
-        if self.model.final_norm:
+        words = shape(length, self.model.config.d_model)
+        if self.model.config.final_norm:
             column.up(words)
             self._norm(column, f"{stack}.norm", "Final norm")
         column.up(words if stack == "decoder" else "")  # the encoder's stands above
@@ -226,7 +228,9 @@ class Stacks:
         parts = names(self.model, stack)
         for at, part in enumerate(parts):
             self._sublayer(column, f"{name}.{part}")
-            words = shape(length, self.model.d_model) if at < len(parts) - 1 else ""
+            words = (
+                shape(length, self.model.config.d_model) if at < len(parts) - 1 else ""
+            )
             column.up(words, by=None if words else 0.4)
         column.y -= 1.0
         top = column.y
@@ -244,7 +248,7 @@ class Stacks:
             y=top,
             width=column.width,
             height=1.1,
-            title=f"{title(name)} of {getattr(self.model, f'{stack}_layers')}",
+            title=f"{title(name)} of {getattr(self.model.config, f'{stack}_layers')}",
             detail=counted,
             style="layer",
             id=name,
@@ -259,20 +263,20 @@ class Stacks:
         column.up(by=0.3)
         start, lane = column.y, column.x + column.width - 1.2
         column.up(by=0.4)
-        if self.model.norm_first:
+        if self.model.config.norm_first:
             self._norm(column, f"{id}_norm", "Norm")
         self._function(column, id)
         column.up(by=0.4)
         column.add(f"{id}.add", start, lane, "Residual: the input is added again")
-        if self.model.norm_first:
+        if self.model.config.norm_first:
             return
         self._norm(column, f"{id}_norm", "Norm")
 
     def _function(self, column: Column, id: str) -> None:
         """Put the sublayer's own block; an attention has its mask at the side."""
-        model = self.model
+        config = self.model.config
         if id.endswith("feed_forward"):
-            sizes = f"{model.d_model:,} → {model.feed_forward:,} → {model.d_model:,}"
+            sizes = f"{config.d_model:,} → {config.feed_forward:,} → {config.d_model:,}"
             self._block(column, id, f"Feed-forward  {sizes}")
             return
         made = self._block(column, id, title(id))

@@ -66,23 +66,28 @@ def _heading(place: Place, id: str) -> str:
 
 
 def _stream(figure: Figure, place: Place) -> str:
-    return shape(_length(figure, place), figure.model.d_model)
+    return shape(_length(figure, place), figure.model.config.d_model)
 
 
 def _feed_forward(figure: Figure, id: str) -> None:
     model, place = figure.model, place_of(id)
-    name, width, inner = activation(model), model.d_model, model.feed_forward
-    first = "x W1" + (" + b1" if model.expand_bias else "")
-    gate = f" · (x W3{' + b3' if model.gate_bias else ''})" if model.gated else ""
+    config = model.config
+    name, width, inner = (
+        activation(model),
+        config.d_model,
+        config.feed_forward,
+    )
+    first = "x W1" + (" + b1" if config.w1_bias else "")
+    gate = f" · (x W3{' + b3' if config.gate_bias else ''})" if config.gated else ""
     act = name.partition(",")[0]
-    last = " + b2" if model.contract_bias else ""
+    last = " + b2" if config.w2_bias else ""
     figure.say(f"{act}({first}){gate} W2{last}: the same at every position")
     figure.labels((0.5, _stream(figure, place)))
     figure.up(0.5)
     figure.row((0.1, 0.9, f"Linear W2  {inner:,} → {width:,}"))
     wide = shape(_length(figure, place), inner)
     figure.up(0.5, words=wide)
-    if model.gated:
+    if config.gated:
         top = figure.row((0.1, 0.9, "× (gate)"))[0]
         figure.up(0.26)
         figure.row((0.02, 0.49, act))
@@ -109,7 +114,7 @@ def _length(figure: Figure, place: Place) -> int | str:
 
 
 def _residual(figure: Figure, id: str) -> None:
-    first, size = figure.model.norm_first, _stream(figure, place_of(id))
+    first, size = figure.model.config.norm_first, _stream(figure, place_of(id))
     name = title(id.removesuffix(".add"))
     order = "x + F(Norm(x))" if first else "Norm(x + F(x))"
     figure.say(f"{order}, F being {name[0].lower()}{name[1:]}")
@@ -139,15 +144,16 @@ def _residual(figure: Figure, id: str) -> None:
 
 def _norm(figure: Figure, id: str) -> None:
     model = figure.model
+    config = model.config
     figure.say(
         f"{norm_words(model)}, for every row by itself, over its D = "
-        f"{model.d_model:,} numbers"
+        f"{config.d_model:,} numbers"
     )
     figure.say("y = (x − mean) / √(variance + ε) · weight + bias")
-    figure.say(f"ε = {number(model.norm_eps)}{ending(figure, id)}")
+    figure.say(f"ε = {number(config.norm_eps)}{ending(figure, id)}")
     if id.endswith(".norm"):
         figure.say("It follows the last layer of the stack.")
-    elif model.norm_first:
+    elif config.norm_first:
         figure.say(
             "Pre-norm: it stands before the sublayer, and the residual passes by it."
         )
@@ -173,7 +179,7 @@ def _layer(figure: Figure, place: Place, id: str) -> None:
     figure.say("Click, or press Enter, to open or close it.")
     for part in names(model, place.stack):
         parts = (f"{id}.{part}_norm", f"{id}.{part}")
-        for block in parts if model.norm_first else reversed(parts):
+        for block in parts if model.config.norm_first else reversed(parts):
             counted = figure.counts.words(block)
             name = title(block)
             figure.say(f"{name}: {counted} parameters" if counted else name)
@@ -182,7 +188,7 @@ def _layer(figure: Figure, place: Place, id: str) -> None:
             f"together {figure.counts.words(id)} of {model.parameters:,} parameters"
         )
     kind = f"{place.stack}_layers"
-    figure.say(f"The {place.stack} has {getattr(model, kind)} such layers.")
+    figure.say(f"The {place.stack} has {getattr(model.config, kind)} such layers.")
 
 
 def _tokens(side: str) -> Callable[[Figure], None]:
@@ -209,12 +215,12 @@ def _tokens(side: str) -> Callable[[Figure], None]:
 def _embedding(side: str) -> Callable[[Figure], None]:
     def show(figure: Figure) -> None:
         model, block = figure.model, f"{side}_embedding"
-        count = getattr(model, f"{side}_vocabulary")
+        count = getattr(model.config, f"{side}_vocabulary")
         length = figure.source if side == "source" else figure.target
         figure.say(
-            f"A row of the table {shape(count, model.d_model)} for each token's "
+            f"A row of the table {shape(count, model.config.d_model)} for each token's "
             f"id, {scale_words(model)}: {shape(length)} → "
-            f"{shape(length, model.d_model)}"
+            f"{shape(length, model.config.d_model)}"
         )
         counted = figure.counts.words(block)
         if counted:
@@ -227,20 +233,21 @@ def _embedding(side: str) -> Callable[[Figure], None]:
 
 def _positions(figure: Figure) -> None:
     model = figure.model
+    config = model.config
     figure.say(
-        f"{position_words(model)}; {model.max_positions:,} positions × "
-        f"{model.d_model:,} dimensions; position p's row is added to the token "
+        f"{position_words(model)}; {config.max_positions:,} positions × "
+        f"{config.d_model:,} dimensions; position p's row is added to the token "
         "there"
     )
-    learned = model.positions == "learned"
+    learned = config.positions == "learned"
     figure.say("Its numbers are parameters." if learned else "It has no parameters.")
 
 
 def _output(figure: Figure) -> None:
-    model = figure.model
-    bias = " + b" if model.output_bias else ""
+    config = figure.model.config
+    bias = " + b" if config.output_bias else ""
     figure.say(
-        f"logits = Z W{bias}, {shape(model.d_model, model.target_vocabulary)}: "
+        f"logits = Z W{bias}, {shape(config.d_model, config.target_vocabulary)}: "
         "a score for every token of the vocabulary"
     )
     counted = figure.counts.words("output")

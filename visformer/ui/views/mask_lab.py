@@ -202,7 +202,7 @@ class MaskLab(QWidget):
     def _fill_masked(self) -> None:
         state = self._state
         own = state.plain or state.shown
-        text = fill_text(own.model.mask_fill) if own is not None else ""
+        text = fill_text(own.model.config.masked_value) if own is not None else ""
         named: dict[float | None, str] = {
             None: f"the model's own, {text}",
             0.0: "score × mask (the wrong way: it leaks)",

@@ -164,7 +164,7 @@ class OutputView(QWidget):
         self._tell_row("")
         extent = None
         if state.trace is not None and state.shown is not None:
-            extent = min(len(state.trace), MOST_ROWS), state.trace.model.d_model
+            extent = min(len(state.trace), MOST_ROWS), state.trace.model.config.d_model
         self._output.draw(output_picture(state), extent=extent)
         self._mark_dimension(None)
         self.products.draw(product_table(state))
