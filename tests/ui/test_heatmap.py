@@ -18,7 +18,6 @@ from visformer.ui.widgets.colour_map import (
     LOW,
     NAN,
     codes,
-    is_signed,
     table,
 )
 from visformer.ui.widgets.heatmap import HeatMap
@@ -84,10 +83,13 @@ def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
     assert (steps <= 0.5).all() if base == "#ffffff" else (steps >= -0.5).all()
 
 
-def test_a_signed_scale_is_known_by_its_ends() -> None:
-    assert is_signed(("−0.5", "0.5"))
-    assert is_signed(("-1", "1"))
-    assert not is_signed(("0", "1"))
+def test_a_signed_scale_is_chosen_by_the_data_not_by_labels(heat_map: HeatMap) -> None:
+    for signed in (True, False):
+        heat_map.draw(matrix(ends=("low", "high"), signed=signed))
+        colours = table(heat_map.palette(), signed=signed)
+        assert pixel(heat_map, 0, 0) == QColor(*colours[LOW, :3].tolist())
+        assert pixel(heat_map, 2, 3) == QColor(*colours[HIGH, :3].tolist())
+    assert not (table(heat_map.palette(), signed=True) == colours).all()
 
 
 def test_the_image_holds_the_matrix_row_by_row(heat_map: HeatMap) -> None:

@@ -133,6 +133,7 @@ def difference_picture(state: State) -> Matrix | None:
         column_axis="key (is read)",
         ends=ends(reach),
         note="altered − untouched, linear",
+        signed=True,
     )
 
 

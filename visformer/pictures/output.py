@@ -106,6 +106,7 @@ def output_picture(state: State) -> Matrix | None:
         column_axis="decoder output, by dimension",
         ends=(number(-top, 3), f"+{number(top, 3)}"),
         note="the model's own numbers, linear" if len(trace) else UNDECODED,
+        signed=True,
     )
 
 

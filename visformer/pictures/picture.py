@@ -29,6 +29,7 @@ class Matrix:
     row_axis: str  # what a row is, in words
     column_axis: str
     ends: tuple[str, str]  # labels of the colour bar's ends
+    signed: bool = False  # from minus to plus, 0 in the middle of the colours
     note: str  # what was done to the numbers before painting, in words
     hidden: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus

@@ -99,6 +99,7 @@ def input_pictures(state: State, side: Side) -> tuple[Matrix, ...]:
             column_axis="dimension",
             ends=ends(reach),
             note=f"{note}; linear, one range for all three",
+            signed=True,
         )
         for title, (values, note) in named.items()
     )

@@ -50,6 +50,7 @@ def heat_picture(table: Floats, first: int, last: int) -> Matrix:
         column_axis="dimension",
         ends=ends(reach),
         note="the model's own numbers, linear",
+        signed=True,
     )
 
 
@@ -74,6 +75,7 @@ def similarity_picture(
         column_axis="position",
         ends=ends(reach),
         note=note,
+        signed=True,
     )
 
 

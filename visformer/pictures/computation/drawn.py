@@ -104,6 +104,7 @@ def drawn(
             column_axis=AXES[axes[1]],
             ends=ends,
             note=note,
+            signed=shades is None,
             hidden=hidden,
         )
 

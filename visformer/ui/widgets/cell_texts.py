@@ -55,7 +55,8 @@ class CellTexts(QWidget):
             return
         painter = QPainter(self)
         made = codes(matrix.shade, matrix.hidden)
-        inks = _inks(table(self.palette(), matrix.ends), self.palette())
+        colours = table(self.palette(), signed=matrix.signed)
+        inks = _inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
         last_row = min(len(self.texts), math.ceil(view.bottom()))
         last_column = min(len(self.texts[0]), math.ceil(view.right()))

@@ -48,17 +48,14 @@ def nan_crosses() -> QBrush:
     return QBrush(QColor(255, 255, 255, 150), Qt.BrushStyle.DiagCrossPattern)
 
 
-def is_signed(ends: tuple[str, str]) -> bool:
-    """Tell whether a scale runs from minus to plus the same number."""
-    low, high = ends
-    return low != high and low.lstrip("-−") == high.lstrip("+")
+def table(palette: QPalette, *, signed: bool = False) -> Bytes:
+    """Return the colour of every code, uint8 [256, 4], red first.
 
-
-def table(palette: QPalette, ends: tuple[str, str] = ("0", "1")) -> Bytes:
-    """Return the colour of every code, uint8 [256, 4], red first."""
+    ``signed``: from minus to plus, with 0 in the middle.
+    """
     base = palette.color(QPalette.ColorRole.Base)
     hidden = palette.color(QPalette.ColorRole.AlternateBase)
-    return _table(base.lightness() < 128, is_signed(ends), hidden.name())
+    return _table(base.lightness() < 128, signed, hidden.name())
 
 
 @lru_cache(maxsize=16)

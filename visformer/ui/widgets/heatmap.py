@@ -136,7 +136,7 @@ class HeatMap(QWidget):
             self.update()
 
     def _paint_cells(self, matrix: Matrix) -> None:
-        colours = table(self.palette(), matrix.ends)
+        colours = table(self.palette(), signed=matrix.signed)
         made = codes(matrix.shade, matrix.hidden)
         self.canvas.draw(made, matrix.hidden, colours)
         self._bar.draw(

@@ -34,7 +34,6 @@ from visformer.values.arrays import Floats
 Index = QModelIndex | QPersistentModelIndex
 FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # rows in sight
-SIGNED = ("−1", "+1")  # any scale from minus to plus
 
 
 class _Model(QAbstractTableModel):
@@ -279,5 +278,5 @@ def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
 def _bar_colour(option: QStyleOptionViewItem, share: float) -> QColor:
     """Return the colour that a heat map gives this sign, faint enough to read over."""
     code = LOW + round((HIGH - LOW) * (0.8 if share > 0 else 0.2))
-    red, green, blue, _ = table(option.palette, SIGNED)[code].tolist()
+    red, green, blue, _ = table(option.palette, signed=True)[code].tolist()
     return QColor(red, green, blue, 120)

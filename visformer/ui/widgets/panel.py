@@ -66,7 +66,7 @@ class Panel(QWidget):
         self._note.setVisible(bool(self._note.text()))
         if matrix is not None:
             self._bar.draw(
-                table(self.palette(), matrix.ends),
+                table(self.palette(), signed=matrix.signed),
                 matrix.ends,
                 "" if empty else matrix.note,
                 hidden=matrix.hidden is not None and bool(matrix.hidden.any()),

@@ -1,0 +1,83 @@
+"""Every picture says itself whether its colours run from minus to plus."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.pictures import test_computation as computation
+from tests.pictures import test_mask_lab as mask_lab
+from tests.pictures import test_output as output
+from tests.pictures import test_position_lab as position_lab
+from visformer.pictures.attention.attention import attention_map
+from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.logit_lens import SHOWS, all_lens, step_lens
+from visformer.pictures.mask_lab import difference_picture, paint_picture
+from visformer.pictures.masks import PARTS, mask_picture
+from visformer.pictures.output import output_picture
+from visformer.pictures.picture import Matrix
+from visformer.pictures.position_lab import (
+    attention_pictures,
+    input_pictures,
+    table_pictures,
+)
+from visformer.pictures.positions import LIKENESSES, heat_picture, similarity_picture
+from visformer.values.facts import KINDS
+
+TABLE = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
+
+
+def check(picture: Matrix | None, *, signed: bool) -> None:
+    """Zero is in the middle of the colours of a signed picture, else at their end."""
+    assert picture is not None
+    assert picture.signed == signed
+    seen = np.isfinite(picture.values)
+    if picture.hidden is not None:
+        seen &= ~picture.hidden
+    values, shades = picture.values[seen], picture.shade[seen]
+    if signed:
+        near = np.abs(values) > 1e-5
+        assert (np.sign(shades - 0.5) == np.sign(values))[near].all()
+        assert {"−", "-"} & set(picture.ends[0])
+    else:
+        assert (shades[values == 0] == 0).all()
+        assert not {"−", "-"} & set(picture.ends[0])
+
+
+def test_tables_of_positions_are_signed() -> None:
+    check(heat_picture(TABLE, 0, 7), signed=True)
+    for likeness in LIKENESSES:
+        check(similarity_picture(TABLE, 0, 7, likeness=likeness), signed=True)
+    state, _ = position_lab.decoded()
+    for picture in (*input_pictures(state, "source"), *table_pictures(state)):
+        check(picture, signed=True)
+    for picture in attention_pictures(state):
+        check(picture, signed=False)
+
+
+def test_weights_and_masks_are_not_signed_and_differences_are() -> None:
+    state = mask_lab.both()
+    assert state.trace is not None
+    for kind in KINDS:
+        check(attention_map(state, kind), signed=False)
+        for part in PARTS:
+            check(mask_picture(state.trace, kind, part, 0), signed=False)
+    check(paint_picture(state), signed=False)
+    check(difference_picture(state), signed=True)
+
+
+def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:
+    state = output.state_of()
+    check(output_picture(state), signed=True)
+    for written in (step_lens(state), *(all_lens(state, shows) for shows in SHOWS)):
+        check(written.matrix if written else None, signed=False)
+
+
+@pytest.mark.parametrize("stage", STAGE_NAMES)
+def test_a_stage_is_signed_where_its_numbers_can_be_negative(stage: str) -> None:
+    checkpoint, trace = computation.traced()
+    state = computation.state_of(checkpoint, trace, kind="cross")
+    for one in computation.shown(state, stage).maps:
+        picture = one.make()
+        share = picture.ends in (("0", "1"), ("False", "True"))
+        check(picture, signed=not share)
