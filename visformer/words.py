@@ -1,8 +1,10 @@
 """How places and numbers are written wherever a person reads them.
 
 Tokens, rows, steps, layers and heads count from 0 in Python and from 1 in words: these
-functions take the first and write the second. Step 0 has nothing decoded; step n is the
-choice that decoder row n made. Numbers have one minus sign (U+2212) and name NaN and ∞.
+functions take the first and write the second. Positions and dimensions keep the count
+of the formula, from 0, and are written ``pos 0`` and ``dim 0``. Step 0 has nothing
+decoded; step n is the choice that decoder row n made. Numbers have one minus sign
+(U+2212) and name NaN and ∞.
 """
 
 from __future__ import annotations
@@ -33,6 +35,16 @@ def layer_words(layer: int) -> str:
 def head_words(layer: int, head: int) -> str:
     """Name a head: layer 2, head 5."""
     return f"layer {layer + 1}, head {head + 1}"
+
+
+def position_words(position: int) -> str:
+    """Name a position as the formula counts them, from 0: pos 3."""
+    return f"pos {position}"
+
+
+def dimension_words(dimension: int) -> str:
+    """Name a dimension as the formula counts them, from 0: dim 7."""
+    return f"dim {dimension}"
 
 
 # ---- numbers -----------------------------------------------------------------------

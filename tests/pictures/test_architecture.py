@@ -11,7 +11,7 @@ import pytest
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.computation import STAGE_NAMES
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import changes
+from visformer.pictures.diagram.blocks import changes, counts_text
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.diagram.stacks import runs
 from visformer.session.state import Session, State
@@ -171,6 +171,29 @@ def test_parameters_are_the_models_own_and_sum() -> None:
     assert "84 + shared: target embedding" in inside
     unknown = drawn(shown(make_trace()))
     assert box(unknown, "encoder.0").detail == ""
+
+
+def test_blocks_are_listed_with_layers_from_one() -> None:
+    parts = (
+        BlockParameters("encoder.0.self_attention", 100),
+        BlockParameters("output", 84, "target_embedding"),
+    )
+    trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
+    assert counts_text(shown(trace)).splitlines() == [
+        "block,parameters,shared",
+        "encoder layer 1 self attention,100,",
+        "output,84,target embedding",
+    ]
+
+
+def test_rows_of_the_predictions_count_from_one() -> None:
+    trace = make_trace(target=18)
+    drawing = drawn(shown(trace), chosen="softmax")
+    inside = texts(drawing)
+    assert "… rows 1 to 2" in inside
+    assert any(words.startswith(f"row 3 “{trace.target[2]}” → ") for words in inside)
+    assert "tokens 1 to 18" in [b.detail for b in drawing.boxes]
+    assert "row 18 of the probabilities" in inside
 
 
 def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:

@@ -24,7 +24,7 @@ from visformer.pictures.computation.computation import (
     wanted,
 )
 from visformer.pictures.computation.drawn import StagePicture
-from visformer.pictures.computation.stages import NOTHING, WAITING, picture
+from visformer.pictures.computation.stages import NOTHING, WAITING, heading, picture
 from visformer.pictures.selection import Cell
 from visformer.session.state import Session, State
 from visformer.values.intervention import parse
@@ -134,6 +134,30 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
     assert float(found[1].replace("−", "-")) < 1e-6
 
 
+def test_places_count_from_one_and_dimensions_from_zero() -> None:
+    checkpoint, trace = traced()
+    query, key = trace.target[2], trace.source[1]
+    state = state_of(checkpoint, trace, head=1, locked=Cell("cross", 2, 1))
+    looked_at = subject(state, {})
+    pair = f"“{query}” (token 3) reads “{key}” (token 2)"
+    assert heading(looked_at) == pair
+    state = replace(state, locked=None)
+    assert heading(subject(state, {})).startswith(f"“{trace.target[-1]}” (token 6) ")
+    made = picture(replace(state, stage="query"), {"head": 3})[1]
+    assert isinstance(made, StagePicture)
+    assert "q[dim 3] = " in made.words
+    assert "head 2 of 2 has dim 8 to dim 15 of W_Q" in made.formula
+    assert made.table.columns[:2] == ("dim 0", "dim 1")
+    matrix = made.maps[0].make()
+    assert matrix.columns[:2] == ("0", "1")
+    assert matrix.column_names[:2] == ("dim 0", "dim 1")
+    assert matrix.row_names == matrix.rows
+    assert matrix.column_axis == "model dimension (dim)"
+    assert "z of head 1" in shown(state, "concat").table.rows
+    assert "fills dim 8 to dim 15;" in shown(state, "concat").words
+    assert shown(state, "expand").table.columns[0] == "unit 0"
+
+
 def test_q_times_k_is_written_term_by_term() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, locked=Cell("cross", 1, 3))
@@ -212,7 +236,7 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     made = shown(session.state, "product")
     matrices = [one.make() for one in made.maps]
     assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
-    assert matrices[0].title == "Q [150, 4], rows 64–127"
+    assert matrices[0].title == "Q [150, 4], rows 65–128"
     assert matrices[0].rows == trace.source[64:128]
     assert made.maps[0].first == (64, 0)
     own = trace.queries("encoder", 0, 0)[64:128]

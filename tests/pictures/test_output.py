@@ -72,13 +72,17 @@ def test_future_rows_are_not_shown() -> None:
     assert picture is not None
     assert state.trace is not None
     assert (picture.values == state.trace.decoder_output[:3]).all()
-    assert picture.rows[2] == f"2: {state.trace.target[2]} → {state.trace.target[3]}"
-    assert "row t read tokens 0..t, predicts t + 1" in picture.title
+    assert picture.rows[2] == f"3: {state.trace.target[2]} → {state.trace.target[3]}"
+    assert "row t read tokens 1..t, predicts t + 1" in picture.title
     top = np.abs(picture.values).max()
     np.testing.assert_allclose(picture.shade, picture.values / (2 * top) + 0.5)
     words = output_words(state.trace, 2)
-    assert "tokens 0 to 2 (“<s>” … “▁t1”), of no later one;" in words
-    assert "predicts token 3: “▁t2”" in words
+    assert "Row 3 of Z" in words
+    assert "tokens 1 to 3 (“<s>” … “▁t1”), of no later one;" in words
+    assert "predicts token 4: “▁t2”" in words
+    assert "token 1 (“<s>”), of no later one;" in output_words(state.trace, 0)
+    assert flow_words(state).startswith("Step 3: target tokens 1 to 3 (")
+    assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state)
 
 
 def test_nothing_decoded_is_drawn() -> None:
@@ -99,8 +103,9 @@ def test_only_the_last_rows_of_a_long_sentence_are_drawn() -> None:
     picture = output_picture(state_of(MOST_ROWS + 5, known=range(0), trace=trace))
     assert picture is not None
     assert (picture.values == trace.decoder_output[5 : MOST_ROWS + 5]).all()
-    assert picture.rows[0].startswith("5: ")
-    assert f"rows 5 to {MOST_ROWS + 4}" in picture.title
+    assert picture.rows[0].startswith("6: ")
+    assert picture.row_names[0].startswith("row 6: ")
+    assert f"rows 6 to {MOST_ROWS + 5}" in picture.title
 
 
 def test_an_altered_run_does_not_claim_to_be_causal() -> None:

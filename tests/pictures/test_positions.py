@@ -56,6 +56,12 @@ def test_the_heat_map_has_zero_in_the_middle_of_its_colours() -> None:
     picture = heat_picture(sinusoid(8, 4), 2, 5)
     assert picture.rows == ("2", "3", "4", "5")
     assert picture.columns == ("0", "1", "2", "3")
+    assert picture.title == "positional encodings, pos 2 to pos 5"
+    assert (picture.row_names[0], picture.column_names[3]) == ("pos 2", "dim 3")
+    assert (picture.row_axis, picture.column_axis) == (
+        "position (pos)",
+        "dimension (dim)",
+    )
     assert picture.ends == ("−1", "1")
     np.testing.assert_allclose(picture.shade, picture.values / 2 + 0.5, atol=1e-6)
     small = heat_picture(np.array([[0, 0.5], [-0.25, 0]], np.float32), 0, 1)
@@ -82,7 +88,8 @@ def test_similarity_is_painted_on_a_range_that_is_named() -> None:
     picture = similarity_picture(sinusoid(6, 8), 1, 4, likeness="dot product")
     assert picture.rows == ("1", "2", "3", "4")
     assert picture.ends == ("−4", "4")
-    assert pair_words(picture, 0, 0) == "positions 1 and 1: dot product 4"
+    said = pair_words(picture, "dot product", 0, 1)
+    assert said == "pos 1 and pos 2: dot product 3.535"
     picture = similarity_picture(LEARNED, 0, 3, likeness="cosine")
     assert picture.ends == ("−1", "1")
     many = np.ones((MOST_COMPARED + 9, 1), np.float32)
@@ -96,8 +103,8 @@ def test_curves_are_columns_with_their_wavelength_in_words() -> None:
     fast, slow = curves(table, (1, 2), 5, 9, waves="interleaved")
     assert fast.positions.tolist() == [5, 6, 7, 8, 9]
     assert fast.values.tolist() == table[5:10, 1].tolist()
-    assert fast.words == "1 (cos): wavelength 2π·10000^(0/4) = 6.3 positions"
-    assert slow.words == "2 (sin): wavelength 2π·10000^(2/4) = 628.3 positions"
+    assert fast.words == "dim 1 (cos): wavelength 2π·10000^(0/4) = 6.3 positions"
+    assert slow.words == "dim 2 (sin): wavelength 2π·10000^(2/4) = 628.3 positions"
     (learned,) = curves(LEARNED, (3,), 0, 39, waves="none")
     assert "measured from the table" in learned.words
     bad = np.full((3, 1), np.nan, np.float32)
@@ -122,9 +129,9 @@ def test_dimensions_are_read_as_typed() -> None:
         ("1.5", "no dimension"),
         ("-1", "no dimension"),
         ("٣", "no dimension"),
-        ("256", "there is no dimension 256: they are 0 to 255"),
+        ("256", "there is no dim 256: they are 0 to 255"),
         ("9" * 5000, "no dimension"),
-        ("0-999999999", "there is no dimension 999999999"),
+        ("0-999999999", "there is no dim 999999999"),
         ("9-3", "runs backwards: type 3-9"),
         ("0-99", f"at most {MOST_CURVES}"),
     ],
@@ -148,10 +155,10 @@ def test_a_cell_is_said_in_words_with_its_tokens() -> None:
     state = State(positions=sinusoid(9, 4), trace=trace, shown=trace)
     words = cell_words(state, 1, 1)
     assert words == (
-        f"position 1 (source “{trace.source[1]}”, target “{trace.target[1]}”), "
-        "dimension 1: 0.5403"
+        f"pos 1 · source “{trace.source[1]}” (token 2) · "
+        f"target “{trace.target[1]}” (token 2) · dim 1: 0.5403"
     )
-    assert cell_words(state, 5, 0) == "position 5, dimension 0: −0.9589"
+    assert cell_words(state, 5, 0) == "pos 5 · dim 0: −0.9589"
     assert cell_words(State(), 0, 0) == ""
 
 
@@ -162,4 +169,4 @@ def test_halves_have_their_own_wavelengths() -> None:
     slow, cosine = curves(table, (1, 5), 0, 39, waves="halves")
     assert "1 (sin): wavelength 2π·10000^(2/8) = 62.8" in slow.words
     assert "5 (cos): wavelength 2π·10000^(2/8) = 62.8" in cosine.words
-    assert "cos in 4+i" in table_words(table, waves="halves")
+    assert "cos in dim 4+i" in table_words(table, waves="halves")

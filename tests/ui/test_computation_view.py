@@ -82,7 +82,7 @@ def test_weights_are_asked_once_and_shown_when_they_come(pair: Pair) -> None:
     assert "needs the weights" in said(view_of(window))
     assert engine.asked == [("decoder", 0)]
     give(window, engine)
-    assert "q[0] = " in said(view_of(window))
+    assert "q[dim 0] = " in said(view_of(window))
     weight = view_of(window).maps.matrices[1]
     assert weight is not None
     own = layer_parameters(CHECKPOINT, "decoder", 0).cross_attention

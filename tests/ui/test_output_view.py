@@ -221,7 +221,7 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     output.hovered.emit((2, 5))
     words = said(view, "how the token of this step came about")
     value = number(float(trace.decoder_output[2, 5]), 6)
-    assert f"\nZ[2], dimension 5: {value}. Row 2" in words
+    assert f"\nRow 3 of Z, dim 5: {value}. Row 3 of Z" in words
     assert view.products._model.marked == (None, 5)
     output.hovered.emit(None)
     assert said(view, "how the token of this step came about") == before

@@ -73,11 +73,11 @@ def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None
     heat_map = named(view, HeatMap, "positional encodings, position by dimension")
     heat_map.hovered.emit((1, 0))
     told = words(view, "the cell pointed at")
-    assert "position 1 (source " in told
-    assert "dimension 0: 0.8415" in told
+    assert "pos 1 · source " in told
+    assert "dim 0: 0.8415" in told
     named(view, QSpinBox, "first position").setValue(3)
     heat_map.hovered.emit((1, 0))
-    assert "position 4" in words(view, "the cell pointed at")
+    assert "pos 4" in words(view, "the cell pointed at")
     heat_map.hovered.emit(None)
     assert "Point at the map" in words(view, "the cell pointed at")
 
@@ -129,7 +129,7 @@ def test_similarity_is_by_dot_product_or_cosine(view: PositionsView) -> None:
     assert "both lengths" in words(view, "what the similarity map shows")
     named(view, HeatMap, "similarity, position by position").hovered.emit((2, 2))
     told = words(view, "what the similarity map shows")
-    assert told == "positions 2 and 2: cosine 1"
+    assert told == "pos 2 and pos 2: cosine 1"
 
 
 def test_it_paints_in_light_and_dark(view: PositionsView) -> None:
@@ -167,8 +167,8 @@ def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
     view.draw(shown())
     named(view, QSpinBox, "last position").setValue(1)
     header, zero, _one = view.findChildren(Curves)[0].numbers().splitlines()
-    assert header.startswith(',"dimension 0","dimension 1"')
-    assert zero.startswith('"0",0.0,1.0')
+    assert header.startswith(',"dim 0","dim 1"')
+    assert zero.startswith('"pos 0",0.0,1.0')
 
 
 def opened(preset: str, **sizes: Any) -> State:

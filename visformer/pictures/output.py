@@ -18,7 +18,7 @@ from visformer.text import visible
 from visformer.values.lens import LensRow
 from visformer.values.step import Step
 from visformer.values.trace import Trace
-from visformer.words import decimals, number, probability
+from visformer.words import decimals, dimension_words, number, probability
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are asked for before they are shown
@@ -86,9 +86,9 @@ def output_picture(state: State) -> Matrix | None:
     reads = (
         "this run's mask lets rows read later tokens"
         if looks_ahead(trace)
-        else "row t read tokens 0..t, predicts t + 1"
+        else "row t read tokens 1..t, predicts t + 1"
     )
-    part = f", rows {start} to {len(trace) - 1}" if start else ""
+    part = f", rows {start + 1} to {len(trace)}" if start else ""
     finite = np.abs(values[np.isfinite(values)])
     top = float(finite.max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
@@ -103,7 +103,9 @@ def output_picture(state: State) -> Matrix | None:
         ),
         columns=tuple(map(str, range(width))),
         row_axis="row t",
-        column_axis="decoder output, by dimension",
+        column_axis="decoder output, by dimension (dim)",
+        row_unit="row",
+        column_unit="dim",
         ends=(number(-top, 3), f"+{number(top, 3)}"),
         note="the model's own numbers, linear" if len(trace) else UNDECODED,
         signed=True,
@@ -112,7 +114,7 @@ def output_picture(state: State) -> Matrix | None:
 
 @lru_cache(maxsize=8192)
 def _row_label(row: int, read: str, made: str) -> str:
-    return f"{row}: {visible(read)}{ARROW}{visible(made)}"
+    return f"{row + 1}: {visible(read)}{ARROW}{visible(made)}"
 
 
 def output_words(trace: Trace, row: int) -> str:
@@ -123,17 +125,17 @@ def output_words(trace: Trace, row: int) -> str:
     else:
         later = ", of no later one"
     return (
-        f"Row {row} of Z holds what came of the source and of target "
+        f"Row {row + 1} of Z holds what came of the source and of target "
         f"{_read(trace, row)}{later}; the softmax of its logits "
-        f"predicts token {row + 1}: “{made}”."
+        f"predicts token {row + 2}: “{made}”."
     )
 
 
 def _read(trace: Trace, row: int) -> str:
     first, last = visible(trace.target[0]), visible(trace.target[row])
     if row == 0:
-        return f"token 0 (“{first}”)"
-    return f"tokens 0 to {row} (“{first}” … “{last}”)"
+        return f"token 1 (“{first}”)"
+    return f"tokens 1 to {row + 1} (“{first}” … “{last}”)"
 
 
 def looks_ahead(trace: Trace) -> bool:
@@ -152,8 +154,8 @@ def flow_words(state: State) -> str:
         f"Step {row + 1}: target {_read(trace, row)}",
         "decoder",
         *(["final norm"] if config.final_norm else []),
-        f"row {row} of Z",
-        f"Z[{row}]·W{' + b' if config.output_bias else ''} = "
+        f"row {row + 1} of Z",
+        f"times W{' + b' if config.output_bias else ''}: "
         f"{config.target_vocabulary:,} logits z",
         "softmax",
         f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
@@ -177,7 +179,7 @@ def product_table(state: State) -> Numbers | None:
         values += [look.weight, vector * look.weight]
     return Numbers(
         rows=tuple(names),
-        columns=tuple(map(str, range(len(vector)))),
+        columns=tuple(map(dimension_words, range(len(vector)))),
         values=np.stack(values),
         axis="model",
     )

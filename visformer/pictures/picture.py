@@ -34,6 +34,23 @@ class Matrix:
     hidden: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
     done: str = ""  # what was done to the model's numbers, in words
+    row_unit: str = ""  # before a label that stands alone: "pos" makes "3" "pos 3"
+    column_unit: str = ""
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """The labels of the rows as they are written outside of the picture."""
+        return named(self.row_unit, self.rows)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The labels of the columns as they are written outside of the picture."""
+        return named(self.column_unit, self.columns)
+
+
+def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Write what labels count before them, where it is more than a token."""
+    return tuple(f"{unit} {label}" for label in labels) if unit else labels
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:

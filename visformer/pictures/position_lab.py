@@ -29,7 +29,7 @@ FORMS: dict[PositionForm | None, str] = {  # as named on screen
     "shifted": "shifted on by",
     "scaled": "scaled by",
     "permuted": "first positions shuffled",
-    "constant": "all at position",
+    "constant": "all at pos",
 }
 AMOUNTS = ("shifted", "scaled", "permuted", "constant")  # forms that need a number
 SAME_TEXT = "The text is the same."
@@ -96,7 +96,8 @@ def input_pictures(state: State, side: Side) -> tuple[Matrix, ...]:
             rows=tuple(visible(token) for token in tokens),
             columns=tuple(map(str, range(values.shape[1]))),
             row_axis=f"{side} token",
-            column_axis="dimension",
+            column_axis="dimension (dim)",
+            column_unit="dim",
             ends=ends(reach),
             note=f"{note}; linear, one range for all three",
             signed=True,

@@ -12,9 +12,10 @@ import numpy as np
 from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
+from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
-from visformer.words import number
+from visformer.words import dimension_words, number, position_words, token_words
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
@@ -41,13 +42,16 @@ def heat_picture(table: Floats, first: int, last: int) -> Matrix:
     values = table[first : last + 1]
     reach = _reach(table)
     return Matrix(
-        title=f"positional encodings, positions {first} to {last}",
+        title="positional encodings, "
+        f"{position_words(first)} to {position_words(last)}",
         values=values,
         shade=diverging(values, reach),
         rows=_numbers(first, len(values)),
         columns=_numbers(0, table.shape[1]),
-        row_axis="position",
-        column_axis="dimension",
+        row_axis="position (pos)",
+        column_axis="dimension (dim)",
+        row_unit="pos",
+        column_unit="dim",
         ends=ends(reach),
         note="the model's own numbers, linear",
         signed=True,
@@ -71,8 +75,10 @@ def similarity_picture(
         shade=diverging(values, reach),
         rows=labels,
         columns=labels,
-        row_axis="position",
-        column_axis="position",
+        row_axis="position (pos)",
+        column_axis="position (pos)",
+        row_unit="pos",
+        column_unit="pos",
         ends=ends(reach),
         note=note,
         signed=True,
@@ -191,9 +197,8 @@ def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None)
 _AXIS_WORDS = {
     "time": "",
     "batch": "This layout adds row p to all tokens of the batch's sentence p, not to "
-    "the token at position p.",
-    "restart": "Decoding step by step, this layout begins at position 0 again each "
-    "step.",
+    "the token at pos p.",
+    "restart": "Decoding step by step, this layout begins at pos 0 again each step.",
 }
 
 
@@ -201,11 +206,11 @@ def _kind_words(width: int, waves: Waves) -> str:
     if waves == "none":
         return "not the paper's sinusoids; every figure is measured from the table."
     half = width // 2
-    where = "dimension 2i, cos in 2i+1"
+    where = "dim 2i, cos in dim 2i+1"
     if waves == "halves":
-        where = f"dimension i, cos in {half}+i (halves: all sines first, i < {half})"
+        where = f"dim i, cos in dim {half}+i (halves: all sines first, i < {half})"
     return (
-        f"the paper's sinusoids, sin(position / 10000^(2i/{width})) in {where} "
+        f"the paper's sinusoids, sin(pos / 10000^(2i/{width})) in {where} "
         "(the model's table equals the formula)."
     )
 
@@ -216,15 +221,15 @@ def cell_words(state: State, position: int, dimension: int) -> str:
     if table is None:
         return ""
     value = float(table[position, dimension])
-    place = f"position {position}{_token_words(state, position)}"
-    return f"{place}, dimension {dimension}: {number(value)}"
+    said = [position_words(position), *_tokens_at(state, position)]
+    return " · ".join([*said, f"{dimension_words(dimension)}: {number(value)}"])
 
 
-def pair_words(picture: Matrix, row: int, column: int) -> str:
+def pair_words(picture: Matrix, likeness: Likeness, row: int, column: int) -> str:
     """Say which two positions one cell of the similarity map compares."""
     value = float(picture.values[row, column])
-    pair = f"positions {picture.rows[row]} and {picture.columns[column]}"
-    return f"{pair}: {picture.title.rpartition(': ')[2]} {number(value)}"
+    pair = f"{picture.row_names[row]} and {picture.column_names[column]}"
+    return f"{pair}: {likeness} {number(value)}"
 
 
 def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
@@ -264,7 +269,7 @@ def _span(part: str, width: int) -> range:
     if high < low:
         raise InputError(f"{part} runs backwards: type {high}-{low}.")
     if high >= width:
-        raise InputError(f"there is no dimension {high}: they are 0 to {width - 1}.")
+        raise InputError(f"there is no dim {high}: they are 0 to {width - 1}.")
     return range(low, high + 1)
 
 
@@ -278,31 +283,31 @@ def _curve_words(table: Floats, dimension: int, waves: Waves) -> str:
     length = 2 * math.pi * 10_000 ** (pair / width)
     wave = "cos" if cosine else "sin"
     power = f"2π·10000^({pair}/{width})"
-    return f"{dimension} ({wave}): wavelength {power} = {length:,.1f} positions"
+    named = f"{dimension_words(dimension)} ({wave})"
+    return f"{named}: wavelength {power} = {length:,.1f} positions"
 
 
 def _measured_words(table: Floats, dimension: int) -> str:
     column = table[:, dimension]
     finite = column[np.isfinite(column)]
     if not finite.size:
-        return f"{dimension}: no finite number in the table"
+        return f"{dimension_words(dimension)}: no finite number in the table"
     return (
-        f"{dimension}: measured from the table, "
+        f"{dimension_words(dimension)}: measured from the table, "
         f"{number(finite.min(), 3)} to {number(finite.max(), 3)}"
     )
 
 
-def _token_words(state: State, position: int) -> str:
-    """Say which tokens of the shown sentence stand at a position, in brackets."""
+def _tokens_at(state: State, position: int) -> list[str]:
+    """Name the tokens of the shown sentence that stand at a position."""
     if state.shown is None:
-        return ""
+        return []
     sides = {"source": state.shown.source, "target": state.shown.target}
-    here = [
-        f"{side} “{tokens[position]}”"
+    return [
+        f"{side} {token_words(visible(tokens[position]), position)}"
         for side, tokens in sides.items()
         if position < len(tokens)
     ]
-    return f" ({', '.join(here)})" if here else ""
 
 
 def _reach(values: Floats) -> float:

@@ -29,7 +29,7 @@ from visformer.pictures.computation.head_stages import norm_words
 from visformer.pictures.masks import fill_text
 from visformer.values.arrays import Bools, Floats
 from visformer.values.intervention import change_table
-from visformer.words import number, probability
+from visformer.words import dimension_words, number, probability
 
 Projected = Literal["query", "key", "value"]
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
@@ -140,15 +140,15 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
     d, small = subject.dimensions.get("head", 0), letter.lower()
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     words = (
-        f"{subject.token(token)}: {small}[{d}] = "
+        f"{subject.token(token)}: {small}[{dimension_words(d)}] = "
         f"{terms(reads[at], linear.weight[:, d])}{bias} = {number(made[at, d])}. "
         f"Computed here against the model's own {small}: difference at most "
         f"{difference(linear(reads[at]), made[at])}."
     )
     return StagePicture(
         formula=f"{letter} = {source} W_{letter}{bias_words(linear, letter)}"
-        f"  ·  head {subject.head + 1} of {config.heads} has columns "
-        f"{subject.columns.start}–{subject.columns.stop - 1} of W_{letter}",
+        f"  ·  head {subject.head + 1} of {config.heads} has "
+        f"{subject.columns_words} of W_{letter}",
         maps=maps,
         words=words,
         table=Numbers(

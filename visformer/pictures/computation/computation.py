@@ -13,6 +13,7 @@ import numpy as np
 from visformer.analysis.sublayers import LayerRows, stack_of
 from visformer.pictures.attention.maps import labels, place
 from visformer.pictures.attention.weights import head_weights, made_of, same
+from visformer.pictures.picture import named
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.text import visible
@@ -20,12 +21,14 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.layer_weights import LayerParameters, Stack
 from visformer.values.trace import Trace
+from visformer.words import dimension_words, token_words
 
 MASKED_FOR_SURE = -1e4  # no score comes near: the softmax makes it exactly 0
 BLOCK = 64  # rows drawn at once: a longer sentence is shown a block at a time
 
 Page = Literal["attention", "feed_forward"]
 Axis = Literal["query", "key", "model", "head", "inner", ""]
+UNITS: dict[Axis, str] = {"model": "dim", "head": "dim", "inner": "unit"}  # from 0
 PAGES: dict[Page, str] = {  # as named on screen
     "attention": "Attention of a cell",
     "feed_forward": "Feed-forward, residual, norm",
@@ -116,6 +119,12 @@ class Subject:
         size = self.trace.model.config.head_size
         return slice(self.head * size, (self.head + 1) * size)
 
+    @property
+    def columns_words(self) -> str:
+        """Say where that is: dim 8 to dim 15."""
+        first, last = self.columns.start, self.columns.stop - 1
+        return f"{dimension_words(first)} to {dimension_words(last)}"
+
     def rows(self) -> LayerRows:
         """Return the layer's sublayers; ValueError before the weights came."""
         if self.layer_rows is None:
@@ -127,7 +136,11 @@ class Subject:
         return numbers[: self.queries.stop - self.queries.start]
 
     def names(self, axis: Axis) -> tuple[str, ...]:
-        """Name the rows or columns along an axis, all of them."""
+        """Name the columns of a table along an axis: the keys, or dim 0 and so on."""
+        return named(UNITS.get(axis, ""), self.labels(axis))
+
+    def labels(self, axis: Axis) -> tuple[str, ...]:
+        """Label the rows or columns of a map along an axis, all of them."""
         if axis in ("query", "key"):
             return labels(self.trace, self.kind)[axis == "key"]
         config = self.trace.model.config
@@ -139,10 +152,10 @@ class Subject:
         return tuple(map(str, range(sizes[axis])))
 
     def token(self, axis: Literal["query", "key"]) -> str:
-        """Name the cell's query or key with its position."""
+        """Name the cell's query or key with its place."""
         tokens = self.trace.tokens(self.kind)[axis == "key"]
         at = self.key if axis == "key" else self.query
-        return f"“{visible(tokens[at])}” (position {at})"
+        return token_words(visible(tokens[at]), at)
 
 
 def block(index: int, length: int) -> slice:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.computation.computation import Axis, Subject
+from visformer.pictures.computation.computation import UNITS, Axis, Subject
 from visformer.pictures.picture import Matrix, shade
 from visformer.values.arrays import Bools, Floats
 from visformer.values.layer_weights import Linear
@@ -57,8 +57,8 @@ class StagePicture:
 AXES: dict[Axis, str] = {
     "query": "query (reads)",
     "key": "key (is read)",
-    "model": "model dimension",
-    "head": "head dimension",
+    "model": "model dimension (dim)",
+    "head": "head dimension (dim)",
     "inner": "inner unit",
     "": "",
 }
@@ -102,6 +102,8 @@ def drawn(
             columns=_named(subject, axes[1], made.shape[1]),
             row_axis=AXES[axes[0]],
             column_axis=AXES[axes[1]],
+            row_unit=UNITS.get(axes[0], ""),
+            column_unit=UNITS.get(axes[1], ""),
             ends=ends,
             note=note,
             signed=shades is None,
@@ -130,7 +132,7 @@ def _signed(
 
 
 def _named(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
-    names = subject.names(axis)
+    names = subject.labels(axis)
     if len(names) == count:
         return names
     return names[subject.queries if axis == "query" else subject.keys]
@@ -138,9 +140,9 @@ def _named(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
 
 def _shape(subject: Subject, values: Floats, axes: tuple[Axis, Axis]) -> str:
     """Write the shape of the whole matrix, and which of its rows are drawn."""
-    rows = len(subject.names(axes[0]))
+    rows = len(subject.labels(axes[0]))
     block = subject.queries if axes[0] == "query" else subject.keys
-    part = f", rows {block.start}–{block.stop - 1}" if rows != len(values) else ""
+    part = f", rows {block.start + 1}–{block.stop}" if rows != len(values) else ""
     return f"[{rows}, {values.shape[1]}]{part}"
 
 

@@ -21,7 +21,7 @@ from visformer.pictures.computation.drawn import (
 )
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.values.arrays import Floats
-from visformer.words import number, percent
+from visformer.words import dimension_words, number, percent
 
 ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 
@@ -128,7 +128,7 @@ def contract_stage(subject: Subject) -> StagePicture:
             ),
             queries(subject, plus(linear), "FFN(x)", added),
         ),
-        words=f"{subject.token('query')}: FFN(x)[{d}] = "
+        words=f"{subject.token('query')}: FFN(x)[{dimension_words(d)}] = "
         f"{terms(feed.inner[at], linear.weight[:, d])}{bias} = {number(added[at, d])}; "
         f"unit {int(np.abs(share).argmax())} gives it most, "
         f"{number(share[np.abs(share).argmax()])}.",
@@ -217,6 +217,7 @@ def norms_stage(subject: Subject) -> StagePicture:
     layer, batch = standard(model, x), batch_standard(x, config.norm_eps)
     rule = "N − 1" if config.norm == "unbiased" else "N"
     d = subject.dimensions.get("model", 0)
+    dim = dimension_words(d)
     return StagePicture(
         formula="(x − mean) / √(variance + eps), without γ and β. Layer norm: over a "
         f"token's {config.d_model} numbers, variance over {rule}, as the model does. "
@@ -230,9 +231,9 @@ def norms_stage(subject: Subject) -> StagePicture:
         words=f"{subject.token('query')}: its row has mean "
         f"{number(float(layer.mean[at, 0]))}, deviation "
         f"{number(float(layer.deviation[at, 0]))}, whatever else is in the sentence. "
-        f"Dimension {d}: its column has mean {number(float(batch.mean[0, d]))}, "
+        f"The column of {dim} has mean {number(float(batch.mean[0, d]))}, "
         f"deviation {number(float(batch.deviation[0, d]))}; another token changes "
-        f"them. The model uses layer norm: x[{d}] = {number(x[at, d])} becomes "
+        f"them. The model uses layer norm: x[{dim}] = {number(x[at, d])} becomes "
         f"{number(layer.values[at, d])}; batch norm would make it "
         f"{number(batch.values[at, d])}.",
         table=Numbers(

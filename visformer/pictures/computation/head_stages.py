@@ -17,7 +17,7 @@ from visformer.pictures.computation.drawn import (
     terms,
     weights_map,
 )
-from visformer.words import KIND_NAMES, number
+from visformer.words import KIND_NAMES, dimension_words, number
 
 FIRST = 3  # contributions named
 
@@ -73,8 +73,8 @@ def concat_stage(subject: Subject) -> StagePicture:
         formula=f"Concat(head 1 … head {config.heads}): {config.heads} × "
         f"{config.head_size} = {config.d_model} columns",
         maps=(mine, queries(subject, "→ beside the others", "concat", z)),
-        words=f"{subject.token('query')}: head {subject.head + 1} fills columns "
-        f"{columns.start}–{columns.stop - 1}; its z has size "
+        words=f"{subject.token('query')}: head {subject.head + 1} fills "
+        f"{subject.columns_words}; its z has size "
         f"{number(sizes[subject.head])}, the largest is that of head "
         f"{int(sizes.argmax()) + 1}, {number(sizes.max())}.",
         table=Numbers(
@@ -114,7 +114,7 @@ def output_stage(subject: Subject) -> StagePicture:
             ),
             queries(subject, plus(linear), "output", added),
         ),
-        words=f"{subject.token('query')}: output[{d}] = "
+        words=f"{subject.token('query')}: output[{dimension_words(d)}] = "
         f"{terms(joined[at], linear.weight[:, d])}{bias} = {number(added[at, d])}. "
         f"The output has size {number(float(size(added[at])))}.",
         table=Numbers(

@@ -9,7 +9,7 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import number, probability
+from visformer.words import layer_words, number, probability
 
 ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
@@ -153,6 +153,15 @@ def title(id: str) -> str:
         return f"{what.capitalize()} of {_sublayer(place.stack, part)}"
     name = _sublayer(place.stack, part)
     return name[0].upper() + name[1:]
+
+
+def block_words(id: str) -> str:
+    """Name a block in a list, its layer from 1: encoder layer 2 self attention."""
+    place = place_of(id)
+    if place.layer is None:
+        return id.replace(".", " ").replace("_", " ")
+    part = place.part.replace(".", " ").replace("_", " ")
+    return f"{place.stack} {layer_words(place.layer)} {part}".rstrip()
 
 
 def _sublayer(stack: str, part: str) -> str:
@@ -313,5 +322,8 @@ def counts_text(state: State) -> str:
     model = model_of(state)
     if model is None or not model.blocks:
         return ""
-    rows = [",".join(map(str, part)) for part in model.blocks]
+    rows = [
+        f"{block_words(part.block)},{part.parameters},{block_words(part.shared)}"
+        for part in model.blocks
+    ]
     return "\n".join(["block,parameters,shared", *rows]) + "\n"

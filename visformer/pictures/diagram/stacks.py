@@ -97,7 +97,7 @@ class Stacks:
             words=f"Softmax, {softmax_words(model)}",
             inset=SIDE,
         )
-        column.up(f"row {len(trace) - 1} of the probabilities" if trace else "")
+        column.up(f"row {len(trace)} of the probabilities" if trace else "")
         self._fill_prediction(column)
 
     def _fill_prediction(self, column: Column) -> None:

@@ -236,8 +236,7 @@ def _positions(figure: Figure) -> None:
     config = model.config
     figure.say(
         f"{position_words(model)}; {config.max_positions:,} positions × "
-        f"{config.d_model:,} dimensions; position p's row is added to the token "
-        "there"
+        f"{config.d_model:,} dimensions; the row of pos p is added to the token there"
     )
     learned = config.positions == "learned"
     figure.say("Its numbers are parameters." if learned else "It has no parameters.")
@@ -272,19 +271,19 @@ def _predictions(figure: Figure) -> None:
         return
     first = max(0, len(trace) - MOST_ROWS)
     if first:
-        figure.say(f"… rows 0 to {first - 1}")
+        figure.say(f"… rows 1 to {first}")
     layers = range(trace.layers("decoder"))
     causal = not any(trace.mask("decoder", at)[0, 1:].any() for at in layers)
     for row in range(first, len(trace)):
         step = trace.steps[row]
-        knows = f"tokens 0 to {row}" if causal else "all tokens"
+        knows = f"tokens 1 to {row + 1}" if causal else "all tokens"
         figure.boxes.append(
             Box(
                 x=figure.x,
                 y=figure.y,
                 width=figure.width,
                 height=1.2,
-                title=f"row {row} “{visible(trace.target[row])}” → "
+                title=f"row {row + 1} “{visible(trace.target[row])}” → "
                 f"“{visible(step.token)}” {probability(step.probability)}",
                 detail=knows,
                 style="head" if row == len(trace) - 1 else "text",

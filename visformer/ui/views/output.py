@@ -43,7 +43,7 @@ from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import words
-from visformer.words import number
+from visformer.words import dimension_words, number
 
 HINT = "click: go there · drag: see more"
 LEAST_LINES = 10  # of text that a map is high; below that the view scrolls
@@ -228,7 +228,7 @@ class OutputView(QWidget):
         row = first_row(trace) + cell[0]
         value = float(trace.decoder_output[row, cell[1]])
         self._tell_row(
-            f"Z[{row}], dimension {cell[1]}: {number(value, 6)}. "
+            f"Row {row + 1} of Z, {dimension_words(cell[1])}: {number(value, 6)}. "
             f"{output_words(trace, row)}"
         )
 

@@ -23,6 +23,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import words
 from visformer.values.arrays import Floats
 from visformer.values.intervention import change_table
+from visformer.words import position_words
 
 SIDES: tuple[Side, ...] = ("source", "target")
 REACH = 32  # distances shown on either side
@@ -46,6 +47,7 @@ class PositionInput(QWidget):
         self.side.setAccessibleName("side of the sentence")
         self.side.currentIndexChanged.connect(self._redraw)
         self.position = QSpinBox()
+        self.position.setPrefix("pos ")
         self.position.setAccessibleName("position whose fingerprint is drawn")
         self.position.valueChanged.connect(self._draw_curves)
         self.about = words("what is added")
@@ -132,8 +134,14 @@ class PositionInput(QWidget):
     def _draw_curves(self) -> None:
         table, position = self._table(), self.position.value()
         plots = {
-            self._fingerprint: ("dimension: even ones solid, odd ones dashed", "value"),
-            self._distance: (f"distance from position {position}", "dot product"),
+            self._fingerprint: (
+                "dimension (dim): even ones solid, odd ones dashed",
+                "value",
+            ),
+            self._distance: (
+                f"distance from {position_words(position)}",
+                "dot product",
+            ),
         }
         for plot, axes in plots.items():
             plot.clear()

@@ -279,12 +279,17 @@ class _Similarity(QWidget):
     def _tell(self, cell: tuple[int, int] | None) -> None:
         if self._picture is None:
             return
-        about = LIKENESSES[list(LIKENESSES)[self._choice.currentIndex()]]
-        self._words.setText(about if cell is None else pair_words(self._picture, *cell))
+        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        self._words.setText(
+            LIKENESSES[likeness]
+            if cell is None
+            else pair_words(self._picture, likeness, *cell)
+        )
 
 
 def _spin_box(name: str) -> QSpinBox:
     spin_box = QSpinBox()
+    spin_box.setPrefix("pos ")
     spin_box.setAccessibleName(name)
     spin_box.setKeyboardTracking(False)  # one picture a number, not one a digit
     return spin_box

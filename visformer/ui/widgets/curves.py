@@ -30,6 +30,7 @@ from visformer.pictures.positions import (
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import words
 from visformer.values.arrays import Floats
+from visformer.words import dimension_words, position_words
 
 # Told apart by the colour blind, on light and on dark ground (after Okabe and Ito);
 # the second four curves take the same colours, dashed.
@@ -118,8 +119,8 @@ class Curves(QWidget):
         """Return the numbers drawn as CSV: a position a row, a dimension a column."""
         if not self._drawn:
             return ""
-        rows = tuple(f"{position:g}" for position in self._drawn[0].positions)
-        columns = tuple(f"dimension {curve.dimension}" for curve in self._drawn)
+        rows = tuple(position_words(int(p)) for p in self._drawn[0].positions)
+        columns = tuple(dimension_words(curve.dimension) for curve in self._drawn)
         values = np.stack([curve.values for curve in self._drawn], axis=1)
         return table_text(rows, columns, values)
 
@@ -218,7 +219,10 @@ def make_plot(name: str) -> pg.PlotWidget:
 
 
 def style_plot(
-    plot: pg.PlotWidget, widget: QWidget, bottom: str = "position", left: str = "value"
+    plot: pg.PlotWidget,
+    widget: QWidget,
+    bottom: str = "position (pos)",
+    left: str = "value",
 ) -> None:
     """Give a plot the widget's colours and font, and its axes their names."""
     palette = widget.palette()

@@ -290,7 +290,7 @@ class HeatMap(QWidget):
 def matrix_text(matrix: Matrix) -> str:
     """Return a matrix as CSV; where its numbers were worked on, it says how."""
     corner = f"{matrix.title}: {matrix.done}" if matrix.done else ""
-    return table_text(matrix.rows, matrix.columns, matrix.values, corner)
+    return table_text(matrix.row_names, matrix.column_names, matrix.values, corner)
 
 
 def _plain(parent: QWidget) -> QLabel:
@@ -307,4 +307,5 @@ def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
     row, column = cell
     value = float(matrix.values[row, column])
     done = f" ({matrix.done})" if matrix.done else ""
-    return f"{matrix.rows[row]}, {matrix.columns[column]}: {number(value)}{done}"
+    place = f"{matrix.row_names[row]}, {matrix.column_names[column]}"
+    return f"{place}: {number(value)}{done}"
