@@ -23,13 +23,12 @@ from PySide6.QtWidgets import QApplication
 
 from visformer import paths
 from visformer.engine.handle import Engine
+from visformer.engine.messages import Open, Request
 from visformer.errors import VisformerError
 from visformer.text import clean
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
-from visformer.values.arrays import Floats, Ids
-from visformer.values.layer_weights import Stack
-from visformer.values.questions import Asking, Told
+from visformer.values.questions import Told
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
@@ -136,36 +135,18 @@ NO_ENGINE = "This window shows one Trace: start visformer to translate."
 class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
-    def open(
-        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
-    ) -> int:
+    def open(self, request: Open) -> int:
         """Refuse."""
         raise VisformerError(
             "This window shows one Trace: start visformer to open more."
         )
 
+    def ask(self, request: Request) -> int:
+        """Refuse."""
+        raise VisformerError(NO_ENGINE)
+
     def abandon(self) -> None:
         """Do nothing: there is no opening."""
-
-    def decode(self, request: object) -> int:
-        """Refuse."""
-        raise VisformerError(NO_ENGINE)
-
-    def batch(self, sources: tuple[str, ...]) -> int:
-        """Refuse."""
-        raise VisformerError(NO_ENGINE)
-
-    def shuffle(self, request: object) -> int:
-        """Refuse."""
-        raise VisformerError(NO_ENGINE)
-
-    def parameters(self, stack: Stack, layer: int) -> None:
-        """Refuse; never asked, since no model is open."""
-        raise VisformerError("This window shows one Trace, without its weights.")
-
-    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
-        """Refuse; never asked, since no model is open."""
-        raise VisformerError("This window shows one Trace, without its weights.")
 
 
 def _log_to_file() -> None:

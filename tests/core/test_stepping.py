@@ -17,7 +17,7 @@ from visformer.core.packed import Affine
 from visformer.core.passes import run_texts
 from visformer.core.presets import PRESETS
 from visformer.core.search import search
-from visformer.engine.messages import Answer, Decode, Started, Stepped
+from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
 from visformer.engine.process import Server
 from visformer.values.recording import Recording
 from visformer.values.step import Origin
@@ -156,12 +156,12 @@ class Pipe:
 def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
     checkpoint, pipe = small(preset, seed=2), Pipe()
     server = Server(pipe)  # type: ignore[arg-type]
-    server._checkpoint = checkpoint
+    server.checkpoint = checkpoint
     forced: tuple[tuple[int, Origin], ...] = ((5, "forced"), (0, "forced"))
     prefixes = [(), forced, (*forced, (6, "forced")), forced, forced[:1]]
     for number, prefix in enumerate(prefixes):
-        request = Decode(number=number, source="4 5 6", prefix=prefix, limit=7)
-        server.answer(request)
+        request = Decode(source="4 5 6", prefix=prefix, limit=7)
+        server.answer(Numbered(number, request))
         made = pipe.trace()
         assert [s.id for s in made.steps[: len(prefix)]] == [i for i, _ in prefix]
         again = Decoding(checkpoint, "4 5 6", limit=7)

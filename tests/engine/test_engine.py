@@ -18,20 +18,22 @@ from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.core.lens_rows import lens
-from visformer.engine.handle import Decoded, Engine, Event, Replaced
+from visformer.engine.handle import Engine, Event, Replaced
 from visformer.engine.messages import (
     Asked,
+    Batch,
     BatchDone,
     Decode,
     Finished,
     Lens,
     LensDone,
+    Open,
     Opened,
     Parameters,
     ParametersDone,
     Refused,
 )
-from visformer.engine.process import Server
+from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.values.intervention import parse
 from visformer.values.lens import streams
@@ -91,7 +93,12 @@ def engine() -> Iterator[tuple[Engine, Listener]]:
 
 
 def request(source: str, **given: object) -> Decode:
-    return Decode(number=0, source=source, **given)  # type: ignore[arg-type]
+    return Decode(source=source, **given)  # type: ignore[arg-type]
+
+
+def process_id(handle: Engine) -> int:
+    """Return that of the process that works."""
+    return int(handle._current.process.pid)
 
 
 def decoded(listener: Listener, number: int) -> Decoded:
@@ -110,7 +117,7 @@ def decoded(listener: Listener, number: int) -> Decoded:
 def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
     """Open, decode, force, feed, run a batch, ask for nonsense, die, go on."""
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)
     assert opened.positions.shape == (
@@ -118,7 +125,7 @@ def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
         opened.model.config.d_model,
     )
 
-    number = handle.decode(request("abc"))
+    number = handle.ask(request("abc"))
     trace = decoded(listener, number).trace
     expected = Decoding(load(folder), "abc").finish()
     assert trace.text == expected.text
@@ -126,28 +133,28 @@ def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
     assert trace.output_weight is None
 
     forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
-    number = handle.decode(request("abc", prefix=forced))
+    number = handle.ask(request("abc", prefix=forced))
     again = decoded(listener, number).trace
     assert [s.id for s in again.steps[:3]] == [trace.steps[0].id, trace.steps[1].id, 7]
     assert again.steps[2].origin == "forced"
 
-    number = handle.decode(request("abc", reference="ba"))
+    number = handle.ask(request("abc", reference="ba"))
     assert decoded(listener, number).trace.text == "ba"
 
-    handle.batch(("ab", "abcd"))
+    handle.ask(Batch(sources=("ab", "abcd")))
     batch = listener.wait_for(BatchDone)
     assert isinstance(batch, BatchDone)
     assert [len(row.source) for row in batch.traces] == [5, 5]
     assert batch.traces[0].source[-1] == "<pad>"
 
-    handle.decode(request("   "))
+    handle.ask(request("   "))
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert "The source is empty" in refused.reason
 
-    number = handle.decode(request("abcdef", limit=60))
+    number = handle.ask(request("abcdef", limit=60))
     listener.wait_for(Decoded)
-    os.kill(handle.process_id, signal.SIGKILL)
+    os.kill(process_id(handle), signal.SIGKILL)
     listener.wait_for(Replaced)
     full = Decoding(load(folder), "abcdef", limit=60).finish()
     assert decoded(listener, number).trace.target == full.target
@@ -157,13 +164,13 @@ def test_a_bad_file_leaves_the_open_model_alone(
     engine: tuple[Engine, Listener], folder: Path, tmp_path: Path
 ) -> None:
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
-    handle.open(str(tmp_path))
+    handle.open(Open(path=str(tmp_path)))
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert "no config.json" in refused.reason
-    number = handle.decode(request("ab"))
+    number = handle.ask(request("ab"))
     assert decoded(listener, number).trace.source[:2] == ("a", "b")
 
 
@@ -171,27 +178,27 @@ def test_a_reader_that_dies_leaves_the_open_model_alone(
     engine: tuple[Engine, Listener], folder: Path
 ) -> None:
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
-    working = handle.process_id
-    handle.open(str(folder))
+    working = process_id(handle)
+    handle.open(Open(path=str(folder)))
     opening = handle._opening
     assert opening is not None
     opening[0].process.kill()
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert "its reader was ended by signal 9" in refused.reason
-    assert handle.process_id == working
+    assert process_id(handle) == working
 
 
 def test_the_newest_request_wins(engine: tuple[Engine, Listener], folder: Path) -> None:
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
-    numbers = [handle.decode(request("ab" * (i % 9 + 1))) for i in range(60)]
+    numbers = [handle.ask(request("ab" * (i % 9 + 1))) for i in range(60)]
     last = decoded(listener, numbers[-1])
     assert last.trace.source_text == "ab" * (59 % 9 + 1)
-    assert not [e for e in listener.events if isinstance(e, Finished)]
+    assert not listener.events
 
 
 def test_weights_disturb_no_decode_and_no_decode_them(
@@ -199,11 +206,11 @@ def test_weights_disturb_no_decode_and_no_decode_them(
 ) -> None:
     """Asked for before, amid and after decodes, all are answered, with their layer."""
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
-    number = handle.decode(request("abcdef", limit=60))
+    number = handle.ask(request("abcdef", limit=60))
     for layer in (0, 1, 0, 1):
-        handle.parameters("decoder", layer)
+        asked = handle.ask(Parameters(stack="decoder", layer=layer))
     rows: list[Decoded] = []
     done: list[ParametersDone] = []
 
@@ -215,7 +222,7 @@ def test_weights_disturb_no_decode_and_no_decode_them(
         return isinstance(event, Finished) and event.number == number
 
     listener.wait(finished)
-    while not done or done[-1].number != 4:
+    while not done or done[-1].number != asked:
         event = listener.wait_for(ParametersDone)
         assert isinstance(event, ParametersDone)
         done.append(event)
@@ -229,47 +236,10 @@ def test_weights_disturb_no_decode_and_no_decode_them(
     assert (weight == expected.feed_forward.contract.weight).all()
     assert made.belong_to(rows[-1].trace.model)
 
-    handle.parameters("encoder", 9)
+    handle.ask(Parameters(stack="encoder", layer=9))
     none = listener.wait_for(ParametersDone)
     assert isinstance(none, ParametersDone)
     assert none.parameters is None
-
-
-class Pipe:
-    """The engine's end of a pipe: requests that wait, answers that were sent."""
-
-    def __init__(self, *requests: object) -> None:
-        self.requests, self.sent = list(requests), []  # type: ignore[var-annotated]
-
-    def poll(self) -> bool:
-        return bool(self.requests)
-
-    def recv(self) -> object:
-        return self.requests.pop(0)
-
-    def send(self, answer: object) -> None:
-        self.sent.append(answer)
-
-
-def test_weights_are_answered_between_requests_that_supersede_each_other() -> None:
-    asked = Parameters(number=1, stack="encoder", layer=0)
-    first, newest = request("ab"), request("abc")
-    pipe = Pipe(first, asked, newest)
-    server = Server(pipe)  # type: ignore[arg-type]
-    assert server.newest() is newest
-    assert [answer.number for answer in pipe.sent] == [1]
-
-    pipe.requests = [asked, newest]
-    assert server.newest() is asked
-    assert server.newest() is newest
-
-    pipe.requests = [asked]
-    assert not server._interrupted()  # a decode goes on
-    pipe.requests = [asked, first]
-    assert server._interrupted()
-    pipe.requests = [newest]
-    assert server.newest() is newest  # what interrupted is superseded like any other
-    assert len(pipe.sent) == 3
 
 
 def test_a_lens_disturbs_no_decode_and_no_decode_it(
@@ -277,13 +247,13 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
 ) -> None:
     """Asked amid a decode and after it; rows of another model get none."""
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
     checkpoint = load(folder)
     whole = Decoding(checkpoint, "abcdef", limit=60).finish()
     chosen = whole.target_ids[1:3]
-    number = handle.decode(request("abcdef", limit=60))
-    handle.lens(streams(whole, [0, 1]), chosen, 1.0)
+    number = handle.ask(request("abcdef", limit=60))
+    handle.ask(Lens(hidden=streams(whole, [0, 1]), chosen=chosen, temperature=1.0))
     seen = listener.gather(Finished, LensDone)
     rows = [event for event in seen if isinstance(event, Decoded)]
     last = max(rows, key=lambda event: len(event.trace))
@@ -295,34 +265,21 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
     np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
     assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank
 
-    handle.lens(np.zeros((1, 9, 4), np.float32), np.array([0]), 1.0)
+    odd = np.zeros((1, 9, 4), np.float32)
+    handle.ask(Lens(hidden=odd, chosen=np.array([0]), temperature=1.0))
     none = listener.wait_for(LensDone)
     assert isinstance(none, LensDone)
     assert none.rows == ()
-
-
-def test_a_lens_is_answered_between_requests_that_supersede_each_other() -> None:
-    hidden, chosen = np.zeros((1, 3, 16), np.float32), np.array([0])
-    asked = Lens(number=1, hidden=hidden, chosen=chosen, temperature=1.0)
-    newest = request("abc")
-    pipe = Pipe(request("ab"), asked, newest)
-    server = Server(pipe)  # type: ignore[arg-type]
-    assert server.newest() is newest
-    assert [type(answer) for answer in pipe.sent] == [LensDone]
-    pipe.requests = [asked]
-    assert not server._interrupted()  # a decode goes on
-    server.answer(asked)
-    assert [answer.number for answer in pipe.sent] == [1, 1, 1]
 
 
 def test_each_pass_of_an_altered_run_is_kept(
     engine: tuple[Engine, Listener], folder: Path
 ) -> None:
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
     made = parse(["causal off"])
-    number = handle.decode(Decode(number=0, source="abc", limit=4, intervention=made))
+    number = handle.ask(Decode(source="abc", limit=4, intervention=made))
     last: Decoded | None = None
     while not isinstance(event := listener.wait_for(Decoded, Finished), Finished):
         assert isinstance(event, Decoded)
@@ -336,7 +293,7 @@ def test_each_pass_of_an_altered_run_is_kept(
         assert trace.target == expected.target
         np.testing.assert_allclose(trace.decoder_rows, expected.decoder_rows, atol=1e-5)
         assert trace.masks["decoder"].all()
-    handle.decode(Decode(number=0, source="abc", limit=4))
+    handle.ask(Decode(source="abc", limit=4))
     plain = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 4)
     assert isinstance(plain, Decoded)
     assert not plain.passes
@@ -347,10 +304,10 @@ def test_a_reference_under_an_altered_run_goes_by_passes(
     engine: tuple[Engine, Listener], folder: Path
 ) -> None:
     handle, listener = engine
-    handle.open(str(folder))
+    handle.open(Open(path=str(folder)))
     listener.wait_for(Opened)
     made = parse(["multiply"])
-    handle.decode(Decode(number=0, source="abc", reference="dd", intervention=made))
+    handle.ask(Decode(source="abc", reference="dd", intervention=made))
     event = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 3)
     assert isinstance(event, Decoded)
     assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
@@ -363,26 +320,26 @@ def test_a_file_is_asked_about_and_opened(
     handle, listener = engine
     path = tmp_path / "m.pt"
     torch.save(state(layout_models.handout), path)
-    handle.open(str(path), ask="open")
+    handle.open(Open(path=str(path), ask="open"))
     asked = listener.wait_for(Asked)
     assert isinstance(asked, Asked)
     assert [q.name for q in asked.form.questions][:4] == ["heads", "pad", "bos", "eos"]
-    number = handle.open(str(path), told=(("heads", 3),))
+    number = handle.open(Open(path=str(path), told=(("heads", 3),)))
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert refused.number == number
     assert "3 heads do not divide d_model = 8" in refused.reason
-    handle.open(str(path), told=(("heads", 2),))
+    handle.open(Open(path=str(path), told=(("heads", 2),)))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)
     assert (opened.model.config.heads, opened.numbers) == (2, 11)
     assert "pad = 0 (the file does not say)" in opened.assumed
-    handle.open(str(folder), ask="open")  # it tells all by itself
+    handle.open(Open(path=str(folder), ask="open"))  # it tells all by itself
     handle.abandon()
-    handle.open(str(path), told=(("heads", 2),), ask="always")
+    handle.open(Open(path=str(path), told=(("heads", 2),), ask="always"))
     asked = listener.wait_for(Asked, Opened)  # nothing came of what was abandoned
     assert isinstance(asked, Asked)
     assert asked.form.questions[0].default == 2
-    decoded(listener, handle.decode(request("5 7 3")))  # the open model is still there
-    handle.open(str(folder), ask="open")
+    decoded(listener, handle.ask(request("5 7 3")))  # the open model is still there
+    handle.open(Open(path=str(folder), ask="open"))
     assert isinstance(listener.wait_for(Asked, Opened), Opened)

@@ -10,8 +10,21 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.engine.handle import Decoded, Engine, Event, Replaced
-from visformer.engine.messages import Decode, Finished, Open, Opened, Refused, Started
+from visformer.engine.handle import Engine, Event, Replaced
+from visformer.engine.messages import (
+    Decode,
+    Finished,
+    Open,
+    Opened,
+    Parameters,
+    Refused,
+    Request,
+    Shuffle,
+    Started,
+    Stepped,
+)
+from visformer.engine.mirror import Decoded
+from visformer.values.recording import Row
 
 
 class Mortal:
@@ -23,6 +36,7 @@ class Mortal:
         self.process = types.SimpleNamespace(
             exitcode=-11, join=bool, kill=bool, is_alive=bool
         )
+        self.how_it_ended = lambda: "was ended by signal 11"
         self.sent: list[Any] = []
         self.send, self.end = self.sent.append, bool
         self._receive = receive
@@ -64,9 +78,9 @@ def test_a_request_that_ends_two_processes_is_not_replayed_again(
 ) -> None:
     """However far it came each time: its tokens are replayed before it fails again."""
     handle = Engine(events.append)
-    opening = handle.open("model")
+    opening = handle.open(Open(path="model"))
     Mortal.made[0].answer(opened(opening))
-    number = handle.decode(Decode(number=0, source="abc"))
+    number = handle.ask(Decode(source="abc"))
     for time in (1, 2):
         if time == 2:
             working(handle).answer(opened(opening))
@@ -75,12 +89,83 @@ def test_a_request_that_ends_two_processes_is_not_replayed_again(
     assert [type(e) for e in events] == [Opened, Decoded, Replaced, Decoded, Refused]
     assert isinstance(events[-1], Refused)
     assert "twice on this request" in events[-1].reason
-    assert [type(request) for request in working(handle).sent] == [Open]
+    assert [type(sent.request) for sent in working(handle).sent] == [Open]
 
-    again = handle.decode(Decode(number=0, source="ab"))
+    again = handle.ask(Decode(source="ab"))
     working(handle).answer(started(again))
     working(handle).answer(Finished(number=again, step_ms=1.0))
     working(handle).answer(None)
     assert isinstance(events[-1], Replaced)  # another request: another try
-    assert [type(request) for request in working(handle).sent] == [Open, Decode]
+    assert [type(sent.request) for sent in working(handle).sent] == [Open, Decode]
     handle.close()
+
+
+def ready(events: list[Event]) -> Engine:
+    """Return a handle with a model open."""
+    handle = Engine(events.append)
+    Mortal.made[0].answer(opened(handle.open(Open(path="model", device="cpu"))))
+    return handle
+
+
+def replayed(handle: Engine) -> Request:
+    """Return what the process that took over was asked after the model."""
+    reopened, again = working(handle).sent
+    assert reopened.request == Open(path="model", device="cpu")
+    return cast(Request, again.request)
+
+
+def test_a_choice_is_replayed_even_before_its_first_answer(events: list[Event]) -> None:
+    handle = ready(events)
+    working(handle).answer(started(handle.ask(Decode(source="abc"))))
+    forced = Decode(source="abc", prefix=((5, "model"), (7, "forced")))
+    number = handle.ask(forced)
+    working(handle).answer(None)
+    assert replayed(handle) == forced
+    working(handle).answer(started(number))  # no row of it has come yet
+    working(handle).answer(Finished(number=number, step_ms=None))
+    working(handle).answer(None)
+    assert replayed(handle) == forced
+
+
+def test_tokens_that_came_are_replayed(events: list[Event]) -> None:
+    handle = ready(events)
+    number = handle.ask(Decode(source="abc"))
+    trace = make_trace(target=3)
+    start = Started(number=number, start=trace.until(0), limit=9, kept=0)
+    working(handle).answer(start)
+    for at, step in enumerate(trace.steps):
+        row = Row(
+            id=int(trace.target_ids[at]),
+            token=trace.target[at],
+            values=trace.decoder_rows[at],
+            self_mask=trace.masks["decoder"][at, : at + 1],
+            cross_mask=trace.masks["cross"][at],
+            step=step,
+        )
+        working(handle).answer(Stepped(number=number, row=row))
+    working(handle).answer(None)
+    again = replayed(handle)
+    assert isinstance(again, Decode)
+    assert [id for id, _ in again.prefix] == [step.id for step in trace.steps]
+
+
+def test_any_request_is_replayed_but_none_that_was_aside(events: list[Event]) -> None:
+    handle = ready(events)
+    shuffle = Shuffle(source="abc", target=(1, 2))
+    number = handle.ask(shuffle)
+    assert handle.ask(Parameters(stack="encoder", layer=0)) == number + 1
+    working(handle).answer(None)
+    assert replayed(handle) is shuffle
+
+
+def test_an_opening_that_is_given_up_leaves_the_working_process(
+    events: list[Event],
+) -> None:
+    handle = ready(events)
+    before = working(handle)
+    handle.open(Open(path="other"))
+    spare = Mortal.made[-1]
+    handle.abandon()
+    spare.answer(opened(2))  # too late
+    assert working(handle) is before
+    assert [type(event) for event in events] == [Opened]

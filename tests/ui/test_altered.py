@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine.handle import Decoded
 from visformer.engine.messages import Finished, Opened, Refused
+from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS

@@ -51,6 +51,10 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
     QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
+def process_id(app: App) -> int:
+    return int(app.engine._current.process.pid)
+
+
 def finished(app: App) -> bool:
     state = app.window.session.state
     return state.trace is not None and not state.busy and not state.recorded
@@ -100,9 +104,9 @@ def test_the_weights_of_the_layer_looked_at_come(
         assert made is not None  # post-norm: the fourth matrix leaves the layer
         own = trace.hidden("decoder", layer + 1)
         assert np.abs(made.values - own).max() <= 2e-5 * np.abs(own).max()
-    engine = app.engine.process_id
+    engine = process_id(app)
     os.kill(engine, signal.SIGKILL)
-    qtbot.waitUntil(lambda: app.engine.process_id != engine, timeout=WAIT)
+    qtbot.waitUntil(lambda: process_id(app) != engine, timeout=WAIT)
     window.session.set(layer=0)
     qtbot.waitUntil(lambda: window.session.state.notice != "", timeout=WAIT)
     qtbot.waitUntil(lambda: not window.requests.asking, timeout=WAIT)
@@ -119,7 +123,7 @@ def test_the_engine_is_killed_while_it_decodes(
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     window.strategy.limit.setValue(400)
     qtbot.waitUntil(lambda: bool(window.session.state.busy), timeout=WAIT)
-    os.kill(app.engine.process_id, signal.SIGKILL)
+    os.kill(process_id(app), signal.SIGKILL)
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     assert "signal 9" in window._notice.text()
     trace = window.session.state.trace

@@ -9,8 +9,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine.handle import Decoded, Event
+from visformer.engine.handle import Event
 from visformer.engine.messages import Finished, Refused
+from visformer.engine.mirror import Decoded
 from visformer.ui.bridge import FRAME_MS, Bridge
 
 Listening = tuple[Bridge, list[Event]]

@@ -12,8 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine.handle import Decoded, Replaced
+from visformer.engine.handle import Replaced
 from visformer.engine.messages import Opened, Refused
+from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import Cell
 from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow

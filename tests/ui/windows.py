@@ -4,60 +4,79 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import QSettings
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine.handle import Decoded
-from visformer.engine.messages import Decode, Finished, Shuffle
+from visformer.engine.messages import (
+    Decode,
+    Finished,
+    Lens,
+    Open,
+    Parameters,
+    Request,
+    Shuffle,
+)
+from visformer.engine.mirror import Decoded
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
 from visformer.values.layer_weights import Stack
 from visformer.values.questions import Asking, Told
 from visformer.values.trace import Trace
 
+Kind = TypeVar("Kind", bound=Request)
+
 
 class FakeEngine:
-    """Remembers what it was asked."""
+    """Remembers what it was asked; numbers the requests of each class from 1."""
 
     def __init__(self) -> None:
-        self.opened: list[tuple[str, str]] = []
-        self.told: list[tuple[Told, Asking]] = []  # of each opening
+        self.requests: list[Request] = []
         self.abandoned = 0
-        self.decodes: list[Decode] = []
-        self.shuffles: list[Shuffle] = []
-        self.batches: list[tuple[str, ...]] = []
-        self.asked: list[tuple[Stack, int]] = []
-        self.lenses: list[tuple[Floats, Ids, float]] = []
 
-    def open(
-        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
-    ) -> int:
-        self.opened.append((path, device))
-        self.told.append((told, ask))
-        return -len(self.opened)  # never the number of a decode
+    def open(self, request: Open) -> int:
+        return -self.ask(request)  # never the number of a question
+
+    def ask(self, request: Request) -> int:
+        self.requests.append(request)
+        return len(self.of(type(request)))
 
     def abandon(self) -> None:
         self.abandoned += 1
 
-    def decode(self, request: Decode) -> int:
-        self.decodes.append(request)
-        return len(self.decodes)
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """Return the requests of a class."""
+        return [request for request in self.requests if isinstance(request, kind)]
 
-    def shuffle(self, request: Shuffle) -> int:
-        self.shuffles.append(request)
-        return 0
+    @property
+    def decodes(self) -> list[Decode]:
+        return self.of(Decode)
 
-    def batch(self, sources: tuple[str, ...]) -> int:
-        self.batches.append(sources)
-        return 0
+    @property
+    def shuffles(self) -> list[Shuffle]:
+        return self.of(Shuffle)
 
-    def parameters(self, stack: Stack, layer: int) -> None:
-        self.asked.append((stack, layer))
+    @property
+    def opened(self) -> list[tuple[str, str]]:
+        """Path and device of each opening."""
+        return [(request.path, request.device) for request in self.of(Open)]
 
-    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
-        self.lenses.append((hidden, chosen, temperature))
+    @property
+    def told(self) -> list[tuple[Told, Asking]]:
+        """What was given with each opening, and whether questions may come."""
+        return [(request.told, request.ask) for request in self.of(Open)]
+
+    @property
+    def asked(self) -> list[tuple[Stack, int]]:
+        """The layers whose weights were asked for."""
+        return [(request.stack, request.layer) for request in self.of(Parameters)]
+
+    @property
+    def lenses(self) -> list[tuple[Floats, Ids, float]]:
+        """What lenses were asked for."""
+        return [(r.hidden, r.chosen, r.temperature) for r in self.of(Lens)]
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

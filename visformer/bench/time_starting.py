@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from visformer import paths
 from visformer.bench.figures import Figure, take_turns
 from visformer.engine.handle import Engine, Event
-from visformer.engine.messages import Opened, Refused
+from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
 
 PACKAGE = Path(paths.__file__).parent
@@ -198,7 +198,7 @@ def engine_seconds(checkpoint: Path) -> float:
     began = time.perf_counter()
     engine = Engine(events.put)
     try:
-        engine.open(str(checkpoint))
+        engine.open(Open(path=str(checkpoint)))
         next_event(events, Opened)
         return time.perf_counter() - began
     finally:

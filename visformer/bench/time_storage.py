@@ -24,8 +24,9 @@ from visformer import paths
 from visformer.bench.figures import Figure
 from visformer.bench.random_trace import facts, random_recording
 from visformer.bench.time_starting import next_event
-from visformer.engine.handle import Decoded, Engine, Event
-from visformer.engine.messages import Decode, Finished, Opened
+from visformer.engine.handle import Engine, Event
+from visformer.engine.messages import Decode, Finished, Open, Opened
+from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.picture import Matrix
 from visformer.session.state import Session
@@ -123,9 +124,9 @@ def decoded(sentence: str) -> Trace:
             last[:] = [event.trace]
 
     try:
-        engine.open(str(paths.checkpoint()))
+        engine.open(Open(path=str(paths.checkpoint())))
         next_event(events, Opened)
-        engine.decode(Decode(number=0, source=sentence))
+        engine.ask(Decode(source=sentence))
         next_event(events, Finished, keep)
         return last[0]
     finally:

@@ -1,13 +1,13 @@
 """What the window and the engine process say to each other: plain frozen values.
 
-The window sends the ``Request`` ones, the engine answers with the rest. Every request
-carries a number, the newest wins, and answers carry it back. ``Parameters`` and
-``Lens`` are asked aside, numbered apart: they disturb no decode, and none them.
+To add a question: a ``Request`` and its ``Answer`` here, who answers it in
+``process.HANDLERS``, and what the answer does to the State in ``session.receive``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import ModelFacts
@@ -22,11 +22,31 @@ from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """Open the checkpoint at ``path`` on a device ("": the best there is)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What the window asks. The newest one supersedes those before it."""
+
+    aside: ClassVar[bool] = False  # True: answered amid a decode, superseding nothing
+
+
+class Numbered(NamedTuple):
+    """A request as it goes through the pipe."""
 
     number: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Answer:
+    """What the engine says; the number is that of the request."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open(Request):
+    """Open the checkpoint at ``path`` on a device ("": the best there is)."""
+
     path: str
     device: str = ""
     told: Told = ()
@@ -34,13 +54,12 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decode:
+class Decode(Request):
     """Decode ``source``: make the choices of ``prefix``, then go on to the end.
 
     With ``reference`` that text is fed teacher-forced instead, and nothing is decoded.
     """
 
-    number: int
     source: str
     prefix: tuple[tuple[int, Origin], ...] = ()
     reference: str = ""
@@ -50,18 +69,16 @@ class Decode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Request):
     """Translate several sentences, then run them together, padded."""
 
-    number: int
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffle:
+class Shuffle(Request):
     """Run ``source`` as it is and in another order, both with the same target."""
 
-    number: int
     source: str
     target: tuple[int, ...]  # ids that the decoder consumes
     intervention: Intervention = UNTOUCHED
@@ -69,32 +86,33 @@ class Shuffle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class Parameters(Request):
     """Tell the weights of one layer of the open model."""
 
-    number: int  # counted apart from the other requests
+    aside: ClassVar[bool] = True
+
     stack: Stack
     layer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lens:
+class Lens(Request):
     """Tell what each decoder layer of the open model would have predicted of N rows.
 
     The rows themselves come along: they may be of any run of the model.
     """
 
-    number: int  # counted apart, as those of ``Parameters``
+    aside: ClassVar[bool] = True
+
     hidden: Floats  # [N, L + 1, D], the rows' residual stream
     chosen: Ids  # [N], the token that each row's step chose
     temperature: float  # what sampling divides the logits by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Opened:
+class Opened(Answer):
     """The checkpoint is open and ready."""
 
-    number: int
     path: str
     model: ModelFacts
     positions: Floats  # [max_positions, D]
@@ -105,103 +123,76 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Answer):
     """The checkpoint can be opened once these questions are answered."""
 
-    number: int
     path: str
     form: Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Started:
+class Started(Answer):
     """A decode has its encoder side; decoder rows follow."""
 
-    number: int
     start: Trace | None  # T = 0; None: the source is that of the last decode
     limit: int  # rows at most
     kept: int  # rows of the last decode that stand; the rest is dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stepped:
+class Stepped(Answer):
     """One more decoder row."""
 
-    number: int
     row: Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Passed:
+class Passed(Answer):
     """A step that changed the rows before it: the whole of it, a Trace of its own."""
 
-    number: int
     trace: Trace
     limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Answer):
     """The decode is over: end of sentence, limit, or end of the reference."""
 
-    number: int
     step_ms: float | None  # median milliseconds of a decoded step; None: there was none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BatchDone:
+class BatchDone(Answer):
     """The rows of a batch, pads included."""
 
-    number: int
     traces: tuple[Trace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shuffled:
+class Shuffled(Answer):
     """Both orders, the end-of-sentence token last in both."""
 
-    number: int
     order: tuple[int, ...]  # where each token of the shuffled source stood
     plain: Trace
     shuffled: Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ParametersDone:
+class ParametersDone(Answer):
     """The weights of one layer."""
 
-    number: int
     parameters: LayerParameters | None  # None: the open model has no such layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LensDone:
+class LensDone(Answer):
     """The rows of a ``Lens``."""
 
-    number: int
     rows: tuple[LensRow, ...]  # N of them; none: they are not of the open model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Answer):
     """A request cannot be carried out; one sentence says why and what to do."""
 
-    number: int
     reason: str
-
-
-Aside = Parameters | Lens
-Request = Open | Decode | Batch | Shuffle | Aside
-Answer = (
-    Asked
-    | Opened
-    | Started
-    | Stepped
-    | Passed
-    | Finished
-    | BatchDone
-    | Shuffled
-    | ParametersDone
-    | LensDone
-    | Refused
-)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from visformer.engine.messages import LensDone
+from visformer.engine.messages import Lens, LensDone
 from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.output import known_rows, lens_trace
 from visformer.session.state import Session
@@ -47,7 +47,12 @@ class LensRequests:
         rows = rows[: max(1, MOST_BYTES // width)]
         self._asked = made_of(trace), rows, strategy
         chosen = np.array([trace.steps[row].id for row in rows], np.int64)
-        self._engine.lens(streams(trace, rows), chosen, strategy.temperature)
+        question = Lens(
+            hidden=streams(trace, rows),
+            chosen=chosen,
+            temperature=strategy.temperature,
+        )
+        self._engine.ask(question)
 
     def receive(self, event: LensDone) -> None:
         """Add rows that came; that none came is kept too, so as not to ask again."""

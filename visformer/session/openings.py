@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from visformer.engine.messages import Asked, Opened, Refused
+from visformer.engine.messages import Asked, Open, Opened, Refused
 from visformer.session.answers import Answers
 from visformer.session.state import Session
 from visformer.values.questions import Asking, Told, Value, merged
@@ -16,9 +16,7 @@ from visformer.values.questions import Asking, Told, Value, merged
 class Opener(Protocol):
     """What opening needs of the engine."""
 
-    def open(
-        self, path: str, device: str = "", told: Told = (), ask: Asking = "never"
-    ) -> int:
+    def open(self, request: Open) -> int:
         """Open a checkpoint, or ask about it; returns the request's number."""
 
     def abandon(self) -> None:
@@ -98,7 +96,8 @@ class Openings:
         *,
         retry: Told | None = None,
     ) -> None:
-        number = self._engine.open(path, device, told, ask)
+        request = Open(path=path, device=device, told=told, ask=ask)
+        number = self._engine.open(request)
         self._waiting = _Opening(number, path, device, told, retry)
         busy = f"opening {Path(path).name or path}"
         self._session.set(busy=busy, error="", notice="")

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from visformer.engine.handle import Decoded, Event, Replaced
+from visformer.engine.handle import Event, Replaced
 from visformer.engine.messages import (
     Asked,
+    Batch,
     BatchDone,
     Decode,
     Finished,
     LensDone,
     Opened,
+    Parameters,
     ParametersDone,
     Refused,
+    Request,
     Shuffle,
     Shuffled,
 )
+from visformer.engine.mirror import Decoded
 from visformer.errors import VisformerError
 from visformer.pictures.about import opened_words, readable
 from visformer.session.alterations import Alterations
@@ -27,7 +31,7 @@ from visformer.session.lens_requests import LensRequests
 from visformer.session.openings import Opener, Openings
 from visformer.session.state import Session
 from visformer.text import MAX_CHARACTERS, clean
-from visformer.values.arrays import Floats, Ids
+from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import UNTOUCHED
 from visformer.values.layer_weights import Stack, same_model
@@ -38,22 +42,10 @@ from visformer.values.trace_file import read_trace
 
 
 class EngineLike(Opener, Protocol):
-    """What the window needs of the engine; a test's fake is five lines."""
+    """What the window needs of the engine."""
 
-    def decode(self, request: Decode) -> int:
-        """Decode; returns the request's number."""
-
-    def batch(self, sources: tuple[str, ...]) -> int:
-        """Run several sentences together; returns the request's number."""
-
-    def shuffle(self, request: Shuffle) -> int:
-        """Run a sentence in two orders; returns the request's number."""
-
-    def parameters(self, stack: Stack, layer: int) -> None:
-        """Ask for the weights of a layer of the open model."""
-
-    def lens(self, hidden: Floats, chosen: Ids, temperature: float) -> None:
-        """Ask what each layer would predict of some rows: ``Lens`` says of which."""
+    def ask(self, request: Request) -> int:
+        """Ask something of the open model; returns the request's number."""
 
 
 _NOTHING_CHANGED: dict[str, Any] = {
@@ -182,7 +174,7 @@ class Requests:
 
     def batch(self, sources: tuple[str, ...]) -> None:
         """Run several sentences together."""
-        self._engine.batch(tuple(clean(source) for source in sources))
+        self._engine.ask(Batch(sources=tuple(map(clean, sources))))
         self._session.set(busy="running the batch", error="")
 
     @property
@@ -200,7 +192,7 @@ class Requests:
             return
         if self._asked != (stack, layer):
             self._asked = stack, layer
-            self._engine.parameters(stack, layer)
+            self._engine.ask(Parameters(stack=stack, layer=layer))
 
     def lens(self, rows: tuple[int, ...]) -> None:
         """Have the lens of some rows brought into the State, the first ones first."""
@@ -226,13 +218,12 @@ class Requests:
             return
         self._shuffles += 1
         request = Shuffle(
-            number=0,
             source=shown.source_text,
             target=tuple(shown.target_ids.tolist()),
             intervention=shown.intervention,
             seed=self._shuffles,
         )
-        self._engine.shuffle(request)
+        self._engine.ask(request)
         self._session.set(busy="running the shuffled source", error="")
 
     def _decode(
@@ -241,7 +232,6 @@ class Requests:
         """Decode the sentence: the untouched run first, where it is not known."""
         state = self._session.state
         request = Decode(
-            number=0,
             source=self.sentence,
             prefix=prefix,  # type: ignore[arg-type]
             reference=self._reference,
@@ -249,7 +239,7 @@ class Requests:
             limit=self.limit,
             intervention=UNTOUCHED if state.plain is None else state.intervention,
         )
-        self._pending = _Pending(self._engine.decode(request), step)
+        self._pending = _Pending(self._engine.ask(request), step)
         slower = request.intervention.masked
         busy = "decoding, slower: a full pass a step" if slower else "decoding"
         self._session.set(busy=busy, error="", notice="")

@@ -8,7 +8,8 @@ import time
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from visformer.engine.handle import Decoded, Event
+from visformer.engine.handle import Event
+from visformer.engine.mirror import Decoded
 
 FRAME_MS = 16  # a screen shows no more than one picture in so many milliseconds
 

@@ -1,0 +1,196 @@
+"""The engine process's own loop, on a pipe in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tests.models import tiny_checkpoint
+from visformer.engine import process
+from visformer.engine.messages import (
+    Answer,
+    Decode,
+    Finished,
+    Lens,
+    LensDone,
+    Numbered,
+    Parameters,
+    ParametersDone,
+    Passed,
+    Refused,
+    Request,
+    Shuffle,
+    Shuffled,
+    Stepped,
+)
+from visformer.engine.process import Server
+from visformer.values.intervention import parse
+
+CHECKPOINT = tiny_checkpoint()
+WEIGHTS = Parameters(stack="encoder", layer=0)
+LENS = Lens(
+    hidden=np.zeros((1, 3, 16), np.float32), chosen=np.array([0]), temperature=1.0
+)
+
+
+class Pipe:
+    """The engine's end of a pipe: requests that wait, answers that were sent."""
+
+    def __init__(self, *requests: Numbered) -> None:
+        self.requests, self.sent = list(requests), list[Answer]()
+        self.on_send: Callable[[Answer], None] = lambda answer: None
+
+    def poll(self) -> bool:
+        return bool(self.requests)
+
+    def recv(self) -> Numbered:
+        return self.requests.pop(0)
+
+    def send(self, answer: Answer) -> None:
+        self.sent.append(answer)
+        self.on_send(answer)
+
+    def put_after(self, count: int, kind: type[Answer], *requests: Numbered) -> None:
+        """Have requests arrive when so many answers of a kind have been sent."""
+
+        def look(answer: Answer) -> None:
+            if isinstance(answer, kind) and len(self.of(kind)) == count:
+                self.requests += requests
+
+        self.on_send = look
+
+    def of(self, kind: type[Answer]) -> list[int]:
+        """Return the numbers of the answers of a kind."""
+        return [answer.number for answer in self.sent if isinstance(answer, kind)]
+
+
+def server_on(pipe: Pipe) -> Server:
+    server = Server(pipe)  # type: ignore[arg-type]
+    server.checkpoint = CHECKPOINT
+    return server
+
+
+@pytest.mark.parametrize("newer", [Decode(source="ab"), Shuffle(source="a", target=())])
+def test_a_running_decode_stops_for_a_newer_request(newer: Request) -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    pipe.put_after(3, Stepped, Numbered(2, newer))
+    server.answer(Numbered(1, Decode(source="abcdef", limit=40)))
+    assert pipe.of(Stepped) == [1, 1, 1]
+    assert pipe.of(Finished) == [1]
+    assert server.newest() == (2, newer)  # it is carried out next
+
+
+def test_passes_stop_for_a_newer_request() -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    newer = Numbered(2, Decode(source="ab"))
+    pipe.put_after(2, Passed, newer)
+    prefix = tuple((id, "forced") for id in (5, 6, 7, 8))
+    request = Decode(
+        source="abc",
+        prefix=prefix,  # type: ignore[arg-type]
+        limit=9,
+        intervention=parse(["causal off"]),
+    )
+    server.answer(Numbered(1, request))
+    assert pipe.of(Passed) == [1, 1]
+
+
+def test_what_is_aside_is_answered_amid_a_decode_and_stops_nothing() -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    pipe.put_after(2, Stepped, Numbered(2, WEIGHTS), Numbered(3, LENS))
+    server.answer(Numbered(1, Decode(source="abc", limit=6)))
+    kinds = [type(answer) for answer in pipe.sent]
+    steps = len(pipe.of(Stepped))
+    assert steps > 2
+    assert kinds[3:5] == [ParametersDone, LensDone]  # after Started and two rows
+    assert kinds[-1] is Finished
+
+
+def test_stale_requests_are_skipped_and_asides_among_them_answered() -> None:
+    first, newest = Numbered(1, Decode(source="ab")), Numbered(4, Decode(source="abc"))
+    pipe = Pipe(first, Numbered(2, WEIGHTS), Numbered(3, LENS), newest)
+    server = server_on(pipe)
+    assert server.newest() is newest
+    assert [answer.number for answer in pipe.sent] == [2, 3]
+    asked = Numbered(5, WEIGHTS)
+    pipe.requests = [asked, newest]
+    assert server.newest() is asked
+    assert server.newest() is newest
+
+
+def test_what_interrupted_is_superseded_like_any_other() -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    second, third = (Numbered(n, Decode(source="a" * n)) for n in (2, 3))
+    pipe.put_after(1, Stepped, second, third)
+    server.answer(Numbered(1, Decode(source="abcdef", limit=40)))
+    assert server.newest() is third
+
+
+def test_nothing_is_answered_without_a_model() -> None:
+    pipe = Pipe()
+    server = Server(pipe)  # type: ignore[arg-type]
+    requests = (Decode(source="a"), Shuffle(source="a", target=()), WEIGHTS, LENS)
+    for number, request in enumerate(requests):
+        server.answer(Numbered(number, request))
+    assert pipe.of(Refused) == [0, 1]
+    weights, lens = pipe.sent[2:]
+    assert isinstance(weights, ParametersDone)
+    assert weights.parameters is None
+    assert isinstance(lens, LensDone)
+    assert lens.rows == ()
+
+
+def test_a_fault_in_what_is_aside_leaves_the_decode_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setitem(process.HANDLERS, Parameters, broken)
+    pipe = Pipe()
+    server = server_on(pipe)
+    pipe.put_after(1, Stepped, Numbered(2, WEIGHTS))
+    server.answer(Numbered(1, Decode(source="abc", limit=6)))
+    assert pipe.of(Refused) == [2]
+    assert len(pipe.of(Stepped)) > 1
+    assert pipe.of(Finished) == [1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length(Request):
+    """A question that no file of the program knows: how many tokens a text has."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthDone(Answer):
+    tokens: int
+
+
+def test_a_new_question_is_two_classes_and_a_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def length(_: object, number: int, request: Length) -> LengthDone:
+        return LengthDone(number=number, tokens=len(request.text))
+
+    monkeypatch.setitem(process.HANDLERS, Length, process.replying(length))
+    pipe = Pipe()
+    server_on(pipe).answer(Numbered(7, Length(text="abc")))
+    assert pipe.sent == [LengthDone(number=7, tokens=3)]
+
+
+def test_both_orders_come_of_a_shuffle() -> None:
+    pipe = Pipe()
+    server_on(pipe).answer(Numbered(1, Shuffle(source="abcd", target=(2, 5), seed=1)))
+    (answer,) = pipe.sent
+    assert isinstance(answer, Shuffled)
+    moved = [answer.plain.source[at] for at in answer.order]
+    assert list(answer.shuffled.source) == moved

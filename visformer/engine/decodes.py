@@ -1,0 +1,139 @@
+"""Decodes of the engine process: a sentence's rows are sent as they come."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from visformer.engine.messages import (
+    Answer,
+    Decode,
+    Finished,
+    Passed,
+    Started,
+    Stepped,
+)
+from visformer.engine.replies import lean
+from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.recording import Row
+from visformer.values.step import Origin
+
+if TYPE_CHECKING:
+    from visformer.core.checkpoint import Checkpoint
+    from visformer.core.decoding import Decoding
+
+MAX_PASSES = 128  # steps that are kept as a pass each: their rows grow as the square
+
+
+class Decodes:
+    """The decode that the engine is at; the next one goes on from what they share."""
+
+    def __init__(
+        self, send: Callable[[Answer], None], interrupted: Callable[[], bool]
+    ) -> None:
+        """``interrupted`` is asked between steps: True ends the decode there."""
+        self._send, self._interrupted = send, interrupted
+        self._decoding: Decoding | None = None
+        self._wanted: tuple[str, int | None, Intervention] = ("", None, UNTOUCHED)
+
+    def forget(self) -> None:
+        """Begin the next decode afresh."""
+        self._decoding = None
+
+    def run(self, checkpoint: Checkpoint, number: int, request: Decode) -> None:
+        """Carry a request out: send what changed, then every further step."""
+        decoding, fresh = self._prepared(checkpoint, request)
+        if request.intervention.looks_ahead:
+            self._finish(number, self._passes(number, request, decoding))
+            return
+        kept = 0 if fresh else decoding.common(request.prefix)
+        if request.reference:
+            decoding.feed(request.reference)
+            kept = 0
+        else:
+            decoding.follow(request.prefix)
+            kept = min(kept, decoding.changed)
+        start = lean(decoding.start) if fresh else None
+        self._send(Started(number=number, start=start, limit=decoding.limit, kept=kept))
+        for row in decoding.rows(kept):
+            self._send_row(number, row)
+        times: list[float] = []
+        if not request.reference:
+            times = self._go_on(decoding, lambda: self._send_step(number, decoding))
+        self._finish(number, times)
+
+    def _go_on(self, decoding: Decoding, send: Callable[[], None]) -> list[float]:
+        """Decode until the end or a newer request -> each step's milliseconds."""
+        times: list[float] = []
+        while not (decoding.ended or self._interrupted()):
+            began = time.perf_counter()
+            decoding.step()
+            times.append(1e3 * (time.perf_counter() - began))
+            send()
+        return times
+
+    def _finish(self, number: int, times: list[float]) -> None:
+        step_ms = statistics.median(times) if times else None
+        self._send(Finished(number=number, step_ms=step_ms))
+
+    def _passes(self, number: int, request: Decode, decoding: Decoding) -> list[float]:
+        """Send each step as the pass that it was; old rows change with every token."""
+        choices: Sequence[tuple[int, Origin]] = request.prefix
+        if request.reference:
+            choices = decoding.reference(request.reference)
+        for length in range(len(choices) + 1):
+            if length and self._interrupted():
+                return []
+            decoding.follow(choices[:length])
+            self._send_pass(number, decoding)
+        if request.reference:
+            return []
+        return self._go_on(decoding, lambda: self._send_pass(number, decoding))
+
+    def _send_pass(self, number: int, decoding: Decoding) -> None:
+        trace, limit = lean(decoding.trace), decoding.limit
+        self._send(Passed(number=number, trace=trace, limit=limit))
+
+    def _prepared(
+        self, checkpoint: Checkpoint, request: Decode
+    ) -> tuple[Decoding, bool]:
+        """Return the decoding to go on with, and whether it is a new one."""
+        from visformer.core.decoding import Decoding
+
+        limit = request.limit
+        if request.intervention.looks_ahead:
+            limit = min(limit or MAX_PASSES, MAX_PASSES)
+        wanted = (request.source, limit, request.intervention)
+        if self._decoding is not None and self._wanted == wanted:
+            self._decoding.strategy = request.strategy
+            return self._decoding, False
+        self._decoding = None
+        decoding = Decoding(
+            checkpoint,
+            request.source,
+            strategy=request.strategy,
+            limit=limit,
+            intervention=request.intervention,
+        )
+        self._decoding, self._wanted = decoding, wanted
+        return decoding, True
+
+    def _send_step(self, number: int, decoding: Decoding) -> None:
+        """Send the new row, and before it the old ones that it changed."""
+        rows = decoding.rows(decoding.changed)
+        if len(rows) > 1:
+            self._send(
+                Started(
+                    number=number,
+                    start=None,
+                    limit=decoding.limit,
+                    kept=decoding.changed,
+                )
+            )
+        for row in rows:
+            self._send_row(number, row)
+
+    def _send_row(self, number: int, row: Row) -> None:
+        self._send(Stepped(number=number, row=row))

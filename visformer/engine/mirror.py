@@ -1,0 +1,69 @@
+"""Mirror: the rows that the engine sends, put together to Traces on this side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from visformer.engine.messages import Answer, Passed, Started, Stepped
+from visformer.values.recording import Recording
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Decoded(Answer):
+    """A decode, as far as it has come."""
+
+    trace: Trace
+    limit: int
+    passes: tuple[Trace, ...] = ()  # by step, where each changed the rows before it
+
+
+class Mirror:
+    """The engine's last decode; requests that were superseded have had a part in it."""
+
+    def __init__(self) -> None:
+        self._recording: Recording | None = None
+        self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
+        self._takes: dict[type[Answer], Callable[[Any], Decoded | None]] = {
+            Started: self._start,
+            Stepped: self._step,
+            Passed: self._pass,
+        }
+
+    def mirrors(self, answer: Answer) -> bool:
+        """Tell whether an answer is a part of a decode."""
+        return type(answer) in self._takes
+
+    def take(self, answer: Answer) -> Decoded | None:
+        """Add a part; return the decode with it, None where its start is not known."""
+        return self._takes[type(answer)](answer)
+
+    def _start(self, answer: Started) -> Decoded | None:
+        if answer.start is not None:
+            self._recording = Recording(answer.start, answer.limit)
+        elif self._recording is not None:
+            self._recording.shorten(answer.kept)
+        return self._decoded(answer)
+
+    def _step(self, answer: Stepped) -> Decoded | None:
+        if self._recording is not None:
+            self._recording.append(answer.row)
+        return self._decoded(answer)
+
+    def _decoded(self, answer: Answer) -> Decoded | None:
+        self._passes, recording = (), self._recording
+        if recording is None:
+            return None
+        return Decoded(
+            number=answer.number, trace=recording.trace(), limit=recording.limit
+        )
+
+    def _pass(self, answer: Passed) -> Decoded:
+        trace = answer.trace
+        self._recording = None
+        self._passes = (*self._passes[: len(trace)], trace)
+        return Decoded(
+            number=answer.number, trace=trace, limit=answer.limit, passes=self._passes
+        )

@@ -1,0 +1,92 @@
+"""Questions that one answer settles: each a function of the open checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from visformer.engine.messages import (
+    Batch,
+    BatchDone,
+    Lens,
+    LensDone,
+    Parameters,
+    ParametersDone,
+    Shuffle,
+    Shuffled,
+)
+from visformer.errors import VisformerError
+from visformer.values.trace import Trace
+
+if TYPE_CHECKING:
+    from visformer.core.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+
+def open_one(checkpoint: Checkpoint | None) -> Checkpoint:
+    """Return the open checkpoint; VisformerError where none is open."""
+    if checkpoint is None:
+        raise VisformerError("No model is open: open a checkpoint first.")
+    return checkpoint
+
+
+def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDone:
+    """Run several sentences together."""
+    from visformer.core.passes import run_texts
+
+    traces = run_texts(open_one(checkpoint), request.sources)
+    return BatchDone(number=number, traces=tuple(map(lean, traces)))
+
+
+def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:
+    """Run a sentence as it is and in another order."""
+    from visformer.core.passes import run_shuffled
+
+    order, plain, shuffled = run_shuffled(
+        open_one(checkpoint),
+        request.source,
+        request.target,
+        intervention=request.intervention,
+        seed=request.seed,
+    )
+    return Shuffled(
+        number=number, order=order, plain=lean(plain), shuffled=lean(shuffled)
+    )
+
+
+def parameters(
+    checkpoint: Checkpoint | None, number: int, request: Parameters
+) -> ParametersDone:
+    """Read the weights of a layer; None where the open model has no such layer."""
+    from visformer.core.layer_export import layer_parameters
+
+    weights = None
+    try:
+        weights = layer_parameters(open_one(checkpoint), request.stack, request.layer)
+    except VisformerError:  # asked for another model than is open by now
+        log.info("no layer %s in the %s", request.layer, request.stack)
+    return ParametersDone(number=number, parameters=weights)
+
+
+def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
+    """Say what each layer would predict; no rows where they are another model's."""
+    from visformer.core.lens_rows import read_streams
+
+    try:
+        rows = read_streams(
+            open_one(checkpoint),
+            request.hidden,
+            request.chosen,
+            temperature=request.temperature,
+        )
+    except (VisformerError, RuntimeError):  # of another model; or no memory for it
+        log.exception("no lens of %s rows", len(request.chosen))
+        rows = ()
+    return LensDone(number=number, rows=rows)
+
+
+def lean(trace: Trace) -> Trace:
+    """Return the Trace without what only the engine has: output, own weights."""
+    return replace(trace, output_weight=None, output_bias=None, own_weights=None)
