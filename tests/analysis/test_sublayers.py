@@ -132,7 +132,7 @@ def test_an_unknown_layer_is_refused() -> None:
 def test_weights_cannot_be_written() -> None:
     made = layer_parameters(tiny_checkpoint(), "encoder", 0)
     with pytest.raises(ValueError, match="read-only"):
-        made.feed_forward.expand.weight[0, 0] = 1
+        made.feed_forward.w1.weight[0, 0] = 1
 
 
 def test_a_layer_is_masked_by_its_own_mask() -> None:

@@ -70,11 +70,11 @@ class Reference:
         return self.linear(f"{name}.output", torch.cat(outputs, -1))
 
     def feed_forward(self, name: str, x: Tensor) -> Tensor:
-        """Expand, activate, gate where there is a gate, contract."""
-        inner = self.activation(self.linear(f"{name}.expand", x))
+        """W1, activation, gate where there is one, W2."""
+        inner = self.activation(self.linear(f"{name}.w1", x))
         if f"{name}.gate.weight" in self.weights:
             inner = inner * self.linear(f"{name}.gate", x)
-        return self.linear(f"{name}.contract", inner)
+        return self.linear(f"{name}.w2", inner)
 
     def enter(self, name: str, x: Tensor) -> Tensor:
         """Return what a sublayer reads."""

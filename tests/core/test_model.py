@@ -57,7 +57,7 @@ def copy_layer(layer: nn.Module, own: nn.Module) -> None:
         copy_attention(layer.multihead_attn, own.cross_attention)
     for number, norm in enumerate(norms, 1):
         setattr(layer, f"norm{number}", norm)
-    layer.linear1, layer.linear2 = own.feed_forward.expand, own.feed_forward.contract
+    layer.linear1, layer.linear2 = own.feed_forward.w1, own.feed_forward.w2
 
 
 def copy_attention(attention: object, own: Attention) -> None:

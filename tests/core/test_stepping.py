@@ -71,7 +71,7 @@ def test_weights_that_are_not_numbers_are_shown_without_a_warning() -> None:
     with torch.no_grad():
         _, layer, *_ = checkpoint.model.decoder
         layer.self_attention.value.weight[0, 0] = np.nan
-        layer.feed_forward.expand.weight[0] = np.inf
+        layer.feed_forward.w1.weight[0] = np.inf
     trace = Decoding(checkpoint, [4, 5, 6], limit=3).step(3)
     assert not np.isnan(trace.hidden("decoder", 1)).any()
     assert np.isnan(trace.hidden("decoder", 2)).all()

@@ -259,8 +259,8 @@ def torch_layer(ours: dict[str, Tensor], at: str, stack: str) -> dict[str, Tenso
             made[f"{at}.{theirs}.out_proj.{leaf}"] = ours[f"{at}.{name}.output.{leaf}"]
         for number, name in enumerate(norms, 1):
             made[f"{at}.norm{number}.{leaf}"] = ours[f"{at}.{name}.{leaf}"]
-        made[f"{at}.linear1.{leaf}"] = ours[f"{at}.feed_forward.expand.{leaf}"]
-        made[f"{at}.linear2.{leaf}"] = ours[f"{at}.feed_forward.contract.{leaf}"]
+        made[f"{at}.linear1.{leaf}"] = ours[f"{at}.feed_forward.w1.{leaf}"]
+        made[f"{at}.linear2.{leaf}"] = ours[f"{at}.feed_forward.w2.{leaf}"]
     return made
 
 
@@ -317,11 +317,9 @@ def test_marks_of_fresh_models() -> None:
     labml = visformer.build("labml", device="cpu", **SMALL).model
     first, *others = labml.decoder
     for layer in others:
-        assert torch.equal(
-            layer.feed_forward.expand.bias, first.feed_forward.expand.bias
-        )
+        assert torch.equal(layer.feed_forward.w1.bias, first.feed_forward.w1.bias)
         assert not torch.equal(
-            layer.feed_forward.expand.weight, first.feed_forward.expand.weight
+            layer.feed_forward.w1.weight, first.feed_forward.w1.weight
         )
 
 

@@ -232,8 +232,8 @@ def test_weights_disturb_no_decode_and_no_decode_them(
     assert made is not None
     assert (made.stack, made.layer) == ("decoder", 1)
     expected = layer_parameters(load(folder), "decoder", 1)
-    weight = made.feed_forward.contract.weight
-    assert (weight == expected.feed_forward.contract.weight).all()
+    weight = made.feed_forward.w2.weight
+    assert (weight == expected.feed_forward.w2.weight).all()
     assert made.belong_to(rows[-1].trace.model)
 
     handle.ask(Parameters(stack="encoder", layer=9))

@@ -69,7 +69,7 @@ def poisoned(tensors: Tensors) -> None:
 
 
 def flat(tensors: Tensors) -> None:
-    tensors["encoder.layers.1.feed_forward.expand.weight"].fill_(0.25)
+    tensors["encoder.layers.1.feed_forward.w1.weight"].fill_(0.25)
 
 
 def reset_norms(tensors: Tensors) -> None:
@@ -86,7 +86,7 @@ def copied_biases(tensors: Tensors) -> None:
 
 def linear_again(tensors: Tensors) -> None:
     fresh = nn.Linear(32, 48).weight
-    tensors["decoder.layers.0.feed_forward.expand.weight"].copy_(fresh)
+    tensors["decoder.layers.0.feed_forward.w1.weight"].copy_(fresh)
 
 
 def xavier_again(tensors: Tensors) -> None:
@@ -122,10 +122,10 @@ def strange_table(tensors: Tensors) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Tensors], None], str, str]] = {
     "infinite": (poisoned, "not-finite", "output.weight"),
-    "constant": (flat, "constant", "encoder.layers.1.feed_forward.expand.weight"),
+    "constant": (flat, "constant", "encoder.layers.1.feed_forward.w1.weight"),
     "norms": (reset_norms, "untrained-norms", "every norm has weight 1 and bias 0"),
     "biases": (copied_biases, "002-14", "biases are equal in all layers"),
-    "linear": (linear_again, "initial-scale", "decoder.layers.0.feed_forward.expand"),
+    "linear": (linear_again, "initial-scale", "decoder.layers.0.feed_forward.w1"),
     "xavier": (xavier_again, "initial-scale", "decoder.layers.1.self_attention.query"),
     "joint": (joint_again, "initial-scale", "decoder.layers.1.self_attention.query"),
     "zero rows": (zero_rows, "untrained-rows", "2 of 60 rows are zero, 7 the first"),

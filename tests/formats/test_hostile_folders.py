@@ -307,7 +307,7 @@ def test_many_misfits_stay_one_sentence(folder: Path) -> None:
 
 
 def test_whole_numbers_are_no_weights(folder: Path) -> None:
-    key = "encoder.layers.0.feed_forward.expand.bias"
+    key = "encoder.layers.0.feed_forward.w1.bias"
     respoil(folder, lambda tensors: tensors.update({key: torch.ones(32).int()}))
     assert refused_folder(folder) == (
         "model.safetensors holds weights that are not floating-point numbers: "

@@ -101,7 +101,7 @@ def test_output_may_be_tied_without_shared_embeddings(tmp_path: Path) -> None:
 
 
 def test_large_weights_keep_their_full_precision(tmp_path: Path) -> None:
-    model, name = tiny_model(), "encoder.layers.0.feed_forward.expand.bias"
+    model, name = tiny_model(), "encoder.layers.0.feed_forward.w1.bias"
     with torch.no_grad():
         model.get_parameter(name)[3] = 1e5  # too large for float16
     checkpoint = reopened(tmp_path, model)
@@ -196,7 +196,7 @@ def test_unknown_layout_and_device(tmp_path: Path) -> None:
 def test_not_finite_weights_are_findings(tmp_path: Path) -> None:
     model = tiny_model()
     with torch.no_grad():
-        matrix = model.get_parameter("encoder.layers.1.feed_forward.expand.weight")
+        matrix = model.get_parameter("encoder.layers.1.feed_forward.w1.weight")
         matrix[0, :3] = torch.nan
         bias = model.get_parameter("decoder.layers.0.self_attention.query.bias")
         bias[2] = torch.inf
@@ -205,7 +205,7 @@ def test_not_finite_weights_are_findings(tmp_path: Path) -> None:
     assert [(finding.id, finding.where, finding.what) for finding in found] == [
         (
             "not-finite",
-            "encoder.layers.1.feed_forward.expand.weight",
+            "encoder.layers.1.feed_forward.w1.weight",
             f"{numbers}3 of 512",
         ),
         (

@@ -219,7 +219,7 @@ def test_where_the_blocks_lead() -> None:
     assert changes("decoder.0.cross_attention_norm")["stage"] == "residual"
     assert changes("encoder.0.feed_forward") == {
         "tab": "computation",
-        "stage": "expand",
+        "stage": "w1",
         "kind": "encoder",
         "layer": 0,
     }

@@ -112,11 +112,11 @@ def test_every_stage_follows_from_the_one_before(name: str, kind: str) -> None:
 def test_the_feed_forward_ends_in_the_models_own_stream(name: str) -> None:
     checkpoint, trace = traced(**MODELS[name])
     state = state_of(checkpoint, trace, layer=1)
-    x, w, expanded = values(state, "expand")
-    bias = layer_parameters(checkpoint, "decoder", 1).feed_forward.expand.bias
-    assert x @ w + (0 if bias is None else bias) == pytest.approx(expanded, abs=1e-4)
+    x, w, product = values(state, "w1")
+    bias = layer_parameters(checkpoint, "decoder", 1).feed_forward.w1.bias
+    assert x @ w + (0 if bias is None else bias) == pytest.approx(product, abs=1e-4)
     inner = values(state, "activation")[-1]
-    assert inner == pytest.approx(values(state, "contract")[0])
+    assert inner == pytest.approx(values(state, "w2")[0])
     last = values(state, "feed_residual")[-1]
     own = trace.hidden("decoder", 2)
     assert last == pytest.approx(own, abs=2e-5 * max(1, float(np.abs(own).max())))
@@ -155,7 +155,7 @@ def test_places_count_from_one_and_dimensions_from_zero() -> None:
     assert matrix.column_axis == "model dimension (dim)"
     assert "z of head 1" in shown(state, "concat").table.rows
     assert "fills dim 8 to dim 15;" in shown(state, "concat").words
-    assert shown(state, "expand").table.columns[0] == "unit 0"
+    assert shown(state, "w1").table.columns[0] == "unit 0"
 
 
 def test_q_times_k_is_written_term_by_term() -> None:
@@ -306,7 +306,7 @@ def test_stages_are_walked_and_the_ends_hold() -> None:
     first, last = STAGE_NAMES[0], STAGE_NAMES[-1]
     assert neighbour(State(stage=first), -1) == first
     assert neighbour(State(stage=last), 1) == last
-    assert neighbour(State(stage="residual"), 1) == "expand"
+    assert neighbour(State(stage="residual"), 1) == "w1"
 
 
 @pytest.mark.parametrize("change", ["multiply", "causal off", "positions shifted 3"])

@@ -103,7 +103,7 @@ def test_the_feed_forward_leads_to_its_computation(
     assert isinstance(view, ArchitectureView)
     click(qtbot, view, "encoder.1.feed_forward")
     state = window.session.state
-    assert (state.tab, state.stage, state.layer) == ("computation", "expand", 1)
+    assert (state.tab, state.stage, state.layer) == ("computation", "w1", 1)
     assert state.kind == "encoder"
 
 

@@ -149,11 +149,11 @@ def test_tabs_go_to_stages_and_pages(pair: Pair, qtbot: QtBot) -> None:
     window, _ = pair
     view = view_of(window)
     view.pages.tabBarClicked.emit(1)
-    assert window.session.state.stage == "expand"
+    assert window.session.state.stage == "w1"
     assert view.stages["feed_forward"].isVisible()
     assert not view.stages["attention"].isVisible()
     view.stages["feed_forward"].tabBarClicked.emit(2)
-    assert window.session.state.stage == "contract"
+    assert window.session.state.stage == "w2"
 
 
 def middle(view: ComputationView, index: int, row: int, column: int) -> QPoint:

@@ -115,12 +115,12 @@ class AttentionRows:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardRows:
-    """Expand, activate (and gate), contract, of a block of rows."""
+    """The feed-forward of a block of rows."""
 
-    expanded: Floats  # x W1 + b1, [rows, F]
+    pre_activation: Floats  # x W1 + b1, [rows, F]
     active: Floats  # its activation
     gate: Floats | None  # what multiplies that; None without a gate
-    inner: Floats  # what is contracted
+    inner: Floats  # what W2 multiplies
     residual: Residual
 
 
@@ -139,12 +139,12 @@ def _attend(
 
 def _feed(model: ModelFacts, weights: FeedForwardWeights, x: Floats) -> FeedForwardRows:
     reads = normed(model, weights.norm, x) if model.config.norm_first else x
-    expanded = weights.expand(reads)
-    active = ACTIVATIONS[model.config.activation](expanded)
+    pre_activation = weights.w1(reads)
+    active = ACTIVATIONS[model.config.activation](pre_activation)
     gate = None if weights.gate is None else weights.gate(reads)
     inner = active if gate is None else active * gate
-    residual = Residual(model, weights.norm, x, weights.contract(inner))
-    return FeedForwardRows(expanded, active, gate, inner, residual)
+    residual = Residual(model, weights.norm, x, weights.w2(inner))
+    return FeedForwardRows(pre_activation, active, gate, inner, residual)
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,10 +157,10 @@ class DecoderState:
         x = cross.leave(x) if cross.leave else x
 
         normed = feed.enter(x) if feed.enter else x
-        inner = self.packed.activation(part.expand(normed))
+        inner = self.packed.activation(part.w1(normed))
         if part.gate is not None:
             inner = inner * part.gate(normed)
-        x = x + part.contract(inner)
+        x = x + part.w2(inner)
         return feed.leave(x) if feed.leave else x
 
     def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:

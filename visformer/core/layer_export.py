@@ -64,9 +64,9 @@ def _attention(attention: Attention, norm: nn.Module) -> AttentionWeights:
 def _feed_forward(layer: Layer) -> FeedForwardWeights:
     part: FeedForward = layer.feed_forward
     return FeedForwardWeights(
-        expand=_linear(part.expand),
+        w1=_linear(part.w1),
         gate=_linear(part.gate) if part.gated else None,
-        contract=_linear(part.contract),
+        w2=_linear(part.w2),
         norm=_norm(layer.feed_forward_norm),
     )
 

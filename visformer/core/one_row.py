@@ -80,10 +80,10 @@ class OneRow:
         x = _apply(cross.leave, x + part.cross_output.product(z))
 
         normed = _apply(feed.enter, x)
-        inner = _apply(self._activation, part.expand.product(normed))
+        inner = _apply(self._activation, part.w1.product(normed))
         if part.gate is not None:
             inner = inner * part.gate.product(normed)
-        return _apply(feed.leave, x + part.contract.product(inner))
+        return _apply(feed.leave, x + part.w2.product(inner))
 
     def _attend(self, q: Floats, k: Floats, v: Floats) -> Floats:
         """Attend from q [H, d] to k and v [H, K, d] -> heads joined [D]."""

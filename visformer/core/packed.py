@@ -102,9 +102,9 @@ class PackedLayer(NamedTuple):
     self_output: Affine
     cross_query: Affine
     cross_output: Affine
-    expand: Affine
+    w1: Affine
     gate: Affine | None
-    contract: Affine
+    w2: Affine
     around: tuple[Sublayer, Sublayer, Sublayer]
     layer: Layer
 
@@ -127,9 +127,9 @@ class PackedDecoder:
             Affine(own.output),
             Affine(cross.query),
             Affine(cross.output),
-            Affine(layer.feed_forward.expand),
+            Affine(layer.feed_forward.w1),
             Affine(layer.feed_forward.gate) if layer.feed_forward.gated else None,
-            Affine(layer.feed_forward.contract),
+            Affine(layer.feed_forward.w2),
             (
                 _sublayer(layer.self_attention_norm, layer.norm_first),
                 _sublayer(layer.cross_attention_norm, layer.norm_first),

@@ -133,19 +133,19 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         width, inner = config.d_model, config.feed_forward
-        self.expand = nn.Linear(width, inner, bias=config.w1_bias)
+        self.w1 = nn.Linear(width, inner, bias=config.w1_bias)
         if config.gated:
             self.gate = nn.Linear(width, inner, bias=config.gate_bias)
-        self.contract = nn.Linear(inner, width, bias=config.w2_bias)
+        self.w2 = nn.Linear(inner, width, bias=config.w2_bias)
         self.gated, self.activation = config.gated, ACTIVATIONS[config.activation]
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        inner = self.activation(self.expand(x))
+        inner = self.activation(self.w1(x))
         if self.gated:
             inner = inner * self.gate(x)
-        result: Tensor = self.contract(self.dropout(inner))
+        result: Tensor = self.w2(self.dropout(inner))
         return result
 
 

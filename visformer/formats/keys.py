@@ -57,8 +57,8 @@ def _norms(names: str, *, cross: bool) -> dict[str, str]:
 
 
 _HANDOUT_FEED = {
-    "ffn.linear1": "feed_forward.expand",
-    "ffn.linear2": "feed_forward.contract",
+    "ffn.linear1": "feed_forward.w1",
+    "ffn.linear2": "feed_forward.w2",
 }
 _CAPITALS, _SMALL = "W_q W_k W_v W_o", "w_q w_k w_v fc"
 HANDOUT = Keys(
@@ -86,8 +86,8 @@ HANDOUT = Keys(
 )
 
 _D2L_FEED = {
-    "ffn.dense1": "feed_forward.expand",
-    "ffn.dense2": "feed_forward.contract",
+    "ffn.dense1": "feed_forward.w1",
+    "ffn.dense2": "feed_forward.w2",
 }
 D2L = Keys(
     {
@@ -114,8 +114,8 @@ D2L = Keys(
 
 _LABML_HEADS = "query.linear key.linear value.linear output"
 _LABML_FEED = {
-    "feed_forward.layer1": "feed_forward.expand",
-    "feed_forward.layer2": "feed_forward.contract",
+    "feed_forward.layer1": "feed_forward.w1",
+    "feed_forward.layer2": "feed_forward.w2",
     "feed_forward.linear_v": "feed_forward.gate",
 }
 LABML = Keys(
@@ -148,8 +148,8 @@ LABML = Keys(
 )
 
 _MODULAR_FEED = {
-    "ffn.fc1": "feed_forward.expand",
-    "ffn.fc2": "feed_forward.contract",
+    "ffn.fc1": "feed_forward.w1",
+    "ffn.fc2": "feed_forward.w2",
 }
 MODULAR = Keys(
     {
@@ -176,8 +176,8 @@ MODULAR = Keys(
 )
 
 _SCRATCH_FEED = {
-    "feed_forward.fc1": "feed_forward.expand",
-    "feed_forward.fc2": "feed_forward.contract",
+    "feed_forward.fc1": "feed_forward.w1",
+    "feed_forward.fc2": "feed_forward.w2",
 }
 SCRATCH = Keys(
     {
@@ -203,7 +203,7 @@ SCRATCH = Keys(
     {"pos_encoding.pe": "positions"},
 )
 
-_TORCH_FEED = {"linear1": "feed_forward.expand", "linear2": "feed_forward.contract"}
+_TORCH_FEED = {"linear1": "feed_forward.w1", "linear2": "feed_forward.w2"}
 TORCH = Keys(  # once in_proj_weight and in_proj_bias are split; and what is around it
     {
         **{name: name for name in ("source_embedding", "target_embedding", "output")},
@@ -229,7 +229,7 @@ TORCH = Keys(  # once in_proj_weight and in_proj_bias are split; and what is aro
 )
 
 _MARIAN_HEADS = "q_proj k_proj v_proj out_proj"
-_MARIAN_FEED = {"fc1": "feed_forward.expand", "fc2": "feed_forward.contract"}
+_MARIAN_FEED = {"fc1": "feed_forward.w1", "fc2": "feed_forward.w2"}
 MARIAN = Keys(
     {
         "model.shared": "target_embedding",

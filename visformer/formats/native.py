@@ -45,6 +45,11 @@ _WORDS = {
     dict: "an object",
 }
 
+_FORMER_MODULES = {
+    ".feed_forward.expand.": ".feed_forward.w1.",
+    ".feed_forward.contract.": ".feed_forward.w2.",
+}
+
 TokenizerKind = Literal["sentencepiece", "vocabulary"]
 
 
@@ -69,7 +74,14 @@ def read_native(
     sizes = dataclasses.replace(sizes, **changes or {})
     tokenizer = _tokenizer(folder, config, sizes)
     weights = read_weights(inside(folder, WEIGHTS, key="weights"))
-    model = build_model(sizes, weights.tensors, device=device, name=WEIGHTS)
+    spelt = {_todays_name(key): key for key in weights.tensors}
+    model = build_model(
+        sizes,
+        {name: weights.tensors[key] for name, key in spelt.items()},
+        device=device,
+        name=WEIGHTS,
+        spelling=lambda name: spelt.get(name, name),
+    )
     return Checkpoint(
         name=config.get("name") or folder.resolve().name,
         layout="native",
@@ -82,6 +94,13 @@ def read_native(
             "native", sizes, dict(model.named_parameters()), (tokenizer.pad,) * 2
         ),
     )
+
+
+def _todays_name(key: str) -> str:
+    """Return what a tensor is called today; older folders have former names."""
+    for former, name in _FORMER_MODULES.items():
+        key = key.replace(former, name)
+    return key
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         "source_vocabulary": source or target or 1,
         "target_vocabulary": target or source or 1,
         "d_model": _usual(t.shape[-1] for k, t in _norms_and_tables(tensors)),
-        "feed_forward": _usual(_expanded(tensors)),
+        "feed_forward": _usual(_inner_sizes(tensors)),
         "encoder_layers": _layers(tensors, "encoder"),
         "decoder_layers": _layers(tensors, "decoder"),
         "encoder_bias": _biases(tensors, "encoder"),
@@ -38,8 +38,8 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             f"{s}.norm.weight" in tensors for s in ("encoder", "decoder")
         ),
         "gated": _any(tensors, "feed_forward.gate.weight"),
-        "w1_bias": _any(tensors, "feed_forward.expand.bias"),
-        "w2_bias": _any(tensors, "feed_forward.contract.bias"),
+        "w1_bias": _any(tensors, "feed_forward.w1.bias"),
+        "w2_bias": _any(tensors, "feed_forward.w2.bias"),
         "output_bias": "output.bias" in tensors,
         "encoder_norm_length": _norm_length(tensors, "encoder"),
         "decoder_norm_length": _norm_length(tensors, "decoder"),
@@ -58,11 +58,11 @@ def _norms_and_tables(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]
     ]
 
 
-def _expanded(tensors: Mapping[str, Tensor]) -> Iterable[int]:
+def _inner_sizes(tensors: Mapping[str, Tensor]) -> Iterable[int]:
     for key, tensor in tensors.items():
-        if tensor.dim() == 2 and key.endswith("feed_forward.expand.weight"):
+        if tensor.dim() == 2 and key.endswith("feed_forward.w1.weight"):
             yield tensor.shape[0]
-        if tensor.dim() == 2 and key.endswith("feed_forward.contract.weight"):
+        if tensor.dim() == 2 and key.endswith("feed_forward.w2.weight"):
             yield tensor.shape[1]
 
 

@@ -51,9 +51,9 @@ class AttentionWeights:
 class FeedForwardWeights:
     """One feed-forward sublayer."""
 
-    expand: Linear  # [D, F]
+    w1: Linear  # [D, F]
     gate: Linear | None  # [D, F]; multiplies what is activated
-    contract: Linear  # [F, D]
+    w2: Linear  # [F, D]
     norm: Norm
 
 

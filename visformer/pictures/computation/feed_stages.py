@@ -26,22 +26,22 @@ from visformer.words import dimension_words, number, percent
 ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 
 
-def expand_stage(subject: Subject) -> StagePicture:
+def w1_stage(subject: Subject) -> StagePicture:
     """Show the stream widened."""
     rows, at = subject.rows(), subject.at
     feed, weights = rows.feed_forward, rows.parameters.feed_forward
-    reads, linear = feed.residual.reads, weights.expand
+    reads, linear = feed.residual.reads, weights.w1
     d = subject.dimensions.get("inner", 0)
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     config = subject.trace.model.config
-    names, values = ["x W₁"], [feed.expanded[at]]
+    names, values = ["x W₁"], [feed.pre_activation[at]]
     gated = ""
     if feed.gate is not None:
         names.append("gate: x W_gate")
         values.append(feed.gate[at])
         gated = "; the gate is x W_gate, another projection of the same x"
     return StagePicture(
-        formula=f"expand: x W₁{bias_words(linear, '₁')}, from {config.d_model} to "
+        formula=f"x W₁{bias_words(linear, '₁')}, from {config.d_model} to "
         f"{config.feed_forward} numbers a token{gated}",
         maps=(
             queries(subject, "", "x", reads),
@@ -53,11 +53,13 @@ def expand_stage(subject: Subject) -> StagePicture:
                 ("model", "inner"),
                 key=(rows.parameters,),
             ),
-            queries(subject, plus(linear), "expanded", feed.expanded, "inner"),
+            queries(
+                subject, plus(linear), "pre-activation", feed.pre_activation, "inner"
+            ),
         ),
         words=f"{subject.token('query')}: unit {d} = "
         f"{terms(reads[at], linear.weight[:, d])}{bias} = "
-        f"{number(feed.expanded[at, d])}.",
+        f"{number(feed.pre_activation[at, d])}.",
         table=Numbers(
             rows=tuple(names),
             columns=subject.names("inner"),
@@ -75,10 +77,10 @@ def activation_stage(subject: Subject) -> StagePicture:
     active = subject.cut(feed.active)
     shares, always = dead_units(active)
     maps = [
-        queries(subject, "", "expanded", feed.expanded, "inner"),
+        queries(subject, "", "pre-activation", feed.pre_activation, "inner"),
         queries(subject, f"→ {name}", "active", active, "inner"),
     ]
-    names, values = ["expanded", name], [feed.expanded[at], active[at]]
+    names, values = ["pre-activation", name], [feed.pre_activation[at], active[at]]
     if feed.gate is not None:
         maps.append(queries(subject, "×", "gate", feed.gate, "inner"))
         maps.append(queries(subject, "=", "inner", feed.inner, "inner"))
@@ -105,16 +107,16 @@ def activation_stage(subject: Subject) -> StagePicture:
     )
 
 
-def contract_stage(subject: Subject) -> StagePicture:
+def w2_stage(subject: Subject) -> StagePicture:
     """Show the inner units projected back to the width of the stream."""
     rows, at = subject.rows(), subject.at
-    feed, linear = rows.feed_forward, rows.parameters.feed_forward.contract
+    feed, linear = rows.feed_forward, rows.parameters.feed_forward.w2
     added, d = feed.residual.added, subject.dimensions.get("model", 0)
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     model = subject.trace.model
     share = feed.inner[at] * linear.weight[:, d]
     return StagePicture(
-        formula=f"contract: inner W₂{bias_words(linear, '₂')}, from "
+        formula=f"inner W₂{bias_words(linear, '₂')}, from "
         f"{model.config.feed_forward} back to {model.config.d_model} numbers a token",
         maps=(
             queries(subject, "", "inner", feed.inner, "inner"),

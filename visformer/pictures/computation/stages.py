@@ -22,11 +22,11 @@ from visformer.pictures.computation.computation import (
 from visformer.pictures.computation.drawn import StagePicture
 from visformer.pictures.computation.feed_stages import (
     activation_stage,
-    contract_stage,
-    expand_stage,
     feed_residual_stage,
     norms_stage,
     sublayers_stage,
+    w1_stage,
+    w2_stage,
 )
 from visformer.pictures.computation.head_stages import (
     concat_stage,
@@ -57,9 +57,9 @@ _MAKERS: dict[str, Callable[[Subject], StagePicture]] = dict(
             concat_stage,
             output_stage,
             residual_stage,
-            expand_stage,
+            w1_stage,
             activation_stage,
-            contract_stage,
+            w2_stage,
             feed_residual_stage,
             sublayers_stage,
             norms_stage,

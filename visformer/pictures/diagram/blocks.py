@@ -31,7 +31,7 @@ _PLACES: dict[str, dict[str, object]] = {
     "attention.mask": {"tab": "masks"},
     "attention.add": {"tab": "computation", "stage": "residual"},
     "attention_norm": {"tab": "computation", "stage": "residual"},
-    "feed_forward": {"tab": "computation", "stage": "expand"},
+    "feed_forward": {"tab": "computation", "stage": "w1"},
     "feed_forward.add": {"tab": "computation", "stage": "feed_residual"},
     "feed_forward_norm": {"tab": "computation", "stage": "feed_residual"},
     "source_positions": {"tab": "positions"},
