@@ -11,9 +11,10 @@ import pytest
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.computation import STAGE_NAMES
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import changes, counts_text
+from visformer.pictures.diagram.blocks import changes, counts_table
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.diagram.stacks import runs
+from visformer.pictures.picture import csv_text
 from visformer.session.state import Session, State
 from visformer.values.facts import BlockParameters
 from visformer.values.trace import Trace
@@ -179,10 +180,12 @@ def test_blocks_are_listed_with_layers_from_one() -> None:
         BlockParameters("output", 84, "target_embedding"),
     )
     trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
-    assert counts_text(shown(trace)).splitlines() == [
-        "block,parameters,shared",
-        "encoder layer 1 self attention,100,",
-        "output,84,target embedding",
+    table = counts_table(shown(trace))
+    assert table is not None
+    assert csv_text(table).splitlines() == [
+        '"block","parameters","shared"',
+        '"encoder layer 1 self attention",100,""',
+        '"output",84,"target embedding"',
     ]
 
 

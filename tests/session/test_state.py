@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.pictures.picture import shade, table_text
+from visformer.pictures.picture import Table, csv_text, shade
 from visformer.pictures.selection import Cell
 from visformer.session.state import Session, State
 
@@ -65,6 +65,6 @@ def test_shades_by_hand() -> None:
 
 def test_csv_has_every_digit_and_quotes() -> None:
     values = np.array([[0.1]], np.float32)
-    assert table_text(('a"b',), ("<s>",), values) == (
+    assert csv_text(Table(('a"b',), ("<s>",), values)) == (
         ',"<s>"\n"a""b",0.10000000149011612\n'
     )

@@ -9,12 +9,13 @@ import numpy as np
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Finished, Opened, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention import AttentionView
-from visformer.ui.widgets.export import SHARPNESS
+from visformer.ui.widgets.export import SHARPNESS, picture
 from visformer.ui.window import MainWindow
 from visformer.values.intervention import UNTOUCHED, Causal, HideSource, Intervention
 from visformer.values.trace import Trace
@@ -175,14 +176,14 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     heat_map = view.maps["cross"]
-    export, before = heat_map.export, heat_map.export.numbers()
-    assert export.picture().height() == SHARPNESS * heat_map.height()
+    export, before = heat_map.export, csv_of(heat_map.export)
+    assert picture(heat_map).height() == SHARPNESS * heat_map.height()
     window.requests.alterations.make(HIDDEN)
     same = replace(plain, intervention=HIDDEN)
     answer(window, engine, same)
-    header, rows = export.numbers().split("\n", 1)
-    assert header.startswith("altered run: hide 3,")
+    header, rows = csv_of(export).split("\n", 1)
+    assert header.startswith('"altered run: hide 3",')
     assert rows == before.split("\n", 1)[1]
-    assert export.picture().height() > SHARPNESS * heat_map.height()
+    assert picture(heat_map).height() > SHARPNESS * heat_map.height()
     window.requests.alterations.make(UNTOUCHED)
-    assert export.numbers() == before
+    assert csv_of(export) == before

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 
 from tests.pictures.test_maps import state
 from tests.traces import make_trace
+from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.selection import Cell
@@ -158,7 +159,7 @@ def test_a_row_of_nan_has_its_own_colour(view: AttentionView) -> None:
 def test_the_numbers_are_those_of_the_trace(view: AttentionView) -> None:
     trace = make_trace(5, 4)
     view.draw(state(trace, layer=1, head=1))
-    lines = view.maps["cross"].numbers().splitlines()[1:]
+    lines = csv_of(view.maps["cross"].export).splitlines()[1:]
     numbers = np.array([line.split(",")[1:] for line in lines], np.float32)
     assert np.allclose(numbers, trace.attention("cross", 1, 1), atol=1e-6)
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
+from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
@@ -121,7 +122,7 @@ def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: str) -> None:
     for name in STAGE_NAMES:
         window.session.set(stage=name)
         window.grab()
-        assert view_of(window).table.numbers_text()
+        assert csv_of(view_of(window).table.export)
         assert view_of(window).maps.isVisible()
 
 

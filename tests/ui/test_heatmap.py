@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QLabel
 
+from tests.ui.exports import csv_of
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.colour_map import (
     HIDDEN,
@@ -18,8 +19,9 @@ from visformer.ui.widgets.colour_map import (
     LOW,
     NAN,
     codes,
-    table,
+    colour_table,
 )
+from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import short
 
@@ -78,7 +80,7 @@ def test_codes_tell_zero_hidden_and_nan_apart() -> None:
 def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
     palette = QPalette()
     palette.setColor(QPalette.ColorRole.Base, QColor(base))
-    ramp = table(palette)[LOW : HIGH + 1, :3] @ np.array([0.21, 0.72, 0.07])
+    ramp = colour_table(palette)[LOW : HIGH + 1, :3] @ np.array([0.21, 0.72, 0.07])
     steps = np.diff(ramp)
     assert (steps <= 0.5).all() if base == "#ffffff" else (steps >= -0.5).all()
 
@@ -86,17 +88,17 @@ def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
 def test_a_signed_scale_is_chosen_by_the_data_not_by_labels(heat_map: HeatMap) -> None:
     for signed in (True, False):
         heat_map.draw(matrix(ends=("low", "high"), signed=signed))
-        colours = table(heat_map.palette(), signed=signed)
+        colours = colour_table(heat_map.palette(), signed=signed)
         assert pixel(heat_map, 0, 0) == QColor(*colours[LOW, :3].tolist())
         assert pixel(heat_map, 2, 3) == QColor(*colours[HIGH, :3].tolist())
-    assert not (table(heat_map.palette(), signed=True) == colours).all()
+    assert not (colour_table(heat_map.palette(), signed=True) == colours).all()
 
 
 def test_the_image_holds_the_matrix_row_by_row(heat_map: HeatMap) -> None:
     picture = matrix()
     heat_map.draw(picture)
     assert np.array_equal(heat_map.canvas.image.image, codes(picture.shade, None))
-    colour = table(heat_map.palette())[HIGH]
+    colour = colour_table(heat_map.palette())[HIGH]
     assert pixel(heat_map, 2, 3) == QColor(*colour[:3].tolist())
 
 
@@ -223,7 +225,7 @@ def test_long_labels_are_cut_in_the_middle() -> None:
 def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:
     picture = matrix(2, 4)
     heat_map.draw(replace(picture, rows=('a"b', "<s>")))
-    heat_map.export.copy_numbers()
+    heat_map.export.copy(CSV)
     text = QGuiApplication.clipboard().text()
     lines = list(csv.reader(text.splitlines()))
     assert lines[0] == ["", "column 0", "column 1", "column 2", "column 3"]
@@ -243,7 +245,7 @@ def test_a_picture_is_saved(
 ) -> None:
     heat_map.draw(matrix(marked=(0, 0)))
     answer(monkeypatch, tmp_path / "map.png")
-    heat_map.export.save_picture()
+    heat_map.export.save(PNG)
     image = QImage(str(tmp_path / "map.png"))
     assert image.size() == heat_map.size() * 2
     assert len(colours(image)) > 10
@@ -254,22 +256,22 @@ def test_numbers_are_saved(
 ) -> None:
     heat_map.draw(matrix())
     answer(monkeypatch, tmp_path / "map.csv")
-    heat_map.export.save_numbers()
-    assert (tmp_path / "map.csv").read_text(encoding="utf-8") == heat_map.numbers()
+    heat_map.export.save(CSV)
+    assert (tmp_path / "map.csv").read_text(encoding="utf-8") == csv_of(heat_map.export)
 
 
-@pytest.mark.parametrize("name", ["save_picture", "save_numbers"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_what_cannot_be_written_is_one_sentence(
     heat_map: HeatMap,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     qtbot: Any,
-    name: str,
+    form: Format,
 ) -> None:
     heat_map.draw(matrix())
     answer(monkeypatch, tmp_path / "no folder" / "map")
     with qtbot.waitSignal(heat_map.failed) as failed:
-        getattr(heat_map.export, name)()
+        heat_map.export.save(form)
     assert "cannot be written" in failed.args[0]
 
 

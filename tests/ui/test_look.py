@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QWidget
 from tests.pictures.test_maps import state
 from tests.pictures.test_reading import ALL, sentence
 from tests.traces import make_trace
+from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
 from visformer.pictures.attention import summary
 from visformer.pictures.look import FORMS, SUMMARIES, Look
@@ -131,7 +132,7 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
     session.set(look=replace(ALL, summary="mean", renormalise=True))
     heat_map = view.maps["cross"]
     assert heat_map.canvas.image.image.shape == (4, 3)
-    text = heat_map.numbers()
+    text = csv_of(heat_map.export)
     assert text.startswith(
         '"cross · layer 1: mean of 2 heads; special tokens, pads, punctuation hidden, '
         'renormalised; subwords merged","the","tired","cat"\n'
@@ -142,7 +143,7 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
 
 def test_the_default_export_is_as_before(view: AttentionView) -> None:
     joined(view)
-    assert view.maps["cross"].numbers().startswith(',"▁the"')
+    assert csv_of(view.maps["cross"].export).startswith(',"▁the"')
 
 
 def test_a_merged_cell_is_picked_by_its_first_tokens(
@@ -294,7 +295,7 @@ def test_every_look_of_every_step_is_drawn(
         view.grab()
     for kind in KINDS:
         panel = view.panels[kind].panel(form) if form != "map" else view.maps[kind]
-        assert panel.numbers()
+        assert csv_of(panel.export)
     session.set(trace=None)
     view.grab()
 
@@ -309,9 +310,12 @@ def test_a_long_summary_comes_in_slices(
     assert view.slicing
     session.set(hovered=Cell("cross", 1, 1))  # of the picture before
     qtbot.waitUntil(lambda: not view.slicing)
-    assert view.maps["cross"].numbers().startswith('"cross · layer 1: mean of 2 heads')
+    text = csv_of(view.maps["cross"].export)
+    assert text.startswith('"cross · layer 1: mean of 2 heads')
+        '"cross · layer 1: mean of 2 heads'
+    )
     session.set(look=Look())
-    assert view.maps["cross"].numbers().startswith(',"▁the"')
+    assert csv_of(view.maps["cross"].export).startswith(',"▁the"')
 
 
 # ---- the overview's order ---------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
@@ -90,7 +91,7 @@ def test_the_altered_run_stands_beside_the_untouched(
     titles = [m.matrix.title for m in lab.attention if m.matrix is not None]
     assert [title.split(":")[0] for title in titles] == ["untouched", "altered"]
     assert lab.leaks.text().startswith("No leak")
-    assert lab.row.numbers_text()
+    assert csv_of(lab.row.export)
 
 
 def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) -> None:

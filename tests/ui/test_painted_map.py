@@ -20,7 +20,7 @@ from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.cell_texts import CellTexts
-from visformer.ui.widgets.colour_map import HIGH, LOW, codes, table
+from visformer.ui.widgets.colour_map import HIGH, LOW, codes, colour_table
 from visformer.ui.widgets.heatmap import HeatMap
 
 ROWS, COLUMNS = ("q0", "q1", "q2"), ("k0", "k1", "k2", "k3")
@@ -160,7 +160,7 @@ def test_every_cell_has_the_colour_of_its_number(heat_map: HeatMap) -> None:
     values = np.linspace(0, 1, 12, dtype=np.float32)
     values = np.random.default_rng(3).permutation(values).reshape(3, 4)
     heat_map.draw(named(values=values, shade=values))
-    image, colours = pixels(heat_map), table(heat_map.palette())
+    image, colours = pixels(heat_map), colour_table(heat_map.palette())
     wanted = colours[codes(values, None), :3]
     for row, column in np.ndindex(3, 4):
         place = inside(cell(heat_map, row, column), 2)
@@ -265,7 +265,7 @@ def test_the_wheel_makes_cells_larger_on_screen(heat_map: HeatMap) -> None:
     values = np.zeros((20, 20), np.float32)
     values[3, 3] = 1
     heat_map.draw(matrix(20, 20, values=values, shade=values))
-    high = table(heat_map.palette())[HIGH, :3]
+    high = colour_table(heat_map.palette())[HIGH, :3]
     before = (pixels(heat_map.canvas) == high).all(axis=2).sum()
     canvas = heat_map.canvas
     at = QPoint(int(3.5 / 20 * canvas.width()), int(3.5 / 20 * canvas.height()))
@@ -283,7 +283,7 @@ def test_the_bar_has_its_ends_in_words_and_colours(heat_map: HeatMap) -> None:
     low, high = picture.word("low"), picture.word("high")
     ramp = painted(heat_map, heat_map._bar).images[0]
     assert low.x < ramp.left() < ramp.right() < high.x < picture.word("a scale").x
-    y, colours = round(ramp.center().y()), table(heat_map.palette())
+    y, colours = round(ramp.center().y()), colour_table(heat_map.palette())
     for x, code in ((ramp.left() + 1, LOW), (ramp.right() - 2, HIGH)):
         wanted = colours[code, :3].astype(int)
         assert np.abs(image[y, round(x)].astype(int) - wanted).max() < 12

@@ -13,7 +13,7 @@ from PySide6.QtGui import QPalette
 from tests.ui.painted import Painted, fixed_font, painted, pixels
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
-from visformer.ui.widgets.colour_map import codes, table
+from visformer.ui.widgets.colour_map import codes, colour_table
 from visformer.ui.widgets.overview import GAP, Overview
 
 LAYERS, HEADS = 2, 3
@@ -37,7 +37,7 @@ def mosaic() -> Mosaic:
 
 @pytest.fixture
 def overview(qtbot: Any) -> Overview:
-    widget = Overview(lambda: "")
+    widget = Overview(lambda: None)
     qtbot.addWidget(widget)
     fixed_font(widget)
     widget.resize(500, 260)
@@ -66,7 +66,7 @@ def thumbnails(overview: Overview, picture: Painted) -> list[list[QRectF]]:
 def test_every_head_is_painted_in_its_place(overview: Overview, ranked: bool) -> None:
     order = rank(overview).order if ranked else tuple(np.ndindex(LAYERS, HEADS))
     picture, image = painted(overview), pixels(overview)
-    colours = table(overview.palette())[codes(VALUES, None), :3]
+    colours = colour_table(overview.palette())[codes(VALUES, None), :3]
     for place, head in enumerate(order):
         box = thumbnails(overview, picture)[place // HEADS][place % HEADS]
         x, y = round(box.center().x()), round(box.y() + box.height() / 4)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from tests.traces import make_trace
+from tests.ui.exports import csv_of
 from visformer.core.presets import build
 from visformer.engine.process import _positions
 from visformer.pictures.positions import sinusoid
@@ -166,7 +167,7 @@ def test_the_same_state_is_drawn_once(
 def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
     view.draw(shown())
     named(view, QSpinBox, "last position").setValue(1)
-    header, zero, _one = view.findChildren(Curves)[0].numbers().splitlines()
+    header, zero, _one = csv_of(view.findChildren(Curves)[0].export).splitlines()
     assert header.startswith(',"dim 0","dim 1"')
     assert zero.startswith('"pos 0",0.0,1.0')
 
@@ -185,7 +186,7 @@ def test_a_learned_table_is_the_models_and_is_called_learned(
     view.draw(state)
     assert state.positions is not None
     heat_map = named(view, HeatMap, "positional encodings, position by dimension")
-    first = heat_map.numbers().splitlines()[1].split(",")[1]
+    first = csv_of(heat_map.export).splitlines()[1].split(",")[1]
     assert float(first) == float(state.positions[0, 0]) != 0
     said = words(view, "what the table is")
     assert "learned" in said

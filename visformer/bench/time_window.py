@@ -321,7 +321,7 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
     session.set(trace=trace, model=trace.model, step=len(trace))
     weights = trace.attention("encoder", 0)
     mosaic(session.state, "encoder")  # its weights are derived once, and kept
-    overview, plots = Overview(str), pg.GraphicsLayoutWidget()
+    overview, plots = Overview(lambda: None), pg.GraphicsLayoutWidget()
     images = [
         plots.addPlot(row=layer, col=head)
         for layer in range(layers)

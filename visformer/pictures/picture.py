@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 
 LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What is copied and saved of a picture: values with their rows and columns."""
+
+    rows: tuple[str, ...]  # R labels
+    columns: tuple[str, ...]  # C labels
+    values: Floats | tuple[tuple[int | str, ...], ...]  # [R, C]
+    about: str = ""  # what the values are
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -47,6 +58,12 @@ class Matrix:
         """The labels of the columns as they are written outside of the picture."""
         return named(self.column_unit, self.columns)
 
+    @property
+    def table(self) -> Table:
+        """The numbers for export; where they were worked on, it says how."""
+        about = f"{self.title}: {self.done}" if self.done else ""
+        return Table(self.row_names, self.column_names, self.values, about)
+
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Write what labels count before them, where it is more than a token."""
@@ -69,19 +86,16 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     return shades.astype(np.float32), ("0", high), SCALES[scale]
 
 
-def table_text(
-    rows: tuple[str, ...], columns: tuple[str, ...], values: Floats, corner: str = ""
-) -> str:
-    """Return numbers as CSV, every digit: a header of column labels, a label a row.
-
-    ``corner``: what the numbers are, in the field before the column labels.
-    """
-
-    def quoted(text: str) -> str:
-        return '"' + text.replace('"', '""') + '"'
-
-    lines = [",".join([quoted(corner) if corner else "", *map(quoted, columns)])]
-    body: NDArray[np.float32] = np.atleast_2d(values)
-    for label, numbers in zip(rows, body, strict=True):
-        lines.append(",".join([quoted(label), *(repr(float(n)) for n in numbers)]))
-    return "\n".join(lines) + "\n"
+def csv_text(table: Table) -> str:
+    """Write a table as CSV: labels in quotes, every digit of a number."""
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    if table.about:
+        writer.writerow((table.about, *table.columns))
+    else:  # an empty field has no quotes
+        out.write("," if table.columns else "")
+        writer.writerow(table.columns)
+    for label, values in zip(table.rows, table.values, strict=True):
+        numbers = values if isinstance(values, tuple) else values.tolist()
+        writer.writerow((label, *numbers))
+    return out.getvalue()

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.picture import table_text
+from visformer.pictures.picture import Table
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.text import visible
@@ -85,15 +85,15 @@ def _tokens(cell: Cell, side: Side) -> tuple[int, ...]:
     return tuple(sorted({index for where, index in pairs if where == side}))
 
 
-def all_numbers(state: State) -> str:
-    """Return every head of the focused kind as CSV: a query a row, a key a column."""
+def all_numbers(state: State) -> Table | None:
+    """Return every head of the focused kind: a query a row, a key a column."""
     trace, kind = state.shown, state.kind
     if trace is None or not trace.tokens(kind)[0]:
-        return ""
+        return None
     rows, columns = labels(trace, kind)
     names, values = [], []
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads):
             names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
             values.append(head_weights(state, kind, layer, head))
-    return table_text(tuple(names), columns, np.concatenate(values))
+    return Table(tuple(names), columns, np.concatenate(values))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from visformer.pictures.picture import Table
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import Kind, ModelFacts
@@ -317,13 +318,11 @@ def sentence(state: State) -> str:
     )
 
 
-def counts_text(state: State) -> str:
-    """Return the blocks' parameters as CSV: name, count, what is shared."""
+def counts_table(state: State) -> Table | None:
+    """Return each block's parameters, and the block that it shares them with."""
     model = model_of(state)
     if model is None or not model.blocks:
-        return ""
-    rows = [
-        f"{block_words(part.block)},{part.parameters},{block_words(part.shared)}"
-        for part in model.blocks
-    ]
-    return "\n".join(["block,parameters,shared", *rows]) + "\n"
+        return None
+    counts = tuple((part.parameters, block_words(part.shared)) for part in model.blocks)
+    names = tuple(block_words(part.block) for part in model.blocks)
+    return Table(names, ("parameters", "shared"), counts, "block")

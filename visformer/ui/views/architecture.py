@@ -28,7 +28,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import counts_text, place_of
+from visformer.pictures.diagram.blocks import counts_table, place_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.session.state import State
 from visformer.ui.widgets.diagram_canvas import Painting
@@ -109,7 +109,7 @@ class _Diagram(QWidget):
         self._bars = 0  # pixels that scroll bars take
         self._fitted: tuple[object, ...] = ()  # what the size of the text is for
         self._drawn: tuple[object, ...] | None = None
-        self.export = Export(self, self._numbers)
+        self.export = Export(self, lambda: counts_table(self._state))
         self.flow = QVariantAnimation(self)  # runs after a step, then stops
         self.flow.setStartValue(0.0)
         self.flow.setEndValue(1.0)
@@ -203,9 +203,6 @@ class _Diagram(QWidget):
             return NOTHING
         box = drawing.box(drawing.chosen)
         return f"{box.words if box else ''}. {drawing.sentence}"
-
-    def _numbers(self) -> str:
-        return counts_text(self._state)
 
     # ---- painting --------------------------------------------------------------
 

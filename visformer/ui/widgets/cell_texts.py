@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.widgets.colour_map import Bytes, codes, table
+from visformer.ui.widgets.colour_map import Bytes, codes, colour_table
 
 STACKED = 2.3  # lines of height from which the number stands below the token
 FEWEST = 3  # characters of a token that are worth writing
@@ -55,7 +55,7 @@ class CellTexts(QWidget):
             return
         painter = QPainter(self)
         made = codes(matrix.shade, matrix.hidden)
-        colours = table(self.palette(), signed=matrix.signed)
+        colours = colour_table(self.palette(), signed=matrix.signed)
         inks = _inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
         last_row = min(len(self.texts), math.ceil(view.bottom()))

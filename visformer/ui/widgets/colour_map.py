@@ -48,7 +48,7 @@ def nan_crosses() -> QBrush:
     return QBrush(QColor(255, 255, 255, 150), Qt.BrushStyle.DiagCrossPattern)
 
 
-def table(palette: QPalette, *, signed: bool = False) -> Bytes:
+def colour_table(palette: QPalette, *, signed: bool = False) -> Bytes:
     """Return the colour of every code, uint8 [256, 4], red first.
 
     ``signed``: from minus to plus, with 0 in the middle.

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.errors import InputError
-from visformer.pictures.picture import table_text
+from visformer.pictures.picture import Table
 from visformer.pictures.positions import (
     MOST_CURVES,
     Curve,
@@ -48,7 +48,7 @@ class Curves(QWidget):
         self._waves: Waves = "none"
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
-        self.export = Export(self, self.numbers)
+        self.export = Export(self, self.table)
         self._plot = make_plot("curves of the chosen dimensions along the positions")
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
@@ -115,14 +115,14 @@ class Curves(QWidget):
         if event.type() in kinds and hasattr(self, "_legend"):
             self._redraw()
 
-    def numbers(self) -> str:
-        """Return the numbers drawn as CSV: a position a row, a dimension a column."""
+    def table(self) -> Table | None:
+        """Return the numbers drawn: a position a row, a dimension a column."""
         if not self._drawn:
-            return ""
+            return None
         rows = tuple(position_words(int(p)) for p in self._drawn[0].positions)
         columns = tuple(dimension_words(curve.dimension) for curve in self._drawn)
         values = np.stack([curve.values for curve in self._drawn], axis=1)
-        return table_text(rows, columns, values)
+        return Table(rows, columns, values)
 
     def _offer(self, at: QPoint) -> None:
         self.export.popup(self._plot.mapToGlobal(at))

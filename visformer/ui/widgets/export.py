@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from PySide6.QtCore import QObject, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
+from visformer.pictures.picture import Table, csv_text
+
 SHARPNESS = 2  # pixels of a picture for one on screen
 ALTERED = "altered"  # a window's property: what is changed in the run it shows
+
+
+class Format(NamedTuple):
+    """One form in which a picture or its numbers leave the window."""
+
+    copy: str  # as named in the menu
+    save: str
+    file: str  # the name offered
+    make: Callable[[QWidget, Table], QImage | str]
 
 
 class Export(QObject):
@@ -20,27 +31,17 @@ class Export(QObject):
 
     failed = Signal(str)  # one sentence
 
-    def __init__(self, widget: QWidget, numbers: Callable[[], str]) -> None:
-        """``numbers`` gives the numbers as CSV; empty while there are none."""
+    def __init__(self, widget: QWidget, table: Callable[[], Table | None]) -> None:
+        """``table`` gives the numbers; None while there are none."""
         super().__init__(widget)
-        self._widget, self._numbers = widget, numbers
+        self._widget, self._table = widget, table
 
-    @property
-    def altered(self) -> str:
-        """What is changed in the run that is shown; "" for the model's own."""
-        return str(self._widget.window().property(ALTERED) or "")
-
-    def numbers(self) -> str:
-        """Return the numbers as CSV; the first field says what altered the run."""
-        text = self._numbers()
-        if not text or not self.altered:
-            return text
-        first, _, rest = text.partition("\n")
-        fields = next(csv.reader([first]))
-        fields[0] = "; ".join(filter(None, (fields[0], self.altered)))
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(fields)
-        return line.getvalue() + rest
+    def table(self) -> Table | None:
+        """Return the numbers, and with what they are what altered the run."""
+        table, words = self._table(), altered(self._widget)
+        if table is None or not words:
+            return table
+        return replace(table, about="; ".join(filter(None, (table.about, words))))
 
     def popup(self, place: QPoint) -> None:
         """Show the menu at a place of the screen."""
@@ -51,68 +52,88 @@ class Export(QObject):
     def menu(self) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
         menu = QMenu(self._widget)
-        there = bool(self.numbers())
-        for title, action in (
-            ("Copy &picture", self.copy_picture),
-            ("&Save picture as PNG…", self.save_picture),
-            ("Copy &numbers (CSV)", self.copy_numbers),
-            ("Save numbers as &CSV…", self.save_numbers),
-        ):
-            entry = menu.addAction(title)
-            entry.setEnabled(there)
-            entry.triggered.connect(lambda _checked=False, act=action: act())
+        there = self._table() is not None
+        for form in FORMATS:
+            for title, action in ((form.copy, self.copy), (form.save, self.save)):
+                entry = menu.addAction(title)
+                entry.setEnabled(there)
+                entry.triggered.connect(lambda _=False, do=action, of=form: do(of))
         return menu
 
-    def picture(self) -> QImage:
-        """Return the widget as an image, sharper than the screen.
-
-        Below it stands what altered the run, where something did.
-        """
-        widget, words = self._widget, self.altered
-        room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
-        wrap = Qt.TextFlag.TextWordWrap
-        note = (
-            widget.fontMetrics().boundingRect(room, wrap, words) if words else QRect()
-        )
-        size = QSize(widget.width(), widget.height() + note.height())
-        kind = QImage.Format.Format_ARGB32_Premultiplied
-        image = QImage(size * SHARPNESS, kind)
-        image.setDevicePixelRatio(SHARPNESS)
-        image.fill(widget.palette().color(QPalette.ColorRole.Window))
-        widget.render(image, QPoint())
-        if words:
-            painter = QPainter(image)
-            painter.setFont(widget.font())
-            painter.setPen(widget.palette().color(QPalette.ColorRole.WindowText))
-            painter.drawText(room.translated(0, widget.height()), wrap, words)
-            painter.end()
-        return image
-
-    def copy_picture(self) -> None:
-        """Put the picture on the clipboard."""
-        QGuiApplication.clipboard().setImage(self.picture())
-
-    def copy_numbers(self) -> None:
-        """Put the numbers on the clipboard, every digit."""
-        QGuiApplication.clipboard().setText(self.numbers())
-
-    def save_picture(self) -> None:
-        """Ask for a name and write the picture."""
-        path = self._ask("Save picture", "picture.png", "*.png")
-        if path and not QImageWriter(path, b"png").write(self.picture()):
-            self.failed.emit(f"{path} cannot be written: choose another folder.")
-
-    def save_numbers(self) -> None:
-        """Ask for a name and write the numbers."""
-        path = self._ask("Save numbers", "numbers.csv", "*.csv")
-        if not path:
+    def copy(self, form: Format) -> None:
+        """Put the picture or its numbers on the clipboard."""
+        table = self.table()
+        if table is None:
             return
+        made = form.make(self._widget, table)
+        if isinstance(made, QImage):
+            QGuiApplication.clipboard().setImage(made)
+        else:
+            QGuiApplication.clipboard().setText(made)
+
+    def save(self, form: Format) -> None:
+        """Ask for a name and write the picture or its numbers."""
+        name, table = Path(form.file), self.table()
+        path, _ = QFileDialog.getSaveFileName(
+            self._widget, f"Save {name.stem}", form.file, f"*{name.suffix}"
+        )
+        if not path or table is None:
+            return
+        made = form.make(self._widget, table)
         try:
-            Path(path).write_text(self.numbers(), encoding="utf-8")
+            Path(path).write_bytes(
+                _png(made) if isinstance(made, QImage) else made.encode()
+            )
         except OSError as error:
             reason = error.strerror or "the system refused"
             self.failed.emit(f"{path} cannot be written ({reason}): choose another.")
 
-    def _ask(self, title: str, name: str, kind: str) -> str:
-        path, _ = QFileDialog.getSaveFileName(self._widget, title, name, kind)
-        return path
+
+def altered(widget: QWidget) -> str:
+    """Say what is changed in the run that a widget shows; "" for the model's own."""
+    return str(widget.window().property(ALTERED) or "")
+
+
+def picture(widget: QWidget) -> QImage:
+    """Return a widget as an image, sharper than the screen.
+
+    Below it stands what altered the run, where something did.
+    """
+    words = altered(widget)
+    room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
+    wrap = Qt.TextFlag.TextWordWrap
+    note = widget.fontMetrics().boundingRect(room, wrap, words) if words else QRect()
+    size = QSize(widget.width(), widget.height() + note.height())
+    image = QImage(size * SHARPNESS, QImage.Format.Format_ARGB32_Premultiplied)
+    image.setDevicePixelRatio(SHARPNESS)
+    image.fill(widget.palette().color(QPalette.ColorRole.Window))
+    widget.render(image, QPoint())
+    if words:
+        painter = QPainter(image)
+        painter.setFont(widget.font())
+        painter.setPen(widget.palette().color(QPalette.ColorRole.WindowText))
+        painter.drawText(room.translated(0, widget.height()), wrap, words)
+        painter.end()
+    return image
+
+
+def _png(image: QImage) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    QImageWriter(buffer, b"png").write(image)
+    return bytes(buffer.data().data())
+
+
+PNG = Format(
+    "Copy &picture",
+    "&Save picture as PNG…",
+    "picture.png",
+    lambda widget, _: picture(widget),
+)
+CSV = Format(
+    "Copy &numbers (CSV)",
+    "Save numbers as &CSV…",
+    "numbers.csv",
+    lambda _, table: csv_text(table),
+)
+FORMATS = (PNG, CSV)

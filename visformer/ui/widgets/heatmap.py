@@ -14,9 +14,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from visformer.pictures.picture import Matrix, table_text
+from visformer.pictures.picture import Matrix, Table
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
-from visformer.ui.widgets.colour_map import NAN, codes, table
+from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.labels import Caption, ColourBar, Labels, short
 from visformer.ui.widgets.plain_label import wrapped_height
@@ -63,7 +63,7 @@ class HeatMap(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
-        self.export = Export(self, self.numbers)
+        self.export = Export(self, self.table)
         self.export.failed.connect(self.failed)
         self._dress()
         self.draw(None)
@@ -72,6 +72,10 @@ class HeatMap(QWidget):
     def matrix(self) -> Matrix | None:
         """What is drawn."""
         return self._matrix
+
+    def table(self) -> Table | None:
+        """Return the numbers on screen for export."""
+        return self._matrix.table if self._matrix is not None else None
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class HeatMap(QWidget):
             self.update()
 
     def _paint_cells(self, matrix: Matrix) -> None:
-        colours = table(self.palette(), signed=matrix.signed)
+        colours = colour_table(self.palette(), signed=matrix.signed)
         made = codes(matrix.shade, matrix.hidden)
         self.canvas.draw(made, matrix.hidden, colours)
         self._bar.draw(
@@ -279,18 +283,6 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what stands on screen."""
         self.export.popup(event.globalPos())
-
-    def numbers(self) -> str:
-        """Return the numbers on screen as CSV, every digit."""
-        if self._matrix is None:
-            return ""
-        return matrix_text(self._matrix)
-
-
-def matrix_text(matrix: Matrix) -> str:
-    """Return a matrix as CSV; where its numbers were worked on, it says how."""
-    corner = f"{matrix.title}: {matrix.done}" if matrix.done else ""
-    return table_text(matrix.row_names, matrix.column_names, matrix.values, corner)
 
 
 def _plain(parent: QWidget) -> QLabel:

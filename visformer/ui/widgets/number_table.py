@@ -25,9 +25,9 @@ from PySide6.QtWidgets import (
 
 from visformer import words
 from visformer.pictures.computation.drawn import Numbers
-from visformer.pictures.picture import table_text
-from visformer.ui.widgets.colour_map import HIGH, LOW, table
-from visformer.ui.widgets.export import Export
+from visformer.pictures.picture import Table
+from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
+from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
 from visformer.values.arrays import Floats
 
@@ -146,7 +146,7 @@ class NumberTable(QTableView):
             header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
             header.setHighlightSections(False)
             header.setSectionsClickable(False)
-        self.export = Export(self, self.numbers_text)
+        self.export = Export(self, self.table)
         self.export.failed.connect(self.failed)
         self.entered.connect(lambda at: self.hovered.emit((at.row(), at.column())))
         self.clicked.connect(lambda at: self.picked.emit((at.row(), at.column())))
@@ -168,12 +168,12 @@ class NumberTable(QTableView):
             header.viewport().update()
         self.viewport().update()
 
-    def numbers_text(self) -> str:
-        """Return the numbers as CSV, every digit."""
+    def table(self) -> Table | None:
+        """Return the numbers for export."""
         numbers = self._model.numbers
         if numbers is None:
-            return ""
-        return table_text(numbers.rows, numbers.columns, numbers.values)
+            return None
+        return Table(numbers.rows, numbers.columns, numbers.values)
 
     def _fit(self) -> None:
         """Size rows and columns; asking Qt to would measure every cell."""
@@ -237,7 +237,7 @@ class NumberTable(QTableView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Copy all numbers; up and down scroll, other keys are the window's."""
         if event.matches(QKeySequence.StandardKey.Copy):
-            self.export.copy_numbers()
+            self.export.copy(CSV)
         elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             super().keyPressEvent(event)
         else:
@@ -278,5 +278,5 @@ def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
 def _bar_colour(option: QStyleOptionViewItem, share: float) -> QColor:
     """Return the colour that a heat map gives this sign, faint enough to read over."""
     code = LOW + round((HIGH - LOW) * (0.8 if share > 0 else 0.2))
-    red, green, blue, _ = table(option.palette, signed=True)[code].tolist()
+    red, green, blue, _ = colour_table(option.palette, signed=True)[code].tolist()
     return QColor(red, green, blue, 120)

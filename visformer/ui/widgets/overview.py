@@ -25,7 +25,8 @@ from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
 from visformer.pictures.look import ORDERS, Order
-from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, table
+from visformer.pictures.picture import Table
+from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
 
@@ -49,11 +50,11 @@ class Overview(QWidget):
     resized = Signal()
 
     def __init__(
-        self, numbers: Callable[[], str], parent: QWidget | None = None
+        self, table: Callable[[], Table | None], parent: QWidget | None = None
     ) -> None:
-        """``numbers`` gives every head's weights as CSV."""
+        """``table`` gives every head's weights for export."""
         super().__init__(parent)
-        self.export = Export(self, numbers)
+        self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
         self._image = QImage()
         self._unknown = False  # some weight is NaN
@@ -361,6 +362,6 @@ def _painted(mosaic: Mosaic, palette: QPalette) -> QImage:
     made = codes(mosaic.image, None)
     high, wide = made.shape
     image = QImage(made.data, wide, high, wide, QImage.Format.Format_Indexed8)
-    colours = table(palette)
+    colours = colour_table(palette)
     image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
     return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels

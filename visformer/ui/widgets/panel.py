@@ -12,11 +12,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, Table
 from visformer.ui.widgets.arc_map import ArcsCanvas
-from visformer.ui.widgets.colour_map import table
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.heatmap import matrix_text
 from visformer.ui.widgets.labels import ColourBar
 from visformer.ui.widgets.plain_label import words
 from visformer.ui.widgets.running_text import RunningText
@@ -49,7 +48,7 @@ class Panel(QWidget):
         column.setSpacing(2)
         for part in (self._title, self._done, self.area, self._note, self._bar):
             column.addWidget(part, 1 if part is self.area else 0)
-        self.export = Export(self, self.numbers)
+        self.export = Export(self, self.table)
         self.export.failed.connect(self.failed)
         self.setAccessibleName(name)
         self._dress()
@@ -66,7 +65,7 @@ class Panel(QWidget):
         self._note.setVisible(bool(self._note.text()))
         if matrix is not None:
             self._bar.draw(
-                table(self.palette(), signed=matrix.signed),
+                colour_table(self.palette(), signed=matrix.signed),
                 matrix.ends,
                 "" if empty else matrix.note,
                 hidden=matrix.hidden is not None and bool(matrix.hidden.any()),
@@ -79,9 +78,9 @@ class Panel(QWidget):
             self._focused = focused
             self.update()
 
-    def numbers(self) -> str:
-        """Return the numbers behind the picture as CSV, every digit."""
-        return "" if self._matrix is None else matrix_text(self._matrix)
+    def table(self) -> Table | None:
+        """Return the numbers behind the picture for export."""
+        return self._matrix.table if self._matrix is not None else None
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the frame."""

@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 
 from visformer.pictures.attention.tinted import Piece, Tinted
 from visformer.pictures.look import Side
-from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, table
+from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
 from visformer.ui.widgets.token_canvas import TokenCanvas
 
@@ -143,7 +143,7 @@ class RunningText(TokenCanvas):
 
         Qt paints a line anew for every format that it is given: so only those.
         """
-        colours = table(self.palette())
+        colours = colour_table(self.palette())
         own = self.palette().color(QPalette.ColorRole.WindowText).lightnessF() < 0.5
         turned = []
         for index in seen:
