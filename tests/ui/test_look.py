@@ -312,8 +312,6 @@ def test_a_long_summary_comes_in_slices(
     qtbot.waitUntil(lambda: not view.slicing)
     text = csv_of(view.maps["cross"].export)
     assert text.startswith('"cross · layer 1: mean of 2 heads')
-        '"cross · layer 1: mean of 2 heads'
-    )
     session.set(look=Look())
     assert csv_of(view.maps["cross"].export).startswith(',"▁the"')
 
