@@ -36,7 +36,7 @@ from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.altered_bar import AlteredBar
-from visformer.ui.bars.candidates import CandidatesPanel, plain_label
+from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_button, open_together
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
@@ -51,6 +51,7 @@ from visformer.ui.views.masks import MasksView
 from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
 from visformer.ui.widgets.export import ALTERED
+from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.intervention import UNTOUCHED
 
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from visformer.pictures.altered import altered_words
 from visformer.session.state import State
-from visformer.ui.bars.candidates import plain_label
+from visformer.ui.widgets.plain_label import plain_label
 
 
 class AlteredBar(QWidget):

@@ -12,10 +12,9 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter, QPalette
+from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QHeaderView,
-    QLabel,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -26,6 +25,7 @@ from PySide6.QtWidgets import (
 from visformer import words
 from visformer.pictures.candidates import CandidateTable, candidate_table
 from visformer.session.state import State
+from visformer.ui.widgets.plain_label import plain_label
 
 Index = QModelIndex | QPersistentModelIndex
 COLUMNS = ("", "token", "probability")
@@ -187,13 +187,3 @@ class _Table(QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
-
-
-def plain_label(text: str, *, faint: bool = False) -> QLabel:
-    """Return a label that never reads its text as markup: ``<s>`` is a token."""
-    label = QLabel()
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setText(text)
-    if faint:
-        label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-    return label

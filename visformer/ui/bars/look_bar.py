@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from visformer.pictures.look import FORMS, HIDDEN, PLAIN, SUMMARIES, Look
 from visformer.pictures.selection import SCALES
-from visformer.ui.bars.candidates import plain_label
+from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
 HINTS = {

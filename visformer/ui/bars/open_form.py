@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 
 from visformer.engine.messages import Asked
 from visformer.session.state import State
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import OTHER, Question, Value
 
 TOKENIZERS = "Tokenizers (*.model *.spm *.json);;All files (*)"
@@ -45,13 +45,13 @@ class OpenForm(QDialog):
         self._behind, self._grid = parent, QGridLayout()
         self._asked: Asked | None = None
         self.rows: dict[str, Row] = {}
-        self._layout_words = words("what was recognised")
+        self._layout_words = paragraph("what was recognised")
         font = self._layout_words.font()
         font.setBold(True)
         self._layout_words.setFont(font)
-        self._sizes = words("sizes that the tensors tell")
-        self._introduction = words("how to answer")
-        self._error = words("what is wrong")
+        self._sizes = paragraph("sizes that the tensors tell")
+        self._introduction = paragraph("how to answer")
+        self._error = paragraph("what is wrong")
         self._error.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._error.setAutoFillBackground(True)
         self._error.setMargin(self.fontMetrics().height() // 3)
@@ -134,7 +134,7 @@ class OpenForm(QDialog):
             label = QLabel(question.label)
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setBuddy(row.editor)
-            why = words(f"about {question.label}", question.why)
+            why = paragraph(f"about {question.label}", question.why)
             why.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             grid.addWidget(label, 3 * index, 0)
             grid.addWidget(row, 3 * index, 1)

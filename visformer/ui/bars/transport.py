@@ -16,8 +16,8 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.session.state import State
-from visformer.ui.bars.candidates import plain_label
 from visformer.ui.icons import icon
+from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.strategy import Strategy
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps a second

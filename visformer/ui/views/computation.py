@@ -30,10 +30,9 @@ from visformer.pictures.computation.drawn import StagePicture
 from visformer.pictures.computation.stages import heading, picture
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
-from visformer.ui.bars.candidates import plain_label
 from visformer.ui.views.computation_maps import Maps
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import KIND_NAMES
 
 TABLE_SHARE = 0.32  # of the height, at most
@@ -66,8 +65,8 @@ class ComputationView(QWidget):
         }
         self._heading = _yielding(plain_label(""))
         self._heading.setAccessibleName("the cell that is shown")
-        self._formula = words("the formula of this stage")
-        self._words = words("the numbers of the cell")
+        self._formula = paragraph("the formula of this stage")
+        self._words = paragraph("the numbers of the cell")
         for label in (self._formula, self._words):
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._words.setTextInteractionFlags(

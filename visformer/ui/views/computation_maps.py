@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from visformer.pictures.computation.computation import Axis
 from visformer.pictures.computation.drawn import Drawn
 from visformer.pictures.picture import Matrix
-from visformer.ui.bars.candidates import plain_label
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.plain_label import plain_label
 
 MOST = 4  # matrices of a stage
 STRETCH = 100.0  # a few tokens of many dimensions still fill their room

@@ -40,7 +40,7 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
 from visformer.values.trace import Trace
@@ -86,8 +86,8 @@ class MaskLab(QWidget):
         self.mask_map, self.difference = HeatMap(), HeatMap()
         self.attention = [HeatMap(), HeatMap()]
         self.mask_map.clicked.connect(self._paint)
-        self.text, self.leaks = words("both translations"), words("leaks")
-        self.row_words = words("the row in words")
+        self.text, self.leaks = paragraph("both translations"), paragraph("leaks")
+        self.row_words = paragraph("the row in words")
         self.row, self.candidates = NumberTable(), NumberTable()
         self._lay_out()
 

@@ -32,7 +32,7 @@ from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.widgets.batch_panel import BatchPanel
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.pages import Page, Pages
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
@@ -139,8 +139,8 @@ class _Maps(QWidget):
         self._places: Places = {}
         self._pictures: dict[tuple[Kind, Part], Matrix] = {}
         self._notes: dict[tuple[Kind, Part], str] = {}
-        self._legend = words("what the colours mean")
-        self._about = words("leaks of this row of the batch")
+        self._legend = paragraph("what the colours mean")
+        self._about = paragraph("leaks of this row of the batch")
         maps = QWidget()
         self._grid = QGridLayout(maps)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -157,7 +157,7 @@ class _Maps(QWidget):
         self._cells: dict[tuple[Kind, Part], tuple[HeatMap, QLabel]] = {}
         for column, (part, explanation) in enumerate(PARTS.items()):
             text = f"{part.capitalize()} mask. {explanation}"
-            label = words(f"what the {part} mask is", text)
+            label = paragraph(f"what the {part} mask is", text)
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
             self._grid.addWidget(label, 1, column)
             self._grid.setColumnStretch(column, 1)
@@ -177,7 +177,7 @@ class _Maps(QWidget):
 
     def _add(self, kind: Kind, part: Part, row: int, column: int) -> None:
         heat_map = HeatMap()
-        label = words(f"{part} mask, {KIND_NAMES[kind]}, in words")
+        label = paragraph(f"{part} mask, {KIND_NAMES[kind]}, in words")
         label.setAlignment(Qt.AlignmentFlag.AlignTop)
         heat_map.setAccessibleName(f"{KIND_NAMES[kind]} attention, {part} mask")
         heat_map.clicked.connect(lambda cell, kind=kind: self._click(kind, cell))

@@ -38,11 +38,10 @@ from visformer.pictures.output import (
     softmax_words,
 )
 from visformer.session.state import State
-from visformer.ui.bars.candidates import plain_label
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import dimension_words, number
 
 HINT = "click: go there · drag: see more"
@@ -62,16 +61,16 @@ class OutputView(QWidget):
         super().__init__(parent)
         self._state = State()
         self._drawn: tuple[object, ...] = ()
-        self._flow = words("how the token of this step came about")
+        self._flow = paragraph("how the token of this step came about")
         self._output = self._map("decoder output Z, row by dimension")
         self._output.hovered.connect(self._tell_output)
         self._output.clicked.connect(self._go_to_row)
         self.products = self._table("the current row of Z and the chosen token's logit")
         self.products.hovered.connect(self._mark_dimension)
-        self._softmax = words("the softmax with its numbers")
+        self._softmax = paragraph("the softmax with its numbers")
         self.logits = self._table("logits and probabilities, best first")
-        self._how = words("how the lens was made")
-        self._ranks = words("the chosen token through the layers")
+        self._how = paragraph("how the lens was made")
+        self._ranks = paragraph("the chosen token through the layers")
         self._step_map = self._map("logit lens of this step, layer by token")
         self._step_texts = CellTexts(self._step_map.canvas)
         self._step_map.hovered.connect(self._tell_step)

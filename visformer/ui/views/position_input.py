@@ -20,7 +20,7 @@ from visformer.pictures.position_lab import Side, distance_products, input_pictu
 from visformer.session.state import State
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.values.intervention import change_table
 from visformer.words import position_words
@@ -50,7 +50,7 @@ class PositionInput(QWidget):
         self.position.setPrefix("pos ")
         self.position.setAccessibleName("position whose fingerprint is drawn")
         self.position.valueChanged.connect(self._draw_curves)
-        self.about = words("what is added")
+        self.about = paragraph("what is added")
         self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
         for heat_map in self.maps:
             heat_map.failed.connect(self.failed)

@@ -28,7 +28,7 @@ from visformer.pictures.position_lab import (
 )
 from visformer.session.state import State
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.intervention import PositionForm
 
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
@@ -65,8 +65,8 @@ class PositionLab(QWidget):
         self.shuffle.clicked.connect(self.shuffled)
         self._tables = [HeatMap(), HeatMap()]
         self._attention = [HeatMap(), HeatMap()]
-        self._text = words("both translations")
-        self.bag = words("what the shuffled run gave")
+        self._text = paragraph("both translations")
+        self.bag = paragraph("what the shuffled run gave")
         self._lay_out()
 
     def _lay_out(self) -> None:

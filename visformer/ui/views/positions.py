@@ -33,7 +33,7 @@ from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.pages import Page, Pages
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 
 HINT = "Point at the map: position, dimension and value are said here."
@@ -49,8 +49,8 @@ class PositionsView(QWidget):
         super().__init__(parent)
         self._state = State()
         self._drawn: tuple[object, ...] | None = None
-        self._about = words("what the table is")
-        self._hover = words("the cell pointed at", HINT)
+        self._about = paragraph("what the table is")
+        self._hover = paragraph("the cell pointed at", HINT)
         self._range = _Range()
         self._range.changed.connect(self._draw_range)
         self._heat_map = HeatMap()
@@ -239,7 +239,7 @@ class _Similarity(QWidget):
         self._choice.addItems(list(LIKENESSES))
         self._choice.setAccessibleName("how positions are compared")
         self._choice.currentIndexChanged.connect(self._redraw)
-        self._words = words("what the similarity map shows")
+        self._words = paragraph("what the similarity map shows")
         self._heat_map = HeatMap()
         self._heat_map.setAccessibleName("similarity, position by position")
         self._heat_map.hovered.connect(self._tell)

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 
 from visformer.pictures.masks import BatchTable, Side, batch_table, row_name
 from visformer.session.state import State
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 
 Role = Qt.ItemDataRole
 Index = QModelIndex | QPersistentModelIndex
@@ -53,7 +53,7 @@ class BatchPanel(QWidget):
         self._button.clicked.connect(self._request)
         self._leave = QPushButton("Lea&ve the batch")
         self._leave.clicked.connect(self.left)
-        self._message = words("what to know about the batch")
+        self._message = paragraph("what to know about the batch")
         self._rows = QComboBox()
         self._rows.setAccessibleName("row of the batch that is shown")
         self._rows.setSizePolicy(
@@ -161,7 +161,7 @@ class _SideTable(QWidget):
 
     def __init__(self, side: Side) -> None:
         super().__init__()
-        self._summary = words(f"the batch's {side} in words")
+        self._summary = paragraph(f"the batch's {side} in words")
         self._table = QTableView()
         self._table.setAccessibleName(f"{side} tokens and ids, a sentence a row")
         self._model = _SideModel(self._table)

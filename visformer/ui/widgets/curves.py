@@ -28,7 +28,7 @@ from visformer.pictures.positions import (
     parse_dimensions,
 )
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
 
@@ -58,9 +58,9 @@ class Curves(QWidget):
         self._field = QLineEdit()
         self._field.setAccessibleName("dimensions to draw as curves")
         self._field.textEdited.connect(self._read)
-        self._error = words("what is wrong with the dimensions")
+        self._error = paragraph("what is wrong with the dimensions")
         self._legend = [
-            (_Swatch(), words(f"curve {row + 1} in words"))
+            (_Swatch(), paragraph(f"curve {row + 1} in words"))
             for row in range(MOST_CURVES)
         ]
         self._lay_out()

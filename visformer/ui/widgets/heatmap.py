@@ -12,14 +12,14 @@ from PySide6.QtGui import (
     QPalette,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.labels import Caption, ColourBar, Labels, short
-from visformer.ui.widgets.plain_label import wrapped_height
+from visformer.ui.widgets.plain_label import plain_label, wrapped_height
 from visformer.words import number
 
 STRETCH = 4.0  # a cell is at most so many times wider than high, or higher than wide
@@ -44,8 +44,10 @@ class HeatMap(QWidget):
         self._longest = ("", "")
         self._room: tuple[object, ...] = ()  # what the arrangement depends on
         self._focused = False
-        self._title, self._column_axis = _plain(self), _plain(self)
-        self._hint, self._done = _plain(self), _plain(self)
+        labels = [plain_label(parent=self) for _ in range(4)]
+        for label in labels:
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self._title, self._column_axis, self._hint, self._done = labels
         self._hint.setWordWrap(True)
         self._done.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -283,13 +285,6 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what stands on screen."""
         self.export.popup(event.globalPos())
-
-
-def _plain(parent: QWidget) -> QLabel:
-    label = QLabel(parent)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-    return label
 
 
 def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:

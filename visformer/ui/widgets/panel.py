@@ -17,7 +17,7 @@ from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.labels import ColourBar
-from visformer.ui.widgets.plain_label import words
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.running_text import RunningText
 
 
@@ -32,7 +32,7 @@ class Panel(QWidget):
         self.canvas = canvas
         self._matrix: Matrix | None = None
         self._focused = False
-        self._title, self._done, self._note = (words(name) for _ in range(3))
+        self._title, self._done, self._note = (paragraph(name) for _ in range(3))
         for label in (self._title, self._done, self._note):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._note.setForegroundRole(QPalette.ColorRole.PlaceholderText)

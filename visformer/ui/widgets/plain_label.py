@@ -1,16 +1,27 @@
-"""Words on screen: labels that may hold tokens, so never rich text."""
+"""Labels that may hold tokens, so never rich text."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QFontMetrics
-from PySide6.QtWidgets import QLabel
+from PySide6.QtGui import QFontMetrics, QPalette
+from PySide6.QtWidgets import QLabel, QWidget
 
 
-def words(name: str, text: str = "") -> QLabel:
-    """Build a wrapped label in plain text; ``name`` is read to the blind."""
-    label = QLabel(text)
+def plain_label(
+    text: str = "", parent: QWidget | None = None, *, faint: bool = False
+) -> QLabel:
+    """Build a label that never reads its text as markup: ``<s>`` is a token."""
+    label = QLabel(parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setText(text)
+    if faint:
+        label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+    return label
+
+
+def paragraph(name: str, text: str = "") -> QLabel:
+    """Build a plain label of several lines; ``name`` is read to the blind."""
+    label = plain_label(text)
     label.setWordWrap(True)
     label.setAccessibleName(name)
     return label
