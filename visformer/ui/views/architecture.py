@@ -31,6 +31,7 @@ from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.blocks import counts_table, place_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.session.state import State
+from visformer.ui.changed import Changed
 from visformer.ui.widgets.diagram_canvas import Painting
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
@@ -107,8 +108,7 @@ class _Diagram(QWidget):
         self._room = QSize(1, 1)
         self._scale = 1.0  # of the text
         self._bars = 0  # pixels that scroll bars take
-        self._fitted: tuple[object, ...] = ()  # what the size of the text is for
-        self._drawn: tuple[object, ...] | None = None
+        self._changed = Changed()
         self.export = Export(self, lambda: counts_table(self._state))
         self.flow = QVariantAnimation(self)  # runs after a step, then stops
         self.flow.setStartValue(0.0)
@@ -123,14 +123,13 @@ class _Diagram(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State; nothing is done where all that is shown is the same."""
-        model = state.model
-        needs = (id(state.trace), id(state.shown), id(model), state.layer)
-        if needs == self._drawn:
+        needs = (state.trace, state.shown, state.model, state.layer)
+        if not self._changed("diagram", *needs):
             return
-        follows = self._drawn is not None and self._is_next(state)
+        follows = self._is_next(state)
         if place_of(self.chosen).layer is not None and state.layer != self._state.layer:
             self.chosen = ""
-        self._drawn, self._state = needs, state
+        self._state = state
         self.flow.stop()
         self._lay_out()
         if follows and self.isVisible():
@@ -161,8 +160,7 @@ class _Diagram(QWidget):
     def _lay_out(self) -> None:
         state = self._state
         needs = (self._room, self.font().key(), state.model, state.layer, self._closed)
-        if (*needs, state.trace is None) != self._fitted:
-            self._fitted = *needs, state.trace is None
+        if self._changed("size of the text", *needs, state.trace is None):
             self._fit()
         wide, high = self._units()
         self.drawing = self._made(self.chosen)

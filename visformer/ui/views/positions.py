@@ -28,6 +28,7 @@ from visformer.pictures.positions import (
     waves_of,
 )
 from visformer.session.state import State
+from visformer.ui.changed import Changed
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.widgets.curves import Curves
@@ -48,7 +49,7 @@ class PositionsView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = State()
-        self._drawn: tuple[object, ...] | None = None
+        self._changed = Changed()
         self._about = paragraph("what the table is")
         self._hover = paragraph("the cell pointed at", HINT)
         self._range = _Range()
@@ -112,14 +113,12 @@ class PositionsView(QWidget):
         """Show the open model's table; a longer sentence lengthens the first range."""
         lab = (state.intervention, state.plain, state.shuffle, state.busy)
         where = (state.kind, state.layer, state.head, state.scale)
-        shown = (id(state.positions), state.model, state.shown, state.trace)
-        drawn = (shown, lab, where)
-        if drawn == self._drawn:
+        shown = (state.model, state.shown, state.trace)
+        if not self._changed("pages", state.positions, *shown, *lab, *where):
             return
-        before, self._state, self._drawn = self._state, state, drawn
+        before, self._state = self._state, state
         self._draw_page()
-        same = state.positions is before.positions and state.model == before.model
-        if not same:
+        if self._changed("table", state.positions, state.model):
             self._range.touched = False
             self._draw_table()
         elif not self._range.touched and default_last(state) != default_last(before):
