@@ -10,6 +10,7 @@ import numpy as np
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.config import ModelConfig
 from visformer.values.facts import Kind, ModelFacts
+from visformer.values.recording import Recording, Row
 from visformer.values.step import Candidates, Step
 from visformer.values.trace import Columns, Trace
 
@@ -78,6 +79,24 @@ def make_trace(
 def with_config(model: ModelFacts, **choices: Any) -> ModelFacts:
     """Return the same model with other sizes or choices."""
     return replace(model, config=replace(model.config, **choices))
+
+
+def grown(trace: Trace) -> list[Trace]:
+    """Decode a Trace row by row again, as the engine does."""
+    recording = Recording(trace.until(0), len(trace))
+    traces = []
+    for at, step in enumerate(trace.steps):
+        row = Row(
+            id=int(trace.target_ids[at]),
+            token=trace.target[at],
+            values=trace.decoder_rows[at],
+            self_mask=trace.masks["decoder"][at, : at + 1],
+            cross_mask=trace.masks["cross"][at],
+            step=step,
+        )
+        recording.append(row)
+        traces.append(recording.trace())
+    return traces
 
 
 def _step(at: int, random: np.random.Generator) -> Step:

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from tests.models import tiny_checkpoint
-from visformer.analysis.sublayers import LayerRows, dead_units, head_weights
+from visformer.analysis.sublayers import LayerRows, dead_units
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
@@ -84,8 +84,8 @@ def test_queries_keys_and_values_follow_from_what_is_read(name: str) -> None:
             assert close(weights.query(reads)[:, part], trace.queries(kind, 1, head))
             assert close(weights.key(memory)[:, part], trace.keys(kind, 1, head))
             assert close(weights.value(memory)[:, part], trace.values(kind, 1, head))
-            made = head_weights(trace, kind, 1, head, whole)
-            assert close(made, trace.attention(kind, 1, head))
+            derived = trace.attention_heads(kind, 1, head).weights()[0]
+            assert close(derived, trace.attention(kind, 1, head))
 
 
 def test_a_block_of_rows_is_those_rows_of_the_whole() -> None:
@@ -141,7 +141,7 @@ def test_a_layer_is_masked_by_its_own_mask() -> None:
     change = parse(["causal off @ layer 2"])
     trace = run(checkpoint, [[4, 5, 3]], [[2, 6, 7]], intervention=change)[0]
     for layer, later in ((0, 0), (1, 3)):
-        weights = head_weights(trace, "decoder", layer, 0, slice(None))
+        weights = trace.attention_heads("decoder", layer, 0).weights()[0]
         assert np.count_nonzero(np.triu(weights, 1)) == later
         rows = LayerRows(
             trace, layer_parameters(checkpoint, "decoder", layer), slice(None)

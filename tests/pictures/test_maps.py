@@ -9,11 +9,9 @@ import pytest
 from tests.traces import make_trace
 from visformer.pictures.attention.attention import UNDECODED, attention_map
 from visformer.pictures.attention.maps import Marks, longest_labels, marks
-from visformer.pictures.attention.weights import WeightCache, head_weights
 from visformer.pictures.selection import Cell
 from visformer.session.state import Session, State
 from visformer.values.facts import KINDS, Kind
-from visformer.values.recording import Recording, Row
 from visformer.values.trace import Columns, Trace
 
 
@@ -34,24 +32,6 @@ def by_hand() -> Trace:
     decoder[0, layout.part("decoder", 0, 3)] = [np.sqrt(2), 0]
     memory[:, layout.part("memory", 0, 0)] = [[np.log(3), 7], [0, -7]]
     return replace(trace, decoder_rows=decoder, memory_rows=memory)
-
-
-def grown(trace: Trace) -> list[Trace]:
-    """Decode a Trace row by row again, as the engine does."""
-    recording = Recording(trace.until(0), len(trace))
-    traces = []
-    for at, step in enumerate(trace.steps):
-        row = Row(
-            id=int(trace.target_ids[at]),
-            token=trace.target[at],
-            values=trace.decoder_rows[at],
-            self_mask=trace.masks["decoder"][at, : at + 1],
-            cross_mask=trace.masks["cross"][at],
-            step=step,
-        )
-        recording.append(row)
-        traces.append(recording.trace())
-    return traces
 
 
 def test_no_trace_is_no_map() -> None:
@@ -129,31 +109,3 @@ def test_a_cell_marks_its_tokens_in_the_other_maps() -> None:
 def test_room_is_kept_for_the_longest_labels() -> None:
     assert longest_labels(make_trace(3, 0), "decoder") == ("", "")
     assert longest_labels(make_trace(3, 2), "cross") == ("<s> → ▁t0", "▁s0")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fill", [-np.inf, -1e9, -2.0])
-def test_kept_weights_equal_those_of_the_trace(kind: Kind, fill: float) -> None:
-    trace = make_trace(5, 6, masked_value=fill)
-    for step in (1, 6, 3, 4):
-        shown = state(trace, step)
-        weights = head_weights(shown, kind, 1, 1)
-        expected = trace.until(step).attention(kind, 1, 1)
-        assert np.allclose(weights, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_growing_trace_only_adds_rows(kind: Kind) -> None:
-    cache = WeightCache()
-    whole = make_trace(4, 5)
-    for trace in grown(whole):
-        weights = cache.get(trace, trace, (kind, 0, None))
-        assert np.allclose(weights, trace.attention(kind, 0), atol=1e-6)
-
-
-def test_another_sentence_is_not_mistaken_for_the_last() -> None:
-    cache = WeightCache()
-    for seed in (0, 1):
-        trace = make_trace(seed=seed)
-        weights = cache.get(trace, trace, ("cross", 0, None))
-        assert np.allclose(weights, trace.attention("cross", 0), atol=1e-6)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.lenses import plain_lens
 from tests.traces import VOCABULARY, make_trace, with_config
-from visformer.pictures.attention.weights import made_of
 from visformer.pictures.logit_lens import (
     BEST,
     MOST_STEPS,
@@ -59,7 +58,7 @@ def state_of(
     rows = range(len(trace)) if known is None else known
     made = plain_lens(trace, rows, WEIGHT, BIAS, temperature=how.temperature)
     lens = LensRows(
-        of=made_of(trace), strategy=how, rows=dict(zip(rows, made, strict=True))
+        of=trace.storage, strategy=how, rows=dict(zip(rows, made, strict=True))
     )
     shown = trace.until(step)
     fields = {"model": trace.model, "trace": trace, "shown": shown, "step": step}

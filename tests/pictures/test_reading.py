@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pictures.test_maps import by_hand, grown, state
-from tests.traces import EOS, PAD, make_trace
+from tests.pictures.test_maps import by_hand, state
+from tests.traces import EOS, PAD, grown, make_trace
 from visformer.analysis.rollout import running_rollout
 from visformer.pictures.attention import summary as summaries
 from visformer.pictures.attention.attention import attention_map, shown_marks
@@ -258,9 +258,10 @@ def test_nothing_decoded_or_all_hidden_is_a_picture(kind: Kind, step: int) -> No
 
 def test_a_long_summary_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summaries, "LARGE", 0)
-    shown = state(sentence(), look=Look(summary="rollout"))
+    trace = sentence()
+    shown = state(trace, look=Look(summary="rollout"))
     assert reading(shown, "cross") is None
-    parts = sum(1 for _ in summaries.summary_parts(shown, "cross", 0))
+    parts = sum(1 for _ in summaries.summary_parts(trace, "cross", 0, "rollout"))
     assert parts >= 2 * 2 + 2  # every head of the encoder and of the cross layer
     made = reading(shown, "cross")
     assert made is not None

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from visformer.analysis.formulas import ACTIVATIONS, Standard, layer_standard
-from visformer.values.arrays import Floats, softmax
+from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.layer_weights import (
     AttentionWeights,
@@ -44,27 +44,14 @@ def normed(model: ModelFacts, norm: Norm, x: Floats) -> Floats:
     return standard(model, x).values * norm.gamma + norm.beta
 
 
-def head_weights(
-    trace: Trace, kind: Kind, layer: int, head: int, rows: slice
-) -> Floats:
-    """Return the weights of some query rows of a head, [rows, K], as Trace does."""
-    q = trace.queries(kind, layer, head)[rows]
-    scale = np.float32(1 / math.sqrt(trace.model.config.head_size))
-    scores = (q @ trace.keys(kind, layer, head).T) * scale
-    mask, fill = (
-        trace.mask(kind, layer)[rows],
-        np.float32(trace.model.config.masked_value),
-    )
-    return softmax(np.where(mask, scores, fill))
-
-
 def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
     """Return the outputs of all heads side by side, [rows, D], before W_O.
 
     A head at a time, so that no [H, rows, K] exists.
     """
     outputs = [
-        head_weights(trace, kind, layer, head, rows) @ trace.values(kind, layer, head)
+        trace.attention_heads(kind, layer, head).weights(rows)[0]
+        @ trace.values(kind, layer, head)
         for head in range(trace.heads)
     ]
     return np.concatenate(outputs, axis=1)

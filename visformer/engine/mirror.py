@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from visformer.engine.messages import Answer, Passed, Started, Stepped
@@ -62,6 +62,8 @@ class Mirror:
 
     def _pass(self, answer: Passed) -> Decoded:
         trace = answer.trace
+        if self._passes:  # one run: what is derived of its passes is bounded together
+            trace = replace(trace, memo=self._passes[0].memo)
         self._recording = None
         self._passes = (*self._passes[: len(trace)], trace)
         return Decoded(

@@ -9,13 +9,13 @@ from functools import lru_cache
 import numpy as np
 
 from visformer.pictures.attention.maps import ARROW
-from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.candidates import ORIGINS
 from visformer.pictures.computation.drawn import Numbers
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.lens import LensRow
+from visformer.values.memo import same
 from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability
@@ -34,7 +34,7 @@ def lens_trace(state: State) -> Trace | None:
 def known_rows(state: State) -> Mapping[int, LensRow]:
     """Return the rows of the lens that are of the run on screen."""
     trace = lens_trace(state)
-    if state.lens is None or trace is None or not same(state.lens.of, made_of(trace)):
+    if state.lens is None or trace is None or not same(state.lens.of, trace.storage):
         return {}
     return state.lens.rows
 
@@ -42,7 +42,7 @@ def known_rows(state: State) -> Mapping[int, LensRow]:
 def refused(state: State) -> bool:
     """Tell whether the engine could not look at the run on screen."""
     trace, lens = lens_trace(state), state.lens
-    if trace is None or lens is None or not same(lens.of, made_of(trace)):
+    if trace is None or lens is None or not same(lens.of, trace.storage):
         return False
     return lens.refused
 

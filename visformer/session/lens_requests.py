@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from visformer.engine.messages import Lens, LensDone
-from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.output import known_rows, lens_trace
 from visformer.session.state import Session
 from visformer.values.facts import ModelFacts
 from visformer.values.layer_weights import same_model
 from visformer.values.lens import LensRows, streams
+from visformer.values.memo import same
 from visformer.values.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LensRequests:
             return
         width = 4 * trace.model.config.d_model * (trace.layers("decoder") + 1)
         rows = rows[: max(1, MOST_BYTES // width)]
-        self._asked = made_of(trace), rows, strategy
+        self._asked = trace.storage, rows, strategy
         chosen = np.array([trace.steps[row].id for row in rows], np.int64)
         question = Lens(
             hidden=streams(trace, rows),
@@ -61,7 +61,7 @@ class LensRequests:
         (of, rows, strategy), self._asked = self._asked, None
         state = self._session.state
         trace = lens_trace(state)
-        if trace is None or not same(of, made_of(trace)):
+        if trace is None or not same(of, trace.storage):
             self._session.set()  # another run is on screen: its rows are asked for next
             return
         found = {**known_rows(state), **dict(zip(rows, event.rows, strict=False))}

@@ -10,19 +10,21 @@ count from 0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
+from visformer.values.attention import AttentionHeads
 from visformer.values.facts import KINDS, Kind, ModelFacts
 from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.memo import Memo, same
 from visformer.values.step import Step
 
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
@@ -98,6 +100,9 @@ class Trace:
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
+    # what pictures derived of this run; shared by all Traces cut or grown from one
+    memo: Memo = field(default_factory=Memo, repr=False)
+    cut_from: Trace | None = field(default=None, repr=False)  # by ``until``
 
     def __len__(self) -> int:
         """Return T, the number of decoder rows."""
@@ -123,6 +128,7 @@ class Trace:
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
             own_weights=None,
+            cut_from=self.whole,
             decoder_rows=self.decoder_rows[:length],
             masks={
                 "encoder": self.masks["encoder"],
@@ -130,6 +136,28 @@ class Trace:
                 "cross": self.masks["cross"][..., :length, :],
             },
         )
+
+    @property
+    def whole(self) -> Trace:
+        """The Trace that this one was cut from by ``until``, or itself."""
+        whole = self.cut_from
+        if whole is None or not same(whole.storage, self.storage):
+            return self
+        return whole
+
+    @property
+    def storage(self) -> tuple[object, ...]:
+        """What the Traces of one run share, to be compared by identity.
+
+        Attention follows from it, of as many rows as a Trace has.
+        """
+        grown = self.decoder_rows, self.masks["decoder"], self.masks["cross"]
+        encoder = self.encoder_rows, self.memory_rows, self.masks["encoder"]
+        return self.model, self.source, *encoder, *map(_owner, grown)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the Trace alone: what is shared with others stays here."""
+        return {**self.__dict__, "memo": Memo(), "cut_from": None}
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers with attention of this kind."""
@@ -167,13 +195,29 @@ class Trace:
         """Return one head's values, float32 [K, D / H]."""
         return self._head(kind, layer, head, self._memory(kind, layer, 1))
 
+    def attention_heads(
+        self, kind: Kind, layer: int, head: int | None = None
+    ) -> AttentionHeads:
+        """Return what a head's scores and weights follow from; of all heads without."""
+        self._check(kind, layer, head or 0)
+        rows, name = self.encoder_rows, "encoder"
+        if kind != "encoder":
+            rows, name = self.decoder_rows, "decoder"
+        queries = rows[:, self.layout.part(name, layer, 3 if kind == "cross" else 0)]
+        keys = self._memory(kind, layer, 0)
+        heads = slice(None) if head is None else slice(head, head + 1)
+        shape = self.heads, self.model.config.head_size
+        return AttentionHeads(
+            queries.reshape(len(queries), *shape)[:, heads],
+            keys.reshape(len(keys), *shape)[:, heads],
+            self.mask(kind, layer),
+            self.model.config.masked_value,
+        )
+
     def scores(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
         """Return q.k / sqrt(d_k), before the mask: [Q, K]; all heads [H, Q, K]."""
-        if head is None:
-            heads = range(self.heads)
-            return np.stack([self.scores(kind, layer, h) for h in heads])
-        q, k = self.queries(kind, layer, head), self.keys(kind, layer, head)
-        return (q @ k.T) / np.float32(math.sqrt(self.model.config.head_size))
+        scores = self.attention_heads(kind, layer, head).scores()
+        return scores if head is None else scores[0]
 
     def attention(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
@@ -186,14 +230,8 @@ class Trace:
         self._check(kind, layer, head or 0)
         if self.own_weights is not None:
             return self.own_weights(kind, layer, head)
-        scores = self.scores(kind, layer, head)
-        return softmax(
-            np.where(
-                self.mask(kind, layer),
-                scores,
-                np.float32(self.model.config.masked_value),
-            )
-        )
+        weights = self.attention_heads(kind, layer, head).weights()
+        return weights if head is None else weights[0]
 
     def hidden(self, stack: Literal["encoder", "decoder"], layer: int) -> Floats:
         """Return the residual stream, float32 [S or T, D].
@@ -266,3 +304,8 @@ class Trace:
                 f"there is no layer {layer}, head {head}: {kind} attention has layers "
                 f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads - 1}."
             )
+
+
+def _owner(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array that a slice was cut from: the same one for every slice."""
+    return array.base if type(array.base) is np.ndarray else array

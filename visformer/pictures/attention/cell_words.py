@@ -23,7 +23,7 @@ def cell_words(state: State) -> str:
     if not state.look.plain:
         return _changed_words(state, cell)
     layer, head = place(state, cell.kind)
-    weights = head_weights(state, cell.kind, layer, head)
+    weights = head_weights(trace, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
     queries, keys = trace.tokens(cell.kind)

@@ -95,5 +95,5 @@ def all_numbers(state: State) -> Table | None:
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads):
             names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
-            values.append(head_weights(state, kind, layer, head))
+            values.append(head_weights(trace, kind, layer, head))
     return Table(tuple(names), columns, np.concatenate(values))

@@ -118,16 +118,18 @@ def _fill(
     room: Floats, state: State, at: tuple[Kind, int], factors: tuple[int, int]
 ) -> Iterator[None]:
     """Fill thumbnails [H, height, width] of a layer, yielding between parts."""
-    if state.trace is None or not room.size:
+    if state.trace is None or state.shown is None or not room.size:
         return
     cells, (kind, layer) = size(state.trace, at[0]), at
     if cells * len(room) <= WHOLE_LAYER:
-        room[:] = _thumbnails(layer_weights(state, kind, layer), state.scale, factors)
+        room[:] = _thumbnails(
+            layer_weights(state.shown, kind, layer), state.scale, factors
+        )
         yield
         return
     for head in range(len(room)):
         if cells <= WHOLE_HEAD:
-            weights = head_weights(state, kind, layer, head)[None]
+            weights = head_weights(state.shown, kind, layer, head)[None]
             room[head] = _thumbnails(weights, state.scale, factors)[0]
             yield
         else:
@@ -146,8 +148,8 @@ def _fill_head(
     step = max(1, BLOCK // keys // factors[0])
     for first in range(0, len(room), step):
         last = min(queries, (first + step) * factors[0])
-        rows = range(first * factors[0], last)
-        weights = row_weights(state, kind, (layer, head), rows)
+        rows = slice(first * factors[0], last)
+        weights = row_weights(state.shown, kind, layer, head, rows)[None]
         if by_row:
             weights = shade(weights, "row")[0]
         room[first : first + step] = reduced(weights, factors)[0]

@@ -56,7 +56,7 @@ def ranking_parts(state: State, kind: Kind) -> Iterator[Ranking | None]:
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads):
             value, caption = _measured(
-                head_weights(state, kind, layer, head), order, kind
+                head_weights(trace, kind, layer, head), order, kind
             )
             caption = f"L{layer + 1} H{head + 1} {caption}"
             rank = value if order == "entropy" else -value

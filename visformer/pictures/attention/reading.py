@@ -118,16 +118,16 @@ def reading(state: State, kind: Kind) -> Reading | None:
             kind=kind,
             title=f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}",
             done="",
-            values=head_weights(state, kind, layer, head),
+            values=head_weights(trace, kind, layer, head),
             rows=rows,
             columns=columns,
             masked=~trace.mask(kind, layer),
         )
     made: Floats | None
     if state.look.summary == "head":
-        made = head_weights(state, kind, layer, head)
+        made = head_weights(trace, kind, layer, head)
     else:
-        made = summary(state, kind, layer)
+        made = summary(trace, kind, layer, state.look.summary)
     if made is None:
         return None
     mask = _masked(trace, state.look, kind, layer)

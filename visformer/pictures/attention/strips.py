@@ -49,7 +49,7 @@ def _tints(state: State, reads: tuple[Kind, ...], length: int) -> Floats:
         shown = reading(state, cell.kind)
         return np.zeros(length, np.float32) if shown is None else shown.tints(cell)
     layer = min(state.layer, trace.layers(cell.kind) - 1)
-    weights: Floats = head_weights(state, cell.kind, layer, state.head)[cell.query]
+    weights: Floats = head_weights(trace, cell.kind, layer, state.head)[cell.query]
     return weights
 
 

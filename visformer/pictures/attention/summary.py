@@ -2,129 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from visformer.analysis.attention_summary import running_maximum, running_mean
 from visformer.analysis.rollout import running_rollout, through
-from visformer.pictures.attention.weights import head_weights, made_of, same, size
-from visformer.session.state import State
+from visformer.pictures.attention.weights import head_weights, size
+from visformer.pictures.look import Summary
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 
 LARGE = 1 << 20  # weights up to which a summary is made in one go
 
 Places = Iterable[tuple[int, int]]  # layers and heads
-Key = tuple[tuple[object, ...], tuple[object, ...]]
-_kept: dict[str, tuple[tuple[object, ...], tuple[object, ...], Floats]] = {}
 
 
-def summary(state: State, kind: Kind, layer: int) -> Floats | None:
-    """Return the matrix [Q, K] that the State's look asks for, of what is shown.
+def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None:
+    """Return heads and layers as one matrix [Q, K].
 
     None where that takes long: then ``summary_parts`` makes it, and this finds it.
     """
-    if kept_summary(state, kind, layer) is None and not is_large_summary(state, kind):
-        for _ in summary_parts(state, kind, layer):
-            pass
-    return kept_summary(state, kind, layer)
+    found = _found(trace, kind, _details(trace, kind, layer, how))
+    if found is not None or is_large_summary(trace, kind, how):
+        return found
+    for _ in summary_parts(trace, kind, layer, how):
+        pass
+    return _found(trace, kind, _details(trace, kind, layer, how))
 
 
-def kept_summary(state: State, kind: Kind, layer: int) -> Floats | None:
-    """Return the matrix if it is made; None while it is not."""
-    return _found(kind, _key(state, kind, layer))
-
-
-def is_large_summary(state: State, kind: Kind) -> bool:
+def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
     """Tell whether making the matrix takes longer than a step may."""
-    if state.trace is None:
-        return False
-    trace, how = state.trace, state.look.summary
-    cells = size(trace, kind) * (1 if how in ("mean", "max") else trace.layers(kind))
+    whole = trace.whole
+    cells = size(whole, kind) * (1 if how in ("mean", "max") else whole.layers(kind))
     if kind == "cross" and how == "rollout":
-        cells += size(trace, "encoder") * trace.layers("encoder")
-    return cells * trace.heads > LARGE
+        cells += size(whole, "encoder") * whole.layers("encoder")
+    return cells * whole.heads > LARGE
 
 
-def summary_parts(state: State, kind: Kind, layer: int) -> Iterator[None]:
+def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
     """Make the matrix and keep it, yielding after each head."""
-    if state.shown is None:
-        return
-    heads = range(state.shown.heads)
+    heads, layers = range(trace.heads), range(trace.layers(kind))
     places = [(layer, head) for head in heads]
-    layers = range(state.shown.layers(kind))
     made: Floats | None = None
     parts: Iterator[Floats | None]
-    match state.look.summary:
+    match how:
         case "mean":
-            parts = running_mean(_weights(state, kind, places))
+            parts = running_mean(_weights(trace, kind, places))
         case "max":
-            parts = running_maximum(_weights(state, kind, places))
+            parts = running_maximum(_weights(trace, kind, places))
         case "all":
             everything = [(layer, head) for layer in layers for head in heads]
-            parts = running_mean(_weights(state, kind, everything))
+            parts = running_mean(_weights(trace, kind, everything))
         case _:
-            parts = _rollout(state, kind, layer)
+            parts = _rollout(trace, kind, layer)
     for part in parts:
         made = part
         yield
     if made is not None:
-        _kept[kind] = (*_key(state, kind, layer), made)
+        _keep(trace, kind, _details(trace, kind, layer, how), made)
 
 
-def _rollout(state: State, kind: Kind, layer: int) -> Iterator[Floats | None]:
+def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
     """Roll out layers 0 to ``layer``; cross attention reads the whole encoder's."""
     if kind != "cross":
-        yield from _rolled(state, kind, layer + 1)
+        yield from _rolled(trace, kind, layer + 1)
         return
-    key = _key(state, "encoder", -1)
-    below = _found("below", key)
-    if below is None and state.shown is not None:
-        for part in _rolled(state, "encoder", state.shown.layers("encoder")):
+    below = _found(trace, "below", ())
+    if below is None:
+        for part in _rolled(trace, "encoder", trace.layers("encoder")):
             below = part
             yield None
         if below is not None:
-            _kept["below"] = (*key, below)
+            _keep(trace, "below", (), below)
     mean: Floats | None = None
-    for mean_so_far in _mean(state, kind, layer):
+    for mean_so_far in _mean(trace, kind, layer):
         mean = mean_so_far
         yield None
     if below is not None and mean is not None:
         yield through(mean, below)
 
 
-def _rolled(state: State, kind: Kind, layers: int) -> Iterator[Floats | None]:
+def _rolled(trace: Trace, kind: Kind, layers: int) -> Iterator[Floats | None]:
     """Yield None while it works, and last the rollout of so many layers."""
     means: list[Floats] = []
     for layer in range(layers):
-        for mean_so_far in _mean(state, kind, layer):
+        for mean_so_far in _mean(trace, kind, layer):
             means[layer:] = [mean_so_far]
             yield None
     yield from running_rollout(means)
 
 
-def _mean(state: State, kind: Kind, layer: int) -> Iterator[Floats]:
-    heads = range(state.shown.heads if state.shown is not None else 0)
-    return running_mean(_weights(state, kind, ((layer, head) for head in heads)))
+def _mean(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats]:
+    places = ((layer, head) for head in range(trace.heads))
+    return running_mean(_weights(trace, kind, places))
 
 
-def _weights(state: State, kind: Kind, places: Places) -> Iterator[Floats]:
+def _weights(trace: Trace, kind: Kind, places: Places) -> Iterator[Floats]:
     for layer, head in places:
-        yield head_weights(state, kind, layer, head)
+        yield head_weights(trace, kind, layer, head)
 
 
-def _found(name: str, key: Key) -> Floats | None:
-    objects, values, made = _kept.get(name, ((), (), None))
-    return made if values == key[1] and same(objects, key[0]) else None
+# ---- the last one of each kind is kept ---------------------------------------------
 
 
-def _key(state: State, kind: Kind, layer: int) -> Key:
-    """Return what a summary follows from: objects, and values."""
-    look, trace = state.look, state.shown
-    if trace is None:
-        return (), ()
-    place = None if look.summary == "all" else layer
-    if kind == "encoder":  # the same at every step
-        mask = trace.masks["encoder"]
-        objects = trace.model, trace.source, trace.encoder_rows, mask
-        return objects, (look.summary, place)
-    return made_of(trace), (look.summary, place, len(trace))
+def _found(trace: Trace, name: str, details: Hashable) -> Floats | None:
+    kept: tuple[Hashable, Floats] | None
+    kept = trace.memo.find(trace.storage, ("summary", name))
+    return kept[1] if kept is not None and kept[0] == details else None
+
+
+def _keep(trace: Trace, name: str, details: Hashable, made: Floats) -> None:
+    trace.memo.keep(trace.storage, ("summary", name), (details, made), made.size)
+
+
+def _details(trace: Trace, kind: Kind, layer: int, how: Summary) -> Hashable:
+    """Return what a summary of a run follows from; the encoder's is never cut."""
+    place = None if how == "all" else layer
+    return how, place, None if kind == "encoder" else len(trace)

@@ -28,6 +28,7 @@ from visformer.pictures.computation.drawn import (
 from visformer.pictures.computation.head_stages import norm_words
 from visformer.pictures.masks import fill_text
 from visformer.values.arrays import Bools, Floats
+from visformer.values.attention import AttentionHeads
 from visformer.values.intervention import change_table
 from visformer.words import dimension_words, number, probability
 
@@ -321,22 +322,27 @@ def _block_queries(subject: Subject) -> Floats:
     return subject.trace.queries(*where)[subject.queries]
 
 
+def _head(subject: Subject) -> AttentionHeads:
+    return subject.trace.attention_heads(subject.kind, subject.layer, subject.head)
+
+
 def _products(subject: Subject) -> Floats:
-    where = subject.kind, subject.layer, subject.head
-    made: Floats = _block_queries(subject) @ subject.trace.keys(*where).T
-    return made
+    return _only(_head(subject).products(subject.queries))
 
 
 def _scores(subject: Subject) -> Floats:
-    return _products(subject) / np.float32(
-        math.sqrt(subject.trace.model.config.head_size)
-    )
+    return _only(_head(subject).scores(subject.queries))
 
 
 def _mask(subject: Subject) -> Bools:
-    return subject.trace.mask(subject.kind, subject.layer)[subject.queries]
+    return _head(subject).mask[subject.queries]
 
 
 def _masked(subject: Subject) -> Floats:
-    fill = np.float32(subject.trace.model.config.masked_value)
-    return np.where(_mask(subject), _scores(subject), fill)
+    return _only(_head(subject).masked(subject.queries))
+
+
+def _only(heads: Floats) -> Floats:
+    """Return the one head's matrix of [1, rows, K]."""
+    head: Floats = heads[0]
+    return head

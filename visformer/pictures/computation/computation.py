@@ -12,7 +12,7 @@ import numpy as np
 
 from visformer.analysis.sublayers import LayerRows, stack_of
 from visformer.pictures.attention.maps import labels, place
-from visformer.pictures.attention.weights import head_weights, made_of, same
+from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import named
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
@@ -20,6 +20,7 @@ from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.layer_weights import LayerParameters, Stack
+from visformer.values.memo import same
 from visformer.values.trace import Trace
 from visformer.words import dimension_words, token_words
 
@@ -111,7 +112,7 @@ class Subject:
     @property
     def weights(self) -> Floats:
         """The weights that the Attention tab shows, [Q, K]."""
-        return head_weights(self.state, self.kind, self.layer, self.head)
+        return head_weights(self.trace, self.kind, self.layer, self.head)
 
     @property
     def columns(self) -> slice:
@@ -192,7 +193,7 @@ def subject(state: State, dimensions: dict[Axis, int]) -> Subject | None:
     layer, head = place(state, kind)
     cell = state.cell if state.cell is not None and state.cell.kind == kind else None
     if cell is None:
-        row = head_weights(state, kind, layer, head)[-1]
+        row = head_weights(trace, kind, layer, head)[-1]
         best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
         cell = Cell(kind, len(trace.tokens(kind)[0]) - 1, best)
         chosen = False
@@ -231,7 +232,7 @@ class _RowsCache:
             trace = shown
         length = len(_row_tokens(shown, parameters.stack))
         rows = block(query, len(_row_tokens(trace, parameters.stack)))
-        key = (parameters, *made_of(trace))
+        key = (parameters, *trace.storage)
         kept = self._kept
         enough = (
             kept is not None

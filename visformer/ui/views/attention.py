@@ -16,13 +16,13 @@ from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
 from visformer.pictures.attention.summary import summary_parts
-from visformer.pictures.attention.weights import made_of, same
 from visformer.pictures.look import Look, Order
 from visformer.session.state import State
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
 from visformer.values.facts import KINDS, Kind
+from visformer.values.memo import same
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
@@ -40,7 +40,7 @@ class _Shown:
             self._parts = trace.model, trace.source, *encoder
         elif trace is not None:
             last = trace.steps[-1] if trace.steps else None
-            self._parts = *made_of(trace), last
+            self._parts = *trace.storage, last
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Shown) and same(self._parts, other._parts)
@@ -139,7 +139,9 @@ class AttentionView(QWidget):
             self._tasks.pop(kind, None)
             made = reading(state, kind)
             if made is None and state.shown is not None:
-                self._begin(kind, summary_parts(state, kind, place(state, kind)[0]))
+                layer = place(state, kind)[0]
+                parts = summary_parts(state.shown, kind, layer, look.summary)
+                self._begin(kind, parts)
                 return
             self._readings[kind] = made
             picture = None if made is None else matrix(state, made)

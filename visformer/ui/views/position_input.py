@@ -15,7 +15,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.attention.weights import same
 from visformer.pictures.position_lab import Side, distance_products, input_pictures
 from visformer.session.state import State
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
@@ -23,6 +22,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.values.intervention import change_table
+from visformer.values.memo import same
 from visformer.words import position_words
 
 SIDES: tuple[Side, ...] = ("source", "target")

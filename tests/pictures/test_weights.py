@@ -1,0 +1,114 @@
+"""Attention weights as pictures read them: the Trace's own digits, derived once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.traces import grown, make_trace
+from visformer.analysis.sublayers import joined_heads
+from visformer.paths import resource
+from visformer.pictures.attention import weights
+from visformer.pictures.attention.weights import (
+    head_weights,
+    layer_weights,
+    row_weights,
+)
+from visformer.values.attention import AttentionHeads
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace_file import read_trace
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, slice]]:
+    """Collect every derivation: how many heads, which rows."""
+    found: list[tuple[int, slice]] = []
+    own = AttentionHeads.weights
+
+    def counted(heads: AttentionHeads, rows: slice = slice(None)) -> object:
+        found.append((heads.queries.shape[1], rows))
+        return own(heads, rows)
+
+    monkeypatch.setattr(AttentionHeads, "weights", counted)
+    return found
+
+
+@pytest.mark.parametrize("name", ["small", "first.vis"])
+def test_screen_and_computation_show_the_traces_own_digits(name: str) -> None:
+    trace = make_trace() if name == "small" else read_trace(resource(name))
+    for shown in (trace, trace.until(len(trace) - 1)):
+        for kind in KINDS:
+            for layer in range(trace.layers(kind)):
+                rows = slice(0, len(shown.tokens(kind)[0]))
+                joined = joined_heads(shown, kind, layer, rows)
+                for head in range(trace.heads):
+                    own = shown.attention(kind, layer, head)
+                    on_screen = head_weights(shown, kind, layer, head)
+                    assert np.array_equal(own, on_screen, equal_nan=True)
+                    heads = shown.attention_heads(kind, layer, head)
+                    stages = heads.weights(rows)[0]
+                    assert np.array_equal(own, stages, equal_nan=True)
+                    size = trace.model.config.head_size
+                    part = joined[:, head * size : (head + 1) * size]
+                    values = shown.values(kind, layer, head)
+                    assert np.array_equal(part, own @ values, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [-np.inf, -1e9, -2.0])
+def test_kept_weights_equal_those_of_the_trace(kind: Kind, value: float) -> None:
+    trace = make_trace(5, 6, masked_value=value)
+    for step in (1, 6, 3, 4, 3):
+        shown = trace.until(step)
+        for _ in range(2):
+            found = head_weights(shown, kind, 1, 1)
+            assert np.array_equal(found, shown.attention(kind, 1, 1))
+            row = row_weights(shown, kind, 1, 1, slice(0, 1))
+            assert np.array_equal(row, found[:1])
+        assert np.array_equal(layer_weights(shown, kind, 1)[1], found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_growing_trace_only_adds_rows(
+    kind: Kind, derived: list[tuple[int, slice]]
+) -> None:
+    for trace in grown(make_trace(4, 5)):
+        found = layer_weights(trace, kind, 0)
+        assert np.array_equal(found, trace.attention_heads(kind, 0).weights())
+        derived.pop()
+    starts = [rows.start for _, rows in derived]
+    assert starts == ([0] if kind == "encoder" else [0, 1, 2, 3, 4])
+
+
+def test_two_traces_side_by_side_do_not_evict_each_other(
+    derived: list[tuple[int, slice]],
+) -> None:
+    one, other = make_trace(seed=0), make_trace(seed=1)
+    for _ in range(3):
+        for trace in (one, other):
+            for step in (2, 4):
+                head_weights(trace.until(step), "cross", 0, 0)
+    assert len(derived) == 2
+
+
+def test_stepping_derives_nothing_again(derived: list[tuple[int, slice]]) -> None:
+    for value, once in ((-1e9, 1), (0.0, 4)):  # the second leaks: each step its own
+        trace = make_trace(masked_value=value)
+        derived.clear()
+        for step in (1, 2, 3, 4, 3, 2, 1, 4):
+            head_weights(trace.until(step), "decoder", 0, 0)
+        assert len(derived) == once
+
+
+def test_a_row_of_a_long_sentence_is_derived_alone(
+    monkeypatch: pytest.MonkeyPatch, derived: list[tuple[int, slice]]
+) -> None:
+    monkeypatch.setattr(weights, "WHOLE_LAYER", 0)
+    trace = make_trace()
+    row = row_weights(trace, "cross", 1, 1, slice(2, 3))
+    assert derived == [(1, slice(2, 3))]
+    found = head_weights(trace, "cross", 1, 1)
+    assert derived[1:] == [(1, slice(0, None))]
+    assert np.array_equal(row, found[2:3])
+    row_weights(trace, "cross", 1, 1, slice(2, 3))
+    assert len(derived) == 2  # a slice of what is kept

@@ -1,0 +1,106 @@
+"""Scores, mask and softmax of attention heads in numpy: everybody reads them here.
+
+A cell's digits hang on nothing but its query, its keys and its mask: not on how many
+rows are asked for at once, nor on how many keys come after those it may attend to. A
+product of matrices rounds by its shape, so all are of one shape, ``BLOCK`` queries by
+``BLOCK`` keys, filled up with zeros; and a row is added up in parts of one length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from visformer.values.arrays import Bools, Floats
+
+BLOCK = 32  # queries and keys multiplied at a time
+ADDED = 128  # weights of a row added up at a time: a multiple of BLOCK
+ALL = slice(None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionHeads:
+    """Some heads of a layer: all that their scores and weights follow from."""
+
+    queries: Floats  # [Q, H, d]
+    keys: Floats  # [K, H, d]
+    mask: Bools  # [Q, K], True = may attend
+    masked_value: float  # replaces the scores that are masked, after scaling
+
+    def products(self, rows: slice = ALL) -> Floats:
+        """Return q.k of some query rows and all keys, [H, rows, K]."""
+        return self._products(rows)[..., : len(self.keys)]
+
+    def scores(self, rows: slice = ALL) -> Floats:
+        """Return q.k / sqrt(d), [H, rows, K]."""
+        return self._scores(rows)[..., : len(self.keys)]
+
+    def masked(self, rows: slice = ALL) -> Floats:
+        """Return the scores with the masked ones replaced, [H, rows, K]."""
+        return self._masked(rows)[..., : len(self.keys)]
+
+    def weights(self, rows: slice = ALL) -> Floats:
+        """Return the softmax of the masked scores, [H, rows, K].
+
+        Rows sum to 1; a row of -inf alone becomes NaN, as in torch.
+        """
+        made, keys = self._masked(rows), len(self.keys)
+        if keys:
+            made[..., keys:] = -np.inf
+            with np.errstate(invalid="ignore"):
+                made -= made.max(-1, keepdims=True)
+                np.exp(made, out=made)
+                made /= _row_sums(made)
+        return made[..., :keys]
+
+    # In place, since fresh memory for every operation costs more than the arithmetic;
+    # keys are filled up to whole blocks.
+
+    def _products(self, rows: slice) -> Floats:
+        start, stop, _ = rows.indices(len(self.queries))
+        first = start // BLOCK * BLOCK
+        last = min(-(-stop // BLOCK) * BLOCK, len(self.queries))
+        queries = _whole_blocks(self.queries[first:last])
+        keys = _whole_blocks(self.keys)
+        heads, width = queries.shape[1:]
+        made = np.empty((heads, len(queries), len(keys)), np.float32)
+        if made.size:
+            # [H, blocks of queries, blocks of keys, BLOCK, BLOCK]
+            room = made.reshape(heads, -1, BLOCK, len(keys) // BLOCK, BLOCK)
+            shape = -1, BLOCK, heads, width
+            left = queries.reshape(shape).transpose(2, 0, 1, 3)[:, :, None]
+            right = keys.reshape(shape).transpose(2, 0, 3, 1)[:, None]
+            np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
+        return made[:, start - first : max(start, stop) - first]
+
+    def _scores(self, rows: slice) -> Floats:
+        made = self._products(rows)
+        made /= np.float32(math.sqrt(self.queries.shape[2]))
+        return made
+
+    def _masked(self, rows: slice) -> Floats:
+        made, mask = self._scores(rows), self.mask[rows]
+        if not mask.all():
+            value = np.float32(self.masked_value)
+            np.copyto(made[..., : len(self.keys)], value, where=~mask)
+        return made
+
+
+def _whole_blocks(vectors: Floats) -> Floats:
+    """Fill [N, H, d] up with zeros to whole blocks."""
+    missing = -len(vectors) % BLOCK
+    if not missing:
+        return vectors
+    whole = np.zeros((len(vectors) + missing, *vectors.shape[1:]), np.float32)
+    whole[: len(vectors)] = vectors
+    return whole
+
+
+def _row_sums(values: Floats) -> Floats:
+    """Add up [..., K]: zeros that follow leave every digit as it is."""
+    total: Floats = values[..., :ADDED].sum(-1, keepdims=True)
+    for first in range(ADDED, values.shape[-1], ADDED):
+        total += values[..., first : first + ADDED].sum(-1, keepdims=True)
+    return total

@@ -1,0 +1,57 @@
+"""What was derived from the Traces of one run, kept for the next picture."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+MOST_KEPT = 1 << 26  # numbers kept of a run: 256 MiB
+
+
+def same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Tell whether two tuples hold the same objects."""
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a is b for a, b in pairs)
+
+
+class _Kept(NamedTuple):
+    of: tuple[object, ...]
+    value: Any
+    numbers: int
+
+
+class Memo:
+    """Results by the objects that they were derived from, and by name.
+
+    Those objects are compared by identity, and held, so that no other can take their
+    place. What was longest unused goes first when there is too much.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        """``most``: how many numbers are kept."""
+        self._most = most
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def find(self, of: tuple[object, ...], name: Hashable) -> Any:
+        """Return what was kept by this name of just these objects; else None."""
+        key = (*map(id, of), name)
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            return None
+        self._kept[key] = kept  # the last one used is the last to go
+        return kept.value
+
+    def keep(
+        self, of: tuple[object, ...], name: Hashable, value: object, numbers: int
+    ) -> None:
+        """Keep a result, in place of the one of this name; ``numbers``: its size."""
+        key = (*map(id, of), name)
+        self._kept.pop(key, None)
+        total = numbers + sum(kept.numbers for kept in self._kept.values())
+        while self._kept and total > self._most:
+            total -= self._kept.pop(next(iter(self._kept))).numbers
+        self._kept[key] = _Kept(of, value, numbers)
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
+        """Pickle it empty: the objects on the other side are others."""
+        return Memo, (self._most,)
