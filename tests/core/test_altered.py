@@ -143,7 +143,7 @@ def test_without_positions_a_shuffled_source_is_a_bag_of_words() -> None:
 def test_weights_are_shared_and_the_plain_model_stays() -> None:
     checkpoint = tiny_checkpoint(positions="learned")
     before = {key: p.clone() for key, p in checkpoint.model.state_dict().items()}
-    made = parse(["positions none; fill -5"])
+    made = parse(["positions none; masked score -5"])
     decoding = Decoding(checkpoint, SOURCE, intervention=made)
     other = decoding.checkpoint.model
     assert (

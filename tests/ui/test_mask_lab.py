@@ -58,9 +58,9 @@ def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
     lab.layers.setCurrentIndex(0)
     lab.mask_map.clicked.emit((1, 3))
     assert masks() == (Cell("decoder", 1, 3, True),)
-    lab.fill.setCurrentIndex(1)
-    lab.fill.activated.emit(1)
-    assert window.session.state.intervention.fill == 0
+    lab.masked_value.setCurrentIndex(1)
+    lab.masked_value.activated.emit(1)
+    assert window.session.state.intervention.masked_value == 0
     assert engine.decodes[-1].intervention == window.session.state.intervention
 
 
@@ -68,10 +68,10 @@ def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> Non
     window, _engine, lab = opened(qtbot, tmp_path)
     lab.causal.setCurrentIndex(lab.causal.findData("off"))
     lab.causal.activated.emit(1)
-    lab.fill.setCurrentIndex(1)
-    lab.fill.activated.emit(1)
+    lab.masked_value.setCurrentIndex(1)
+    lab.masked_value.activated.emit(1)
     window.requests.alterations.undo()
-    assert lab.fill.currentIndex() == 0
+    assert lab.masked_value.currentIndex() == 0
     assert lab.causal.currentData() == "off"
     window.requests.alterations.make(UNTOUCHED)
     assert lab.causal.currentData() == "own"

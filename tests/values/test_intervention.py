@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,20 +54,22 @@ positions = (
 
 
 @given(st.lists(changes, max_size=5), st.none() | st.floats(-1e9, 1e9), positions)
-def test_the_text_form_says_all(
-    made: list[MaskChange], fill: float | None, table: PositionChange | None
+def test_the_text_form_and_the_data_say_all(
+    made: list[MaskChange], value: float | None, table: PositionChange | None
 ) -> None:
-    intervention = Intervention(fill=fill, positions=table)
+    intervention = Intervention(masked_value=value, positions=table)
     for change in made:
         intervention = intervention.with_mask(change)
     assert parse([str(intervention)]) == intervention
+    data = json.loads(json.dumps(intervention.to_json()))
+    assert Intervention.from_json(data) == intervention
 
 
 def test_the_text_form() -> None:
     text = "causal +1 @ layer 2; hide 3; cell cross 2 5 off; multiply; positions none"
     assert parse(["causal +1 @ layer 2", *text.split(";")]) == Intervention(
         masks=(Causal(1, 1), HideSource(2), Cell("cross", 1, 4, False)),
-        fill=0.0,
+        masked_value=0.0,
         positions=PositionChange("none"),
     )
     assert str(parse([text])) == text
@@ -73,7 +78,8 @@ def test_the_text_form() -> None:
 
 
 BAD = (
-    *("causal", "hide 0", "hide -1", "cell cross 1 on", "positions", "fill", "x"),
+    *("causal", "hide 0", "hide -1", "cell cross 1 on", "positions", "x"),
+    *("masked score", "fill"),
     *("positions scaled 1e9", "positions permuted 1", "positions shifted 0.5"),
     *("causal off @ layer 0", "hide 1 @ layer x", "cell self 1 1 on"),
 )
@@ -83,6 +89,49 @@ BAD = (
 def test_what_cannot_be_said_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse([text])
+
+
+def test_the_masked_score_has_one_spelling_and_its_former_one_is_read() -> None:
+    altered = Intervention(masked_value=-1e4)
+    assert str(altered) == "masked score -10000"
+    assert parse(["masked score -1e4"]) == parse(["fill -1e4"]) == altered
+
+
+def test_the_data_of_each_change_counts_from_0() -> None:
+    altered = parse(["causal off @ layer 2; hide 3; cell cross 2 5 off; multiply"])
+    assert altered.to_json() == {
+        "masks": [
+            {"change": "causal", "offset": None, "layer": 1},
+            {"change": "hide", "token": 2, "layer": None},
+            {
+                **{"change": "cell", "kind": "cross", "query": 1, "key": 4},
+                **{"allowed": False, "layer": None},
+            },
+        ],
+        "masked_value": 0.0,
+        "positions": None,
+    }
+
+
+WRONG: tuple[dict[str, Any], ...] = (
+    {"masks": [{"change": "sideways", "layer": None}]},
+    {"masks": [{"change": "causal", "offset": 1.5, "layer": None}]},
+    {"masks": [{"change": "causal", "offset": 1, "layer": -1}]},
+    {"masks": [{"change": "hide", "token": None, "layer": 0}]},
+    {"masks": [{"change": "hide"}]},
+    {"masks": [{"change": "cell", "kind": "x", "query": 0, "key": 0, "allowed": 1}]},
+    {"masked_value": "low"},
+    {"positions": {"form": "woven", "amount": 0.0, "seed": 0}},
+    {"positions": {"form": "scaled", "amount": True, "seed": 0}},
+    {"positions": {"form": "scaled", "amount": 2.0, "seed": 0, "extra": 1}},
+    {"masks": None},
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_data_of_no_change_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        Intervention.from_json({**UNTOUCHED.to_json(), **wrong})
 
 
 def test_causal_masks_move_and_go() -> None:

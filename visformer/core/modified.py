@@ -24,11 +24,11 @@ def altered(checkpoint: Checkpoint, intervention: Intervention) -> Checkpoint:
     The weights are shared, not copied. Where neither is changed it is the same object,
     so that a plain run is the plain model's to the last bit.
     """
-    if intervention.fill is None and intervention.positions is None:
+    if intervention.masked_value is None and intervention.positions is None:
         return checkpoint
     model, config = checkpoint.model, checkpoint.config
-    if intervention.fill is not None:
-        config = dataclasses.replace(config, masked_value=intervention.fill)
+    if intervention.masked_value is not None:
+        config = dataclasses.replace(config, masked_value=intervention.masked_value)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     for name in ("source_positions", "target_positions"):
         if name in tensors:

@@ -1,23 +1,25 @@
 """Intervention: everything that alters a model's run, as one immutable value.
 
 It changes which cells attention may read, what stands for a masked score, or the
-positional encodings; weights are never touched. Numpy only: the engine applies it, the
-window previews it. Layers and tokens count from 0 here, and from 1 in the text form
-that ``parse`` reads and ``str`` writes, which the window and ``render`` show.
+positional encodings; weights stay as they are. Numpy only: the engine applies it, the
+window previews it. Layers and tokens count from 0 here and in JSON, and from 1 in the
+text form that ``parse`` reads and ``str`` writes: that one is for people, who read it
+in the window and type it after ``--change``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
+from visformer.values.facts import KINDS
 
 if TYPE_CHECKING:
     from visformer.values.arrays import Bools, Floats
@@ -96,18 +98,19 @@ _AMOUNTS = {  # smallest and largest amount, whole numbers only
     "permuted": (2, 65_536, True),
     "constant": (0, 65_535, True),
 }
+_MOST_POSITIONS = 65_536  # where no model says how many it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervention:
     """Changes to a run, masks in order; the default changes nothing.
 
-    ``fill`` replaces a masked score in place of the model's own value. 0 is what
-    multiplying the scores by the mask comes to: the masked keys keep a weight.
+    ``masked_value`` replaces a masked score in place of the model's own value. 0 is
+    what multiplying the scores by the mask comes to: the masked keys keep a weight.
     """
 
     masks: tuple[MaskChange, ...] = ()
-    fill: float | None = None
+    masked_value: float | None = None
     positions: PositionChange | None = None
 
     def __bool__(self) -> bool:
@@ -117,8 +120,10 @@ class Intervention:
     def __str__(self) -> str:
         """Return the text form, changes separated by semicolons."""
         parts = [str(change) for change in self.masks]
-        if self.fill is not None:
-            parts.append("multiply" if self.fill == 0 else f"fill {_plain(self.fill)}")
+        if self.masked_value == 0:
+            parts.append("multiply")
+        elif self.masked_value is not None:
+            parts.append(f"masked score {_plain(self.masked_value)}")
         if self.positions is not None:
             parts.append(str(self.positions))
         return "; ".join(parts)
@@ -126,7 +131,7 @@ class Intervention:
     @property
     def masked(self) -> bool:
         """Whether attention is altered, so that no cached row can be relied on."""
-        return bool(self.masks) or self.fill is not None
+        return bool(self.masks) or self.masked_value is not None
 
     @property
     def looks_ahead(self) -> bool:
@@ -134,7 +139,8 @@ class Intervention:
 
         Opened cells do, and rows that are left nothing: they attend to everything.
         """
-        return self.fill is not None or any("decoder" in _kinds(c) for c in self.masks)
+        opened = any("decoder" in _kinds(change) for change in self.masks)
+        return opened or self.masked_value is not None
 
     def by_layer(self, kind: Kind) -> bool:
         """Whether the masks of a kind differ from layer to layer."""
@@ -177,8 +183,65 @@ class Intervention:
             mask = _changed(change, mask, opened)
         return mask
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data for JSON; layers and tokens count from 0."""
+        names = {type_: name for name, type_ in _MASK_CHANGES.items()}
+        return {
+            "masks": [
+                {"change": names[type(change)], **asdict(change)}
+                for change in self.masks
+            ],
+            "masked_value": self.masked_value,
+            "positions": asdict(self.positions) if self.positions else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Intervention:
+        """Read what ``to_json`` returns.
+
+        Raises ValueError, TypeError or KeyError for anything else, InputError for
+        positions that cannot be had.
+        """
+        positions, value = data["positions"], data["masked_value"]
+        if positions is not None:
+            positions = PositionChange(**_checked(positions))
+            _check_positions(positions, _MOST_POSITIONS)
+        return cls(
+            masks=tuple(_mask_change(change) for change in data["masks"]),
+            masked_value=None if value is None else float(value),
+            positions=positions,
+        )
+
 
 UNTOUCHED = Intervention()
+_MASK_CHANGES: dict[str, type[MaskChange]] = {  # by their names in JSON
+    "causal": Causal,
+    "hide": HideSource,
+    "cell": Cell,
+}
+
+
+def _mask_change(data: Mapping[str, Any]) -> MaskChange:
+    values = {name: value for name, value in data.items() if name != "change"}
+    return _MASK_CHANGES[data["change"]](**_checked(values))
+
+
+def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a change's fields; ValueError for one that cannot be."""
+    for name, value in values.items():
+        if name in ("kind", "form"):
+            fits = value in (KINDS if name == "kind" else get_args(PositionForm))
+        elif name == "allowed":
+            fits = isinstance(value, bool)
+        elif name == "amount":
+            fits = type(value) in (int, float)
+        elif value is None:
+            fits = name in ("layer", "offset")
+        else:
+            fits = type(value) is int and (value >= 0 or name == "offset")
+        if not fits:
+            raise ValueError(f"{name} is {value!r}")
+    return dict(values)
 
 
 def _changed(change: MaskChange, mask: Bools, opened: Bools) -> Bools:
@@ -287,9 +350,9 @@ def _check_positions(change: PositionChange, rows: int) -> None:
 _NUMBER = r"([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf)"
 _LAYER = r"(?: @ layer (\d+))?"
 _FORMS = "|".join(get_args(PositionForm))
-_GRAMMAR = "causal off, causal +1, hide 3, cell cross 2 5 off, multiply, fill -1e4, "
-_GRAMMAR += "positions none (also interleaved, halves, shifted 5, scaled 2, "
-_GRAMMAR += "permuted 8 0, constant 0); masks may end with @ layer 2"
+_GRAMMAR = "causal off, causal +1, hide 3, cell cross 2 5 off, multiply, "
+_GRAMMAR += "masked score -1e4, positions none (also interleaved, halves, shifted 5, "
+_GRAMMAR += "scaled 2, permuted 8 0, constant 0); masks may end with @ layer 2"
 
 
 def parse(texts: Iterable[str]) -> Intervention:
@@ -307,14 +370,15 @@ def parse(texts: Iterable[str]) -> Intervention:
 
 def _add(made: Intervention, words: str) -> Intervention:
     if words == "multiply":
-        return replace(made, fill=0.0)
-    if found := re.fullmatch(rf"fill {_NUMBER}", words):
-        return replace(made, fill=float(found[1]))
+        return replace(made, masked_value=0.0)
+    # files of version 1 say “fill”
+    if found := re.fullmatch(rf"(?:masked score|fill) {_NUMBER}", words):
+        return replace(made, masked_value=float(found[1]))
     if found := re.fullmatch(rf"positions ({_FORMS})(?: {_NUMBER})?(?: (\d+))?", words):
         form: Any = found[1]
         amount, seed = float(found[2] or 0), int(found[3] or 0)
         change = PositionChange(form, amount, seed)
-        _check_positions(change, 65_536)
+        _check_positions(change, _MOST_POSITIONS)
         return replace(made, positions=change)
     if found := re.fullmatch(rf"causal (off|[+-]?\d+){_LAYER}", words):
         offset = None if found[1] == "off" else int(found[1])

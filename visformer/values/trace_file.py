@@ -25,7 +25,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.values.arrays import read_only
 from visformer.values.config import FORMER_NAMES, ModelConfig
 from visformer.values.facts import BlockParameters, ModelFacts
-from visformer.values.intervention import parse
+from visformer.values.intervention import Intervention, parse
 from visformer.values.step import Candidates, Step
 from visformer.values.trace import Trace
 
@@ -89,7 +89,7 @@ def _facts(trace: Trace) -> bytes:
         "target_ids": trace.target_ids.tolist(),
         "steps": [_step_facts(step) for step in trace.steps],
         "truncated_from": trace.truncated_from,
-        "intervention": str(trace.intervention),
+        "intervention": trace.intervention.to_json(),
     }
     return json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -202,10 +202,15 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
             "cross": read_only(blocks["cross_mask"]),
         },
         truncated_from=facts["truncated_from"],
-        intervention=parse([facts.get("intervention", "")]),
+        intervention=_intervention(facts.get("intervention", "")),
     )
     _check(trace)
     return trace
+
+
+def _intervention(facts: dict[str, Any] | str) -> Intervention:
+    """Read what altered the run: data, or the text form in a file of version 1."""
+    return parse([facts]) if isinstance(facts, str) else Intervention.from_json(facts)
 
 
 def _candidates(facts: list[Any]) -> Candidates:

@@ -72,8 +72,8 @@ class MaskLab(QWidget):
         self.offset.setRange(-64, 64)
         self.offset.setValue(1)
         self.offset.valueChanged.connect(lambda _: self._change_causal())
-        self.fill = self._chooser("what stands for a masked score")
-        self.fill.activated.connect(lambda _: self._change_fill())
+        self.masked_value = self._chooser("what stands for a masked score")
+        self.masked_value.activated.connect(lambda _: self._change_masked_value())
         self.hide_button = QPushButton("Hide source tokens")
         self._menu = QMenu(self.hide_button)
         self.hide_button.setMenu(self._menu)
@@ -103,7 +103,7 @@ class MaskLab(QWidget):
         fields = {
             "&In": (self.kind, self.layers),
             "&Causal mask": (self.causal, self.offset),
-            "&Masked score": (self.fill,),
+            "&Masked score": (self.masked_value,),
         }
         line = QGridLayout()
         for at, (title, widgets) in enumerate(fields.items()):
@@ -208,14 +208,14 @@ class MaskLab(QWidget):
             0.0: "score × mask (the wrong way: it leaks)",
             -math.inf: "−∞",
         }
-        fill = state.intervention.fill
-        if fill is not None and fill not in named:
-            named[fill] = fill_text(fill)
-        with QSignalBlocker(self.fill):
-            self.fill.clear()
+        chosen = state.intervention.masked_value
+        if chosen is not None and chosen not in named:
+            named[chosen] = fill_text(chosen)
+        with QSignalBlocker(self.masked_value):
+            self.masked_value.clear()
             for value, title in named.items():
-                self.fill.addItem(title, value)
-            self.fill.setCurrentIndex(list(named).index(fill))
+                self.masked_value.addItem(title, value)
+            self.masked_value.setCurrentIndex(list(named).index(chosen))
 
     def _fill_tokens(self) -> None:
         trace = self._state.shown
@@ -253,9 +253,9 @@ class MaskLab(QWidget):
         wanted = before.without(change) if name == "own" else before.with_mask(change)
         self.altered.emit(wanted)
 
-    def _change_fill(self) -> None:
-        fill = self.fill.currentData()
-        self.altered.emit(replace(self._state.intervention, fill=fill))
+    def _change_masked_value(self) -> None:
+        value = self.masked_value.currentData()
+        self.altered.emit(replace(self._state.intervention, masked_value=value))
 
     def _hide(self, token: int) -> None:
         before, change = self._state.intervention, HideSource(token, self._layer)
