@@ -14,7 +14,7 @@ from PySide6.QtGui import QPixmap
 
 from visformer.app import App
 from visformer.errors import InputError
-from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
 from visformer.session.state import State
 from visformer.ui import theme
@@ -81,7 +81,7 @@ def _check(options: argparse.Namespace) -> None:
     choices: dict[str, list[str]] = {
         "view": [name for name, _, _ in VIEWS],
         "kind": list(KINDS),
-        "stage": list(STAGE_NAMES),
+        "stage": list(stage_names()),
         "theme": list(theme.THEMES),
         "form": list(FORMS),
         "summary": list(SUMMARIES),

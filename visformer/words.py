@@ -16,6 +16,7 @@ KIND_NAMES: dict[Kind, str] = {
     "decoder": "decoder self",
     "cross": "cross",
 }
+ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.0000
 
 

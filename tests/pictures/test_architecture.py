@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace, with_config
-from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.blocks import changes, counts_table
 from visformer.pictures.diagram.columns import Box, Drawing
@@ -227,7 +227,7 @@ def test_where_the_blocks_lead() -> None:
         "layer": 0,
     }
     for id in ("decoder.0.feed_forward.add", "encoder.0.self_attention_norm"):
-        assert changes(id)["stage"] in STAGE_NAMES
+        assert changes(id)["stage"] in stage_names()
 
 
 def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:

@@ -11,26 +11,40 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
+from visformer import words
+from visformer.analysis.sublayers import LayerRows
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
-from visformer.pictures.computation.computation import (
-    BLOCK,
-    STAGE_NAMES,
+from visformer.pictures.computation import stages
+from visformer.pictures.computation.stage_picture import StagePicture
+from visformer.pictures.computation.stages import (
     STAGES,
+    WAITING,
+    Stage,
+    heading,
     neighbour,
-    subject,
-    wanted,
+    picture,
+    stage_names,
+    stage_of,
+    stages_on,
 )
-from visformer.pictures.computation.drawn import StagePicture
-from visformer.pictures.computation.stages import NOTHING, WAITING, heading, picture
+from visformer.pictures.computation.subject import (
+    BLOCK,
+    Subject,
+    fitting,
+    focus,
+    layer_rows,
+    missing,
+    subject,
+)
+from visformer.pictures.picture import Axis, Numbers
 from visformer.pictures.selection import Cell
 from visformer.session.state import Session, State
 from visformer.values.intervention import parse
 from visformer.values.layer_weights import Stack
 from visformer.values.trace import Trace
-from visformer.words import probability
 
 
 def traced(text: str = "abcde", **sizes: Any) -> tuple[Checkpoint, Trace]:
@@ -48,10 +62,32 @@ def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
     return session.state
 
 
-def shown(state: State, stage: str) -> StagePicture:
-    made = picture(replace(state, stage=stage), {})[1]
-    assert isinstance(made, StagePicture)
-    return made
+def looked_at(
+    state: State,
+    dimensions: dict[Axis, int] | None = None,
+    before: LayerRows | None = None,
+) -> Subject:
+    trace, at = state.shown, state.selection
+    assert trace is not None
+    weights, rows = trace.attention(at.kind, at.layer, at.head), None
+    parameters = fitting(trace, at, state.parameters)
+    if parameters is not None:
+        query = focus(at, weights).query
+        rows = layer_rows(trace, parameters, query, whole=state.trace, before=before)
+    return subject(
+        trace,
+        at,
+        weights,
+        layer_rows=rows,
+        positions=state.positions,
+        dimensions=dimensions,
+    )
+
+
+def shown(state: State, stage: str, **dimensions: int) -> StagePicture:
+    result = picture(stage_of(stage), looked_at(state, dimensions))  # type: ignore[arg-type]
+    assert isinstance(result, StagePicture)
+    return result
 
 
 def values(state: State, stage: str) -> list[np.ndarray]:
@@ -126,10 +162,10 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
     checkpoint, trace = traced()
     cell = Cell("encoder", 2, 1)
     state = state_of(checkpoint, trace, kind="encoder", locked=cell)
-    words = shown(state, "softmax").words
-    weight = probability(float(trace.attention("encoder", 0, 0)[2, 1]))
-    assert f"{weight} = the weight on the Attention tab, {weight}" in words
-    found = re.search(r"difference (\S+)\)", words)
+    said = shown(state, "softmax").words
+    weight = words.probability(float(trace.attention("encoder", 0, 0)[2, 1]))
+    assert f"{weight} = the weight on the Attention tab, {weight}" in said
+    found = re.search(r"difference (\S+)\)", said)
     assert found is not None
     assert float(found[1].replace("−", "-")) < 1e-6
 
@@ -138,13 +174,11 @@ def test_places_count_from_one_and_dimensions_from_zero() -> None:
     checkpoint, trace = traced()
     query, key = trace.target[2], trace.source[1]
     state = state_of(checkpoint, trace, head=1, locked=Cell("cross", 2, 1))
-    looked_at = subject(state, {})
     pair = f"“{query}” (token 3) reads “{key}” (token 2)"
-    assert heading(looked_at) == pair
+    assert heading(looked_at(state)) == pair
     state = replace(state, locked=None)
-    assert heading(subject(state, {})).startswith(f"“{trace.target[-1]}” (token 6) ")
-    made = picture(replace(state, stage="query"), {"head": 3})[1]
-    assert isinstance(made, StagePicture)
+    assert heading(looked_at(state)).startswith(f"“{trace.target[-1]}” (token 6) ")
+    made = shown(state, "query", head=3)
     assert "q[dim 3] = " in made.words
     assert "head 2 of 2 has dim 8 to dim 15 of W_Q" in made.formula
     assert made.table.columns[:2] == ("dim 0", "dim 1")
@@ -180,16 +214,19 @@ def test_values_are_sorted_by_what_they_give() -> None:
 def test_without_a_cell_the_last_query_and_its_strongest_key_stand_in() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, hovered=Cell("encoder", 0, 0))
-    looked_at = subject(state, {})
-    assert looked_at is not None
-    assert not looked_at.chosen
+    standing_in = looked_at(state)
+    assert not standing_in.chosen
     row = trace.attention("cross", 0, 0)[-1]
-    assert (looked_at.query, looked_at.key) == (len(trace) - 1, int(row.argmax()))
+    assert (standing_in.query, standing_in.key) == (len(trace) - 1, int(row.argmax()))
 
 
 def test_weights_that_are_missing_or_of_another_layer_are_asked_for() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, layer=1)
+
+    def wanted(state: State) -> tuple[Stack, int] | None:
+        return missing(state.shown, state.selection, state.parameters)
+
     assert wanted(state) is None
     assert wanted(replace(state, layer=0)) == ("decoder", 0)
     assert wanted(replace(state, kind="encoder")) == ("encoder", 1)
@@ -207,17 +244,76 @@ def test_stages_without_weights_are_shown_before_these_come() -> None:
     session = Session()
     session.set(trace=trace, step=len(trace))
     for stage in STAGES:
-        made = picture(replace(session.state, stage=stage.name), {})[1]
-        assert (made == WAITING) == stage.weighs
+        result = picture(stage, looked_at(session.state))
+        assert (result == WAITING) == stage.weighs
 
 
-def test_nothing_decoded_is_said_and_the_encoder_still_shown() -> None:
+def test_before_the_first_step_the_encoder_is_shown() -> None:
     checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, step=0)
-    assert picture(state, {})[1] == NOTHING
-    for name in STAGE_NAMES:
-        shown(state_of(checkpoint, trace, step=0, kind="encoder"), name)
-    assert picture(State(), {})[0] is None
+    state = state_of(checkpoint, trace, step=0, kind="encoder")
+    for name in stage_names():
+        shown(state, name)
+
+
+def test_a_stage_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubled(cell: Subject) -> StagePicture:
+        row = 2 * cell.weights[cell.query][None]
+        table = Numbers(
+            rows=("2 w",), columns=cell.names("key"), values=row, axis="key"
+        )
+        return StagePicture(formula="2 w", maps=(), words="doubled", table=table)
+
+    added = Stage("doubled", "2 w", "feed_forward", doubled, weighs=False)
+    monkeypatch.setattr(stages, "STAGES", (*STAGES, added))
+    _, trace = traced()
+    session = Session()
+    session.set(trace=trace, step=len(trace))
+    table = shown(session.state, "doubled").table
+    assert table.values[0] == pytest.approx(2 * trace.attention("cross", 0, 0)[-1])
+    assert stages_on("feed_forward")[-1] is added
+    assert neighbour("norms", 1) == "doubled" == stage_names()[-1]
+
+
+def test_rows_of_an_earlier_step_are_kept_from_the_whole_run() -> None:
+    checkpoint, trace = traced()
+    whole = looked_at(state_of(checkpoint, trace)).rows()
+    early = state_of(checkpoint, trace, step=3)
+    early = replace(early, parameters=whole.parameters)
+    assert looked_at(early, before=whole).layer_rows is whole
+    other = layer_parameters(checkpoint, "decoder", 0)
+    fresh = looked_at(replace(early, parameters=other), before=whole).rows()
+    assert fresh is not whole
+    assert fresh.parameters is other
+
+
+def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
+    """Later keys leak into earlier rows: those of the whole run are other numbers."""
+    checkpoint, trace = traced()
+    leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
+    state = state_of(checkpoint, leaking, step=3, kind="decoder")
+    whole = looked_at(replace(state, shown=leaking)).rows()
+    early = looked_at(state, before=whole)
+    assert early.rows().trace is state.shown
+    weights, v, _ = values(state, "weighted")
+    mine, _ = values(state, "concat")
+    assert weights.shape == (3, 3)
+    assert mine == pytest.approx(weights @ v, abs=1e-5)
+    blocked = {**trace.until(3).masks, "cross": np.zeros((3, 6), bool)}
+    nothing = replace(trace.until(3), masks=blocked)
+    rows = layer_rows(nothing, early.rows().parameters, 0, whole=nothing)
+    assert rows.trace is nothing
+
+
+def test_masked_scores_do_not_flatten_the_colours() -> None:
+    checkpoint, trace = traced()
+    scores, _, masked = shown(state_of(checkpoint, trace, kind="decoder"), "mask").maps
+    allowed, matrix = trace.mask("decoder", 0), masked.make()
+    top = float(np.abs(scores.make().values[allowed]).max())
+    assert matrix.values.min() == np.float32(-1e9)
+    assert matrix.ends == (words.number(-top, 3), "+" + words.number(top, 3))
+    expected = matrix.values[allowed] / (2 * top) + 0.5
+    assert matrix.shade[allowed] == pytest.approx(expected, abs=1e-6)
+    assert np.ptp(matrix.shade[allowed]) >= 0.5
 
 
 def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
@@ -260,9 +356,9 @@ def test_dead_units_are_counted() -> None:
     state = state_of(checkpoint, trace, locked=Cell("cross", 1, 0))
     active = values(state, "activation")[1]
     zero = active == 0
-    words = shown(state, "activation").words
-    assert f"{zero[1].sum()} of 32 units are exactly 0" in words
-    assert f"{zero.all(0).sum()} (" in words
+    said = shown(state, "activation").words
+    assert f"{zero[1].sum()} of 32 units are exactly 0" in said
+    assert f"{zero.all(0).sum()} (" in said
 
 
 def test_what_each_sublayer_adds_has_size_and_direction() -> None:
@@ -303,10 +399,10 @@ def test_embedding_and_position_add_up_to_the_input() -> None:
 
 
 def test_stages_are_walked_and_the_ends_hold() -> None:
-    first, last = STAGE_NAMES[0], STAGE_NAMES[-1]
-    assert neighbour(State(stage=first), -1) == first
-    assert neighbour(State(stage=last), 1) == last
-    assert neighbour(State(stage="residual"), 1) == "w1"
+    first, last = stage_names()[0], stage_names()[-1]
+    assert neighbour(first, -1) == first
+    assert neighbour(last, 1) == last
+    assert neighbour("residual", 1) == "w1"
 
 
 @pytest.mark.parametrize("change", ["multiply", "causal off", "positions shifted 3"])

@@ -10,7 +10,7 @@ from tests.pictures import test_mask_lab as mask_lab
 from tests.pictures import test_output as output
 from tests.pictures import test_position_lab as position_lab
 from visformer.pictures.attention.attention import attention_map
-from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.logit_lens import SHOWS, all_lens, step_lens
 from visformer.pictures.mask_lab import difference_picture, paint_picture
 from visformer.pictures.masks import PARTS, mask_picture
@@ -73,7 +73,7 @@ def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:
         check(written.matrix if written else None, signed=False)
 
 
-@pytest.mark.parametrize("stage", STAGE_NAMES)
+@pytest.mark.parametrize("stage", stage_names())
 def test_a_stage_is_signed_where_its_numbers_can_be_negative(stage: str) -> None:
     checkpoint, trace = computation.traced()
     state = computation.state_of(checkpoint, trace, kind="cross")

@@ -16,7 +16,7 @@ from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
-from visformer.pictures.computation.computation import STAGE_NAMES
+from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import Cell
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.window import MainWindow
@@ -119,7 +119,7 @@ def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: str) -> None:
     window, engine = pair
     window.session.set(kind=kind)
     give(window, engine)
-    for name in STAGE_NAMES:
+    for name in stage_names():
         window.session.set(stage=name)
         window.grab()
         assert csv_of(view_of(window).table.export)

@@ -9,14 +9,13 @@ import numpy as np
 
 from visformer.analysis.leaks import Leak, leaks
 from visformer.pictures.attention.maps import labels, place
-from visformer.pictures.computation.drawn import Numbers
 from visformer.pictures.masks import (
     attends_to_nothing,
     fill_text,
     mask_picture,
     nothing_words,
 )
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, Numbers
 from visformer.pictures.positions import diverging, ends
 from visformer.session.state import State
 from visformer.text import visible

@@ -10,8 +10,7 @@ import numpy as np
 
 from visformer.pictures.attention.maps import ARROW
 from visformer.pictures.candidates import ORIGINS
-from visformer.pictures.computation.drawn import Numbers
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, Numbers
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.lens import LensRow

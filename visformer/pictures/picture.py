@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -68,6 +69,21 @@ class Matrix:
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Write what labels count before them, where it is more than a token."""
     return tuple(f"{unit} {label}" for label in labels) if unit else labels
+
+
+Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Numbers:
+    """Named vectors under each other, to be read number by number."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: Floats  # [R, C]
+    axis: Axis  # what a column is
+    rows_axis: Axis = ""
+    by: Literal["row", "column", "all"] = "row"  # what a bar's full length is taken of
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:

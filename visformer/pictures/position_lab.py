@@ -44,15 +44,12 @@ class Parts:
     input: Floats
 
 
-def token_positions(state: State, side: Side) -> Floats | None:
-    """Return the encodings that a side's tokens were given, [T, D].
+def token_positions(trace: Trace, table: Floats, side: Side) -> Floats | None:
+    """Return the encodings of a table [P, D] that a side's tokens were given, [T, D].
 
     None where they are not known: learned tables differ between the sides, and the
     window has the source's.
     """
-    trace, table = state.shown, state.positions
-    if trace is None or table is None:
-        return None
     config = trace.model.config
     if side == "target" and config.positions == "learned":
         return None
@@ -67,8 +64,10 @@ def token_positions(state: State, side: Side) -> Floats | None:
 
 def input_parts(state: State, side: Side) -> Parts | None:
     """Return embedding, position and their sum; the embedding is the difference."""
-    position = token_positions(state, side)
-    if state.shown is None or position is None or not len(position):
+    if state.shown is None or state.positions is None:
+        return None
+    position = token_positions(state.shown, state.positions, side)
+    if position is None or not len(position):
         return None
     stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
     whole = state.shown.hidden(stack, 0)

@@ -10,26 +10,27 @@ import numpy as np
 
 from visformer.analysis.formulas import size
 from visformer.analysis.sublayers import standard
-from visformer.pictures.computation.computation import MASKED_FOR_SURE, Axis, Subject
-from visformer.pictures.computation.drawn import (
-    Drawn,
-    Numbers,
+from visformer.pictures.computation.head_stages import norm_words
+from visformer.pictures.computation.stage_picture import (
+    Colours,
+    StageMap,
     StagePicture,
     bias_words,
     difference,
-    drawn,
     over_keys,
     plus,
     projected_part,
     queries,
+    stage_map,
     terms,
     weights_map,
 )
-from visformer.pictures.computation.head_stages import norm_words
+from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
 from visformer.pictures.masks import fill_text
+from visformer.pictures.picture import Axis, Numbers
+from visformer.pictures.position_lab import Side, token_positions
 from visformer.values.arrays import Bools, Floats
 from visformer.values.attention import AttentionHeads
-from visformer.values.intervention import change_table
 from visformer.words import dimension_words, number, probability
 
 Projected = Literal["query", "key", "value"]
@@ -51,7 +52,9 @@ def input_stage(subject: Subject) -> StagePicture:
     memory = rows.memory(subject.kind, subject.keys)
     if subject.kind == "cross":
         encoded = "M (encoder output)"
-        maps.append(drawn(subject, "and", encoded, lambda: memory, ("key", "model")))
+        maps.append(
+            stage_map(subject, "and", encoded, lambda: memory, ("key", "model"))
+        )
     names.append("M, key" if subject.kind == "cross" else "X, key")
     values.append(memory[subject.key - subject.keys.start])
     reads = "the stream x"
@@ -76,20 +79,17 @@ def input_stage(subject: Subject) -> StagePicture:
     )
 
 
-def _embedding(subject: Subject, x: Floats) -> tuple[Drawn, ...]:
-    """Take the first layer's input apart: embedding and position.
-
-    Only where every token has the position of its place, of a table that is known.
-    """
-    table, model = subject.state.positions, subject.trace.model
-    learned = model.config.positions == "learned" and subject.kind != "encoder"
-    first = subject.layer == 0 and subject.kind != "cross"
-    if table is None or learned or not first or model.config.position_axis != "time":
+def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
+    """Take the first layer's input apart, where the table of positions is known."""
+    if subject.positions is None or subject.layer or subject.kind == "cross":
         return ()
-    table = change_table(table, subject.trace.intervention.positions)
-    positions = table[subject.queries.start : subject.queries.start + len(x)]
+    side: Side = "source" if subject.kind == "encoder" else "target"
+    given = token_positions(subject.trace, subject.positions, side)
+    if given is None:
+        return ()
+    positions = given[subject.queries]
     return (
-        queries(subject, "", "x − position", x - positions),
+        queries(subject, "", "x − position", subject.cut(x) - positions),
         queries(subject, "+", "position", positions),
     )
 
@@ -118,12 +118,12 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
     side: Axis = token
     whole = getattr(rows.attention_weights(subject.kind), part)
     linear = projected_part(whole, subject.columns)
-    reads, made, at = _projected(subject, part)
+    reads, result, at = _projected(subject, part)
     source = "M" if subject.kind == "cross" and part != "query" else "X"
     weight = (rows.parameters, subject.kind, subject.head)
     maps = (
-        drawn(subject, "", source, lambda: reads, (side, "model")),
-        drawn(
+        stage_map(subject, "", source, lambda: reads, (side, "model")),
+        stage_map(
             subject,
             "×",
             f"W_{letter}",
@@ -131,10 +131,10 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
             ("model", "head"),
             key=weight,
         ),
-        drawn(subject, plus(linear), letter, lambda: made, (side, "head")),
+        stage_map(subject, plus(linear), letter, lambda: result, (side, "head")),
     )
     plain = reads[at] @ linear.weight
-    values, names = [plain, made[at]], [f"{source} W_{letter}", letter.lower()]
+    values, names = [plain, result[at]], [f"{source} W_{letter}", letter.lower()]
     if linear.bias is not None:
         values.insert(1, linear.bias)
         names.insert(1, f"b_{letter}")
@@ -142,9 +142,9 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     words = (
         f"{subject.token(token)}: {small}[{dimension_words(d)}] = "
-        f"{terms(reads[at], linear.weight[:, d])}{bias} = {number(made[at, d])}. "
+        f"{terms(reads[at], linear.weight[:, d])}{bias} = {number(result[at, d])}. "
         f"Computed here against the model's own {small}: difference at most "
-        f"{difference(linear(reads[at]), made[at])}."
+        f"{difference(linear(reads[at]), result[at])}."
     )
     return StagePicture(
         formula=f"{letter} = {source} W_{letter}{bias_words(linear, letter)}"
@@ -163,17 +163,17 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
 
 
 def _projected(subject: Subject, part: Projected) -> tuple[Floats, Floats, int]:
-    """Return what a projection reads, what it makes, and the cell's row of both."""
+    """Return what a projection reads, its result, and the cell's row of both."""
     trace, rows = subject.trace, subject.rows()
     where = subject.layer, subject.head
     if part == "query":
-        made = trace.queries(subject.kind, *where)[subject.queries]
         reads = rows.attention(subject.kind).residual.reads
-        return subject.cut(reads), made, subject.at
+        result = trace.queries(subject.kind, *where)[subject.queries]
+        return subject.cut(reads), result, subject.at
     every = trace.keys if part == "key" else trace.values
     memory = rows.memory(subject.kind, subject.keys)
-    made = every(subject.kind, *where)[subject.keys]
-    return memory, made, subject.key - subject.keys.start
+    result = every(subject.kind, *where)[subject.keys]
+    return memory, result, subject.key - subject.keys.start
 
 
 def product_stage(subject: Subject) -> StagePicture:
@@ -183,8 +183,8 @@ def product_stage(subject: Subject) -> StagePicture:
     keys = subject.trace.keys(subject.kind, subject.layer, subject.head)
     maps = (
         queries(subject, "", "Q", _block_queries(subject), "head"),
-        drawn(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key")),
-        drawn(subject, "=", "QKᵀ", lambda: _products(subject), ("query", "key")),
+        stage_map(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key")),
+        stage_map(subject, "=", "QKᵀ", lambda: _products(subject), ("query", "key")),
     )
     return StagePicture(
         formula="QKᵀ: every query times every key, dimension by dimension, added up",
@@ -205,8 +205,10 @@ def scale_stage(subject: Subject) -> StagePicture:
     root = math.sqrt(width)
     products = _products(subject)
     maps = (
-        drawn(subject, "", "QKᵀ", lambda: products, ("query", "key")),
-        drawn(subject, "→", "QKᵀ / √d_k", lambda: _scores(subject), ("query", "key")),
+        stage_map(subject, "", "QKᵀ", lambda: products, ("query", "key")),
+        stage_map(
+            subject, "→", "QKᵀ / √d_k", lambda: _scores(subject), ("query", "key")
+        ),
     )
     product = float(products[subject.at, subject.key])
     words = (
@@ -229,17 +231,19 @@ def mask_stage(subject: Subject) -> StagePicture:
     fill = fill_text(subject.trace.model.config.masked_value)
     flags = mask.astype(np.float32)
     maps = (
-        drawn(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),
-        drawn(
+        stage_map(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),
+        stage_map(
             subject,
             "and",
             "mask",
             lambda: flags,
             ("query", "key"),
             hidden=~mask,
-            shades=lambda: (flags, ("False", "True"), "True: may attend"),
+            colours=lambda: Colours(flags, ("False", "True"), "True: may attend"),
         ),
-        drawn(subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask),
+        stage_map(
+            subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask
+        ),
     )
     score = number(float(scores[subject.at, subject.key]))
     effect = "the softmax makes nothing, or next to nothing, of that"
@@ -270,7 +274,7 @@ def softmax_stage(subject: Subject) -> StagePicture:
         formula="softmax along each row: exp(score − row's maximum) / the row's sum; "
         "every row adds up to 1",
         maps=(
-            drawn(
+            stage_map(
                 subject, "", "masked", lambda: masked, ("query", "key"), hidden=hidden
             ),
             weights_map(subject, "→ softmax"),
@@ -289,24 +293,24 @@ def _exact_row(subject: Subject) -> np.ndarray:
     scores = subject.trace.keys(*where).astype(np.float64) @ q
     scores /= math.sqrt(subject.trace.model.config.head_size)
     allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
-    made: np.ndarray = np.where(
+    masked: np.ndarray = np.where(
         allowed, scores, subject.trace.model.config.masked_value
     )
-    return made
+    return masked
 
 
 def _softmax_words(
     subject: Subject, row: np.ndarray, exponents: np.ndarray, chain: np.ndarray
 ) -> str:
     at, shown = subject.key, float(subject.weights[subject.query, subject.key])
-    found = float(chain[at])
-    if math.isnan(found):
+    computed = float(chain[at])
+    if math.isnan(computed):
         return "Nothing but −∞ in this row, so its weights are NaN."
     return (
         f"exp({number(row[at])} − {number(row.max())}) = "
         f"{number(exponents[at])}; divided by the row's sum {number(exponents.sum())}: "
-        f"{probability(found)} = the weight on the Attention tab, {probability(shown)} "
-        f"(difference {number(abs(found - shown), 1)})."
+        f"{probability(computed)} = the weight on the Attention tab, "
+        f"{probability(shown)} (difference {number(abs(computed - shown), 1)})."
     )
 
 

@@ -6,17 +6,17 @@ import numpy as np
 
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual, standard
-from visformer.pictures.computation.computation import Subject
-from visformer.pictures.computation.drawn import (
-    Numbers,
+from visformer.pictures.computation.stage_picture import (
     StagePicture,
     bias_words,
-    drawn,
     plus,
     queries,
+    stage_map,
     terms,
     weights_map,
 )
+from visformer.pictures.computation.subject import Subject
+from visformer.pictures.picture import Numbers
 from visformer.words import KIND_NAMES, dimension_words, number
 
 FIRST = 3  # contributions named
@@ -34,8 +34,8 @@ def weighted_stage(subject: Subject) -> StagePicture:
     tokens = subject.names("key")
     maps = (
         weights_map(subject, ""),
-        drawn(subject, "×", "V", lambda: values, ("key", "head"), whole=True),
-        drawn(subject, "=", "Z", lambda: weights @ values, ("query", "head")),
+        stage_map(subject, "×", "V", lambda: values, ("key", "head"), whole=True),
+        stage_map(subject, "=", "Z", lambda: weights @ values, ("query", "head")),
     )
     most = ", ".join(
         f"{number(row[j])} · v({tokens[j]}) of size {number(sizes[j])}"
@@ -64,7 +64,7 @@ def concat_stage(subject: Subject) -> StagePicture:
     z = subject.cut(subject.rows().attention(subject.kind).joined)
     columns = subject.columns
     heads = z[subject.at].reshape(config.heads, config.head_size)
-    mine = drawn(
+    mine = stage_map(
         subject, "", "Z of this head", lambda: z[:, columns], ("query", "head")
     )
     names = (f"z of head {h + 1}" for h in range(config.heads))
@@ -104,7 +104,7 @@ def output_stage(subject: Subject) -> StagePicture:
         f"{bias_words(linear, 'O')}",
         maps=(
             queries(subject, "", "concat", joined),
-            drawn(
+            stage_map(
                 subject,
                 "×",
                 "W_O",
@@ -155,14 +155,14 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
         words += f"The sum, of size {number(float(size(total[at])))}, goes on unnormed."
     else:
         formula = f"norm(x + Sublayer(x)), post-norm; {norm_words(subject)}"
-        made = standard(model, total[at])
+        standardised = standard(model, total[at])
         maps.append(queries(subject, "→ norm", "leaves", subject.cut(residual.leaves)))
         names += ["(sum − mean) / deviation", "γ", "β", "leaves"]
         norm = residual.norm
-        values += [made.values, norm.gamma, norm.beta, residual.leaves[at]]
+        values += [standardised.values, norm.gamma, norm.beta, residual.leaves[at]]
         words += (
-            f"Norm: mean {number(float(made.mean[0]))}, deviation "
-            f"{number(float(made.deviation[0]))}; then · γ + β."
+            f"Norm: mean {number(float(standardised.mean[0]))}, deviation "
+            f"{number(float(standardised.deviation[0]))}; then · γ + β."
         )
     return StagePicture(
         formula=formula,

@@ -1,8 +1,13 @@
-"""Which function makes the picture of which stage, and what is said without one."""
+"""The stages of the Computation tab, in order: to add one, add its entry to STAGES.
+
+A stage is one step of the arithmetic from a layer's input to what leaves the layer. Its
+entry holds its name, its title, its page and the function that makes its picture.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from visformer.pictures.computation.attention_stages import (
     input_stage,
@@ -12,15 +17,7 @@ from visformer.pictures.computation.attention_stages import (
     scale_stage,
     softmax_stage,
 )
-from visformer.pictures.computation.computation import (
-    STAGE_NAMES,
-    Axis,
-    Subject,
-    stage_of,
-    subject,
-)
-from visformer.pictures.computation.drawn import StagePicture
-from visformer.pictures.computation.feed_stages import (
+from visformer.pictures.computation.feed_forward_stages import (
     activation_stage,
     feed_residual_stage,
     norms_stage,
@@ -34,59 +31,85 @@ from visformer.pictures.computation.head_stages import (
     residual_stage,
     weighted_stage,
 )
-from visformer.session.state import State
+from visformer.pictures.computation.stage_picture import StagePicture
+from visformer.pictures.computation.subject import Subject
 
 WAITING = (
     "This stage needs the weights of the layer. They are in the engine: it is "
     "starting, or has another model open."
 )
+NOT_RUN = "No sentence has been run yet."
 NOTHING = "Nothing is decoded yet: step on, or choose the encoder's self attention (1)."
-_MAKERS: dict[str, Callable[[Subject], StagePicture]] = dict(
-    zip(
-        STAGE_NAMES,
-        (
-            input_stage,
-            projection_stage("query"),
-            projection_stage("key"),
-            projection_stage("value"),
-            product_stage,
-            scale_stage,
-            mask_stage,
-            softmax_stage,
-            weighted_stage,
-            concat_stage,
-            output_stage,
-            residual_stage,
-            w1_stage,
-            activation_stage,
-            w2_stage,
-            feed_residual_stage,
-            sublayers_stage,
-            norms_stage,
-        ),
-        strict=True,
-    )
+
+Page = Literal["attention", "feed_forward"]
+PAGES: dict[Page, str] = {  # as named on screen
+    "attention": "Attention of a cell",
+    "feed_forward": "Feed-forward, residual, norm",
+}
+
+
+class Stage(NamedTuple):
+    """One step of the arithmetic."""
+
+    name: str  # in the State and for ``render --stage``
+    title: str  # on its tab
+    page: Page
+    make: Callable[[Subject], StagePicture]
+    weighs: bool = True  # it needs the layer's weights, not the Trace alone
+
+
+STAGES = (
+    Stage("input", "input", "attention", input_stage),
+    Stage("query", "Q", "attention", projection_stage("query")),
+    Stage("key", "K", "attention", projection_stage("key")),
+    Stage("value", "V", "attention", projection_stage("value")),
+    Stage("product", "QKᵀ", "attention", product_stage, weighs=False),
+    Stage("scale", "÷ √d", "attention", scale_stage, weighs=False),
+    Stage("mask", "mask", "attention", mask_stage, weighs=False),
+    Stage("softmax", "softmax", "attention", softmax_stage, weighs=False),
+    Stage("weighted", "× V", "attention", weighted_stage, weighs=False),
+    Stage("concat", "concat", "attention", concat_stage),
+    Stage("output", "× Wₒ", "attention", output_stage),
+    Stage("residual", "add, norm", "attention", residual_stage),
+    Stage("w1", "× W₁", "feed_forward", w1_stage),
+    Stage("activation", "activation", "feed_forward", activation_stage),
+    Stage("w2", "× W₂", "feed_forward", w2_stage),
+    Stage("feed_residual", "add, norm", "feed_forward", feed_residual_stage),
+    Stage("sublayers", "what each adds", "feed_forward", sublayers_stage),
+    Stage("norms", "layer / batch norm", "feed_forward", norms_stage),
 )
 
 
-def picture(
-    state: State, dimensions: dict[Axis, int]
-) -> tuple[Subject | None, StagePicture | str]:
-    """Return what is looked at and its picture; a sentence where there is none."""
-    stage, looked_at = stage_of(state), subject(state, dimensions)
-    if state.shown is None:
-        return None, "No sentence has been run yet."
-    if looked_at is None:
-        return None, NOTHING
+def stage_names() -> tuple[str, ...]:
+    """Return the names of all stages, in order."""
+    return tuple(stage.name for stage in STAGES)
+
+
+def stage_of(name: str) -> Stage:
+    """Return the stage of a name."""
+    return next(stage for stage in STAGES if stage.name == name)
+
+
+def stages_on(page: Page) -> tuple[Stage, ...]:
+    """Return the stages of a page, in order."""
+    return tuple(stage for stage in STAGES if stage.page == page)
+
+
+def neighbour(name: str, by: int) -> str:
+    """Return the name of the stage ``by`` stages on, or of the last one there is."""
+    names = stage_names()
+    return names[max(0, min(len(names) - 1, names.index(name) + by))]
+
+
+def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
+    """Return a stage's picture; a sentence where the layer's weights have not come."""
     if stage.weighs and looked_at.layer_rows is None:
-        return looked_at, WAITING
-    return looked_at, _MAKERS[stage.name](looked_at)
+        return WAITING
+    return stage.make(looked_at)
 
 
-def heading(looked_at: Subject | None) -> str:
+def heading(looked_at: Subject) -> str:
     """Say which cell is shown, and where nobody has chosen it, why this one."""
-    if looked_at is None:
-        return ""
     pair = f"{looked_at.token('query')} reads {looked_at.token('key')}"
     if looked_at.chosen:
         return pair

@@ -10,9 +10,8 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import layer_words, number, probability
+from visformer.words import ACTIVATION_NAMES, layer_words, number, probability
 
-ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
 POSITIONS = {
     "sinusoidal": "sinusoidal",
@@ -232,7 +231,7 @@ def softmax_words(model: ModelFacts) -> str:
 def activation(model: ModelFacts) -> str:
     """Name the feed-forward's activation."""
     config = model.config
-    name = ACTIVATIONS.get(config.activation, config.activation)
+    name = ACTIVATION_NAMES.get(config.activation, config.activation)
     return f"{name}, gated" if config.gated else name
 
 

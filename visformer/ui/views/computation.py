@@ -16,18 +16,24 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.computation.computation import (
+from visformer.pictures.computation.stage_picture import StagePicture
+from visformer.pictures.computation.stages import (
+    NOT_RUN,
+    NOTHING,
     PAGES,
-    STAGES,
-    Axis,
     Page,
-    Subject,
+    heading,
     neighbour,
+    picture,
     stage_of,
-    wanted,
+    stages_on,
 )
-from visformer.pictures.computation.drawn import StagePicture
-from visformer.pictures.computation.stages import heading, picture
+from visformer.pictures.computation.subject import (
+    Subject,
+    missing,
+    subject,
+)
+from visformer.pictures.picture import Axis
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.ui.views.computation_maps import Maps
@@ -58,7 +64,8 @@ class ComputationView(QWidget):
         self.pages.tabBarClicked.connect(self._go_to_page)
         self.stages: dict[Page, QTabBar] = {}
         for page, title in PAGES.items():
-            self.stages[page] = _bar(f"stages: {title}", _titles(page))
+            titles = tuple(stage.title for stage in stages_on(page))
+            self.stages[page] = _bar(f"stages: {title}", titles)
             self.stages[page].tabBarClicked.connect(self._go_to_stage)
         self.choosers = {
             name: self._chooser(name) for name in ("kind", "layer", "head")
@@ -135,9 +142,9 @@ class ComputationView(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State; ask for the layer's weights where they are not in it."""
-        missing = wanted(state)
-        if missing is not None:
-            self.weights_wanted.emit(*missing)
+        wanted = missing(state.shown, state.selection, state.parameters)
+        if wanted is not None:
+            self.weights_wanted.emit(*wanted)
         needs = (
             *(state.shown, state.parameters, state.stage, state.scale),
             *(state.kind, state.layer, state.head, state.cell),
@@ -149,14 +156,22 @@ class ComputationView(QWidget):
     def _draw(self) -> None:
         state = self._state
         self._draw_choosers()
-        dimensions = {**self._kept, **self._under}
-        self._subject, made = picture(state, dimensions)
-        self._heading.setText(heading(self._subject))
+        self._subject = subject(
+            state.shown,
+            state.selection,
+            parameters=state.parameters,
+            positions=state.positions,
+            dimensions={**self._kept, **self._under},
+        )
+        self._heading.setText("" if self._subject is None else heading(self._subject))
         self._heading.setToolTip(self._heading.text())
-        self._picture = made if isinstance(made, StagePicture) else None
+        shown: StagePicture | str = NOT_RUN if state.shown is None else NOTHING
+        if self._subject is not None:
+            shown = picture(stage_of(state.stage), self._subject)
+        self._picture = shown if isinstance(shown, StagePicture) else None
         if self._picture is None:
             self._formula.setText("")
-            self._words.setText(str(made))
+            self._words.setText(str(shown))
         else:
             self._formula.setText(self._picture.formula)
             self._words.setText(self._picture.words)
@@ -181,10 +196,10 @@ class ComputationView(QWidget):
         return {**self._kept, **self._under, **cell}
 
     def _draw_choosers(self) -> None:
-        state, stage = self._state, stage_of(self._state)
+        state, stage = self._state, stage_of(self._state.stage)
         self.pages.setCurrentIndex(list(PAGES).index(stage.page))
-        stages = [other for other in STAGES if other.page == stage.page]
-        self.stages[stage.page].setCurrentIndex(stages.index(stage))
+        at = stages_on(stage.page).index(stage)
+        self.stages[stage.page].setCurrentIndex(at)
         for page, bar in self.stages.items():
             bar.setVisible(page == stage.page)
         self._colour_tabs()
@@ -207,7 +222,7 @@ class ComputationView(QWidget):
 
     def walk(self, by: int) -> None:
         """Go so many stages on."""
-        self.picked.emit({"stage": neighbour(self._state, by)})
+        self.picked.emit({"stage": neighbour(self._state.stage, by)})
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk the stages with up and down, where nothing inside takes them."""
@@ -219,14 +234,12 @@ class ComputationView(QWidget):
     def _go_to_page(self, index: int) -> None:
         if index >= 0:
             page = list(PAGES)[index]
-            name = next(stage.name for stage in STAGES if stage.page == page)
-            self.picked.emit({"stage": name})
+            self.picked.emit({"stage": stages_on(page)[0].name})
 
     def _go_to_stage(self, index: int) -> None:
         if index >= 0:
-            page = stage_of(self._state).page
-            names = [stage.name for stage in STAGES if stage.page == page]
-            self.picked.emit({"stage": names[index]})
+            page = stage_of(self._state.stage).page
+            self.picked.emit({"stage": stages_on(page)[index].name})
 
     def _hover(self, at: dict[Axis, int] | None) -> None:
         """Look at what is under the mouse, in this view and in the others."""
@@ -272,11 +285,11 @@ class ComputationView(QWidget):
         if self._picture is None or self._subject is None:
             return {}
         numbers = self._picture.table
-        made: dict[Axis, int] = {numbers.axis: at[1]}
+        place: dict[Axis, int] = {numbers.axis: at[1]}
         if numbers.rows_axis:
-            made[numbers.rows_axis] = at[0] + self._subject.queries.start
-        made.pop("", None)
-        return made
+            place[numbers.rows_axis] = at[0] + self._subject.queries.start
+        place.pop("", None)
+        return place
 
     def _hover_table(self, at: tuple[int, int] | None) -> None:
         self._hover(None if at is None else self._place(at))
@@ -287,10 +300,6 @@ class ComputationView(QWidget):
 
 def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
     return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
-
-
-def _titles(page: Page) -> tuple[str, ...]:
-    return tuple(stage.title for stage in STAGES if stage.page == page)
 
 
 def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:

@@ -7,9 +7,8 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from visformer.pictures.computation.computation import Axis
-from visformer.pictures.computation.drawn import Drawn
-from visformer.pictures.picture import Matrix
+from visformer.pictures.computation.stage_picture import StageMap
+from visformer.pictures.picture import Axis, Matrix
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 
@@ -26,7 +25,7 @@ class Maps(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: tuple[Drawn, ...] = ()
+        self._shown: tuple[StageMap, ...] = ()
         self._keys: list[tuple[object, ...]] = [()] * MOST
         self.matrices: list[Matrix | None] = [None] * MOST
         self.maps: list[HeatMap] = []
@@ -45,7 +44,7 @@ class Maps(QWidget):
             self._signs.append(sign)
             self.maps.append(heat_map)
 
-    def draw(self, shown: tuple[Drawn, ...], marks: dict[Axis, int]) -> None:
+    def draw(self, shown: tuple[StageMap, ...], marks: dict[Axis, int]) -> None:
         """Show matrices; one whose key is unchanged keeps its image."""
         self._shown = shown
         for index, (sign, heat_map) in enumerate(
@@ -60,16 +59,16 @@ class Maps(QWidget):
             sign.setText(one.sign)
             if self._keys[index] != one.key:
                 self._keys[index] = one.key
-                made = self.matrices[index] = one.make()
-                heat_map.draw(made)
-                heat_map.setAccessibleName(made.title)
+                matrix = self.matrices[index] = one.make()
+                heat_map.draw(matrix)
+                heat_map.setAccessibleName(matrix.title)
             self._mark(heat_map, self.matrices[index], one, marks)
 
     def _mark(
         self,
         heat_map: HeatMap,
         matrix: Matrix | None,
-        one: Drawn,
+        one: StageMap,
         marks: dict[Axis, int],
     ) -> None:
         if matrix is None:
@@ -97,9 +96,9 @@ class Maps(QWidget):
         self.hovered.emit(self._at(index, at))
 
     def _click(self, index: int, at: tuple[int, int] | None) -> None:
-        found = self._at(index, at)
-        if found is not None:
-            self.clicked.emit(found)
+        place = self._at(index, at)
+        if place is not None:
+            self.clicked.emit(place)
 
 
 def _inside(index: int | None, first: int, size: int) -> int | None:

@@ -24,8 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer import words
-from visformer.pictures.computation.drawn import Numbers
-from visformer.pictures.picture import Table
+from visformer.pictures.picture import Numbers, Table
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short

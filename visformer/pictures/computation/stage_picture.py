@@ -1,4 +1,4 @@
-"""What a stage's picture is made of: matrices, numbers, words.
+"""What a stage's picture consists of: matrices, numbers, words.
 
 A picture is a few matrices side by side, a formula, the chosen cell's own numbers in
 words, and the same numbers as a table.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.computation.computation import UNITS, Axis, Subject
-from visformer.pictures.picture import Matrix, shade
+from visformer.pictures.computation.subject import UNITS, Subject
+from visformer.pictures.picture import Axis, Matrix, Numbers, shade
 from visformer.values.arrays import Bools, Floats
 from visformer.values.layer_weights import Linear
 from visformer.words import number
@@ -22,7 +21,7 @@ FIRST_TERMS = 3  # of a sum, written out
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Drawn:
+class StageMap:
     """One matrix of a stage; made only when ``key`` differs from what is on screen."""
 
     sign: str  # before it: "×", "=", "→"; "" for the first
@@ -33,23 +32,11 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Numbers:
-    """Named vectors under each other, to be read number by number."""
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: Floats  # [R, C]
-    axis: Axis  # what a column is
-    rows_axis: Axis = ""
-    by: Literal["row", "column", "all"] = "row"  # what a bar's full length is taken of
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StagePicture:
     """All that one stage shows of one cell."""
 
     formula: str
-    maps: tuple[Drawn, ...]
+    maps: tuple[StageMap, ...]
     words: str
     table: Numbers
 
@@ -64,10 +51,17 @@ AXES: dict[Axis, str] = {
 }
 
 
-Shades = Callable[[], tuple[Floats, tuple[str, str], str]]
+@dataclass(frozen=True, slots=True, eq=False)
+class Colours:
+    """How numbers are coloured: as in Matrix."""
+
+    shade: Floats
+    ends: tuple[str, str]
+    note: str = ""
+    signed: bool = False
 
 
-def drawn(
+def stage_map(
     subject: Subject,
     sign: str,
     name: str,
@@ -76,41 +70,43 @@ def drawn(
     *,
     key: tuple[object, ...] | None = None,
     hidden: Bools | None = None,
-    shades: Shades | None = None,
+    colours: Callable[[], Colours] | None = None,
     whole: bool = False,
-) -> Drawn:
+) -> StageMap:
     """Describe a matrix of a stage.
 
     ``key`` says what it hangs on where that is less than the sentence; ``hidden`` what
-    the mask forbids; ``shades`` how it is coloured, if not from minus to plus its own
+    the mask forbids; ``colours`` how it is coloured, if not from minus to plus its own
     largest magnitude; ``whole`` that its rows are all keys, not a block of them.
     """
     at = subject.kind, subject.layer, subject.head
     around = subject.queries.start, subject.keys.start
-    moving = (subject.trace, subject.layer_rows, subject.state.scale, *at, *around)
+    moving = (subject.trace, subject.layer_rows, subject.scale, *at, *around)
     firsts = {"query": subject.queries.start, "key": 0 if whole else around[1]}
 
     def make() -> Matrix:
-        made = values()
-        colours = _signed(made, hidden) if shades is None else shades()
-        shown, ends, note = colours
+        numbers = values()
+        how = _signed(numbers, hidden) if colours is None else colours()
+        shades = how.shade
+        if hidden is not None:
+            shades = np.where(hidden, np.float32(0), shades)
         return Matrix(
-            title=f"{name} {_shape(subject, made, axes)}",
-            values=made,
-            shade=shown if hidden is None else np.where(hidden, np.float32(0), shown),
-            rows=_named(subject, axes[0], len(made)),
-            columns=_named(subject, axes[1], made.shape[1]),
+            title=f"{name} {_shape(subject, numbers, axes)}",
+            values=numbers,
+            shade=shades,
+            rows=_labels(subject, axes[0], len(numbers)),
+            columns=_labels(subject, axes[1], numbers.shape[1]),
             row_axis=AXES[axes[0]],
             column_axis=AXES[axes[1]],
             row_unit=UNITS.get(axes[0], ""),
             column_unit=UNITS.get(axes[1], ""),
-            ends=ends,
-            note=note,
-            signed=shades is None,
+            ends=how.ends,
+            note=how.note,
+            signed=how.signed,
             hidden=hidden,
         )
 
-    return Drawn(
+    return StageMap(
         sign=sign,
         key=(name, *(moving if key is None else key)),
         make=make,
@@ -119,19 +115,17 @@ def drawn(
     )
 
 
-def _signed(
-    values: Floats, hidden: Bools | None
-) -> tuple[Floats, tuple[str, str], str]:
+def _signed(values: Floats, hidden: Bools | None) -> Colours:
     """Shade from minus to plus the largest magnitude that the mask leaves in sight."""
     seen = values if hidden is None else values[~hidden]
     finite = seen[np.isfinite(seen)]
     top = float(np.abs(finite).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
         shades = values / np.float32(2 * top) + np.float32(0.5)
-    return shades, (number(-top, 3), f"+{number(top, 3)}"), ""
+    return Colours(shades, (number(-top, 3), f"+{number(top, 3)}"), signed=True)
 
 
-def _named(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
+def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
     names = subject.labels(axis)
     if len(names) == count:
         return names
@@ -148,23 +142,25 @@ def _shape(subject: Subject, values: Floats, axes: tuple[Axis, Axis]) -> str:
 
 def queries(
     subject: Subject, sign: str, name: str, values: Floats, columns: Axis = "model"
-) -> Drawn:
+) -> StageMap:
     """Describe a matrix with a row for every query, cut to those that are shown."""
-    return drawn(subject, sign, name, lambda: subject.cut(values), ("query", columns))
+    return stage_map(
+        subject, sign, name, lambda: subject.cut(values), ("query", columns)
+    )
 
 
-def weights_map(subject: Subject, sign: str) -> Drawn:
+def weights_map(subject: Subject, sign: str) -> StageMap:
     """Describe the weights, coloured as on the Attention tab."""
     rows = subject.queries
     weights = subject.weights[rows]
-    return drawn(
+    return stage_map(
         subject,
         sign,
         "weights",
         lambda: weights,
         ("query", "key"),
         hidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
-        shades=lambda: shade(weights, subject.state.scale),
+        colours=lambda: Colours(*shade(weights, subject.scale)),
     )
 
 
@@ -180,7 +176,7 @@ def projected_part(linear: Linear, columns: slice) -> Linear:
 
 
 def plus(linear: Linear) -> str:
-    """Return the sign before what a projection makes."""
+    """Return the sign before a projection's result."""
     return "=" if linear.bias is None else "+ b ="
 
 

@@ -8,33 +8,31 @@ import numpy as np
 
 from visformer.analysis.formulas import batch_standard, cosine, size
 from visformer.analysis.sublayers import Residual, dead_units, standard
-from visformer.pictures.computation.computation import Subject
-from visformer.pictures.computation.drawn import (
-    Numbers,
+from visformer.pictures.computation.head_stages import residual_picture
+from visformer.pictures.computation.stage_picture import (
     StagePicture,
     bias_words,
     difference,
-    drawn,
     plus,
     queries,
+    stage_map,
     terms,
 )
-from visformer.pictures.computation.head_stages import residual_picture
+from visformer.pictures.computation.subject import Subject
+from visformer.pictures.picture import Numbers
 from visformer.values.arrays import Floats
-from visformer.words import dimension_words, number, percent
-
-ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
+from visformer.words import ACTIVATION_NAMES, dimension_words, number, percent
 
 
 def w1_stage(subject: Subject) -> StagePicture:
-    """Show the stream widened."""
+    """Show the stream projected to the inner units."""
     rows, at = subject.rows(), subject.at
     feed, weights = rows.feed_forward, rows.parameters.feed_forward
     reads, linear = feed.residual.reads, weights.w1
     d = subject.dimensions.get("inner", 0)
     bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
     config = subject.trace.model.config
-    names, values = ["x W₁"], [feed.pre_activation[at]]
+    names, values = ["pre-activation"], [feed.pre_activation[at]]
     gated = ""
     if feed.gate is not None:
         names.append("gate: x W_gate")
@@ -45,7 +43,7 @@ def w1_stage(subject: Subject) -> StagePicture:
         f"{config.feed_forward} numbers a token{gated}",
         maps=(
             queries(subject, "", "x", reads),
-            drawn(
+            stage_map(
                 subject,
                 "×",
                 "W₁",
@@ -116,11 +114,11 @@ def w2_stage(subject: Subject) -> StagePicture:
     model = subject.trace.model
     share = feed.inner[at] * linear.weight[:, d]
     return StagePicture(
-        formula=f"inner W₂{bias_words(linear, '₂')}, from "
+        formula=f"FFN(x) = inner W₂{bias_words(linear, '₂')}, from "
         f"{model.config.feed_forward} back to {model.config.d_model} numbers a token",
         maps=(
             queries(subject, "", "inner", feed.inner, "inner"),
-            drawn(
+            stage_map(
                 subject,
                 "×",
                 "W₂",
@@ -147,13 +145,13 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
     """Show what leaves the layer, and that it is what the model kept."""
     rows, at = subject.rows(), subject.query
     residual = rows.feed_forward.residual
-    made = residual_picture(subject, residual, "the feed-forward sublayer")
+    picture = residual_picture(subject, residual, "the feed-forward sublayer")
     parameters = rows.parameters
     kept = subject.trace.hidden(parameters.stack, parameters.layer + 1)[at]
     check = difference(residual.leaves[subject.at], kept)
     return replace(
-        made,
-        words=f"{made.words} This leaves layer {parameters.layer + 1}; against the "
+        picture,
+        words=f"{picture.words} This leaves layer {parameters.layer + 1}; against the "
         f"model's own numbers the difference is at most {check}.",
     )
 

@@ -1,0 +1,217 @@
+"""What the Computation tab looks at: a cell, its layer's rows, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from visformer.analysis.sublayers import LayerRows, stack_of
+from visformer.pictures.attention.maps import labels
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.picture import Axis, named
+from visformer.pictures.selection import Cell, Scale, Selection
+from visformer.text import visible
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.values.layer_weights import LayerParameters, Stack
+from visformer.values.trace import Trace
+from visformer.words import dimension_words, token_words
+
+MASKED_FOR_SURE = -1e4  # no score comes near: the softmax makes it exactly 0
+BLOCK = 64  # rows drawn at once: a longer sentence is shown a block at a time
+UNITS: dict[Axis, str] = {"model": "dim", "head": "dim", "inner": "unit"}  # from 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Subject:
+    """The cell whose numbers are shown, and the block of rows around it."""
+
+    trace: Trace
+    kind: Kind
+    layer: int
+    head: int
+    query: int
+    key: int
+    chosen: bool  # False: nobody has chosen a cell, this one stands in
+    scale: Scale  # of the weights' colours
+    layer_rows: LayerRows | None = None  # None: the layer's weights have not come
+    positions: Floats | None = None  # the model's own encodings, [P, D]
+    dimensions: Mapping[Axis, int] = field(default_factory=dict)  # chosen ones, by axis
+
+    @property
+    def weights(self) -> Floats:
+        """The weights that the Attention tab shows, [Q, K]."""
+        return head_weights(self.trace, self.kind, self.layer, self.head)
+
+    @property
+    def queries(self) -> slice:
+        """The block of query rows."""
+        return block(self.query, len(self.trace.tokens(self.kind)[0]))
+
+    @property
+    def keys(self) -> slice:
+        """The block of key rows."""
+        return block(self.key, len(self.trace.tokens(self.kind)[1]))
+
+    @property
+    def at(self) -> int:
+        """The query's row within its block."""
+        return self.query % BLOCK
+
+    @property
+    def columns(self) -> slice:
+        """Where the head stands in the width of the model."""
+        size = self.trace.model.config.head_size
+        return slice(self.head * size, (self.head + 1) * size)
+
+    @property
+    def columns_words(self) -> str:
+        """Say where that is: dim 8 to dim 15."""
+        first, last = self.columns.start, self.columns.stop - 1
+        return f"{dimension_words(first)} to {dimension_words(last)}"
+
+    def rows(self) -> LayerRows:
+        """Return the layer's sublayers; ValueError before the weights came."""
+        if self.layer_rows is None:
+            raise ValueError("the weights have not come.")
+        return self.layer_rows
+
+    def cut(self, numbers: Floats) -> Floats:
+        """Cut numbers of the block down to the rows that are shown."""
+        return numbers[: self.queries.stop - self.queries.start]
+
+    def names(self, axis: Axis) -> tuple[str, ...]:
+        """Name the columns of a table along an axis: the keys, or dim 0 and so on."""
+        return named(UNITS.get(axis, ""), self.labels(axis))
+
+    def labels(self, axis: Axis) -> tuple[str, ...]:
+        """Label the rows or columns of a map along an axis, all of them."""
+        if axis in ("query", "key"):
+            return labels(self.trace, self.kind)[axis == "key"]
+        config = self.trace.model.config
+        sizes = {
+            "model": config.d_model,
+            "head": config.head_size,
+            "inner": config.feed_forward,
+        }
+        return tuple(map(str, range(sizes[axis])))
+
+    def token(self, axis: Literal["query", "key"]) -> str:
+        """Name the cell's query or key with its place."""
+        tokens = self.trace.tokens(self.kind)[axis == "key"]
+        at = self.key if axis == "key" else self.query
+        return token_words(visible(tokens[at]), at)
+
+
+def block(index: int, length: int) -> slice:
+    """Return the block of rows that an index lies in."""
+    first = index // BLOCK * BLOCK
+    return slice(first, min(first + BLOCK, length))
+
+
+def subject(
+    trace: Trace | None,
+    selection: Selection,
+    *,
+    parameters: LayerParameters | None = None,
+    positions: Floats | None = None,
+    dimensions: Mapping[Axis, int] | None = None,
+) -> Subject | None:
+    """Return what is looked at; None where no row has been run.
+
+    ``parameters``: a layer's weights, used if they are of the layer looked at.
+    """
+    kind = selection.kind
+    if trace is None or not trace.tokens(kind)[0]:
+        return None
+    cell = focus(trace, selection)
+    fit = fitting(trace, selection, parameters)
+    return Subject(
+        trace=trace,
+        kind=kind,
+        layer=selection.layer,
+        head=selection.head,
+        query=cell.query,
+        key=cell.key,
+        chosen=cell is selection.cell,
+        scale=selection.scale,
+        layer_rows=None if fit is None else layer_rows(trace, fit, cell.query),
+        positions=positions,
+        dimensions=dimensions or {},
+    )
+
+
+def focus(trace: Trace, selection: Selection) -> Cell:
+    """Return the cell looked at.
+
+    Where none of the kind is chosen: the last query, and the key it reads most.
+    """
+    kind, cell = selection.kind, selection.cell
+    if cell is not None and cell.kind == kind:
+        return cell
+    row = head_weights(trace, kind, selection.layer, selection.head)[-1]
+    best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
+    return Cell(kind, len(trace.tokens(kind)[0]) - 1, best)
+
+
+# ---- the layer's weights, and its rows ----------------------------------------------
+
+
+def fitting(
+    trace: Trace, selection: Selection, parameters: LayerParameters | None
+) -> LayerParameters | None:
+    """Return a layer's weights if they are those of the layer looked at."""
+    if parameters is None:
+        return None
+    here = stack_of(selection.kind), selection.layer
+    fits = (parameters.stack, parameters.layer) == here
+    return parameters if fits and parameters.belong_to(trace.model) else None
+
+
+def missing(
+    trace: Trace | None, selection: Selection, parameters: LayerParameters | None
+) -> tuple[Stack, int] | None:
+    """Return the stack and layer whose weights are missing; None where none are."""
+    if trace is None or fitting(trace, selection, parameters) is not None:
+        return None
+    return stack_of(selection.kind), selection.layer
+
+
+def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRows:
+    """Return a layer's sublayers for the block of rows around a query.
+
+    The last block is kept with the run, while cells, heads and steps change: where
+    fewer steps leave every row as it is, the whole run's rows are those of each step.
+    """
+    stack, model = parameters.stack, trace.model.config
+    whole = trace.whole if _rows_stand(trace.whole, stack) else trace
+    rows = block(query, len(_row_tokens(whole, stack)))
+    derived_from = *trace.storage, parameters
+    kept: LayerRows | None = trace.memo.find(derived_from, "layer rows")
+    if (
+        kept is not None
+        and kept.rows.start == rows.start
+        and kept.rows.stop >= min(rows.stop, len(_row_tokens(trace, stack)))
+        and (kept.trace is whole or whole is not trace)
+    ):
+        return kept
+    fresh = LayerRows(whole, parameters, rows)
+    numbers = (rows.stop - rows.start) * (12 * model.d_model + 4 * model.feed_forward)
+    trace.memo.keep(derived_from, "layer rows", fresh, numbers)
+    return fresh
+
+
+def _row_tokens(trace: Trace, stack: Stack) -> tuple[str, ...]:
+    return trace.source if stack == "encoder" else trace.target
+
+
+def _rows_stand(trace: Trace, stack: Stack) -> bool:
+    """Tell whether fewer steps leave every row as it is: no masked key has weight."""
+    kinds: tuple[Kind, ...] = (
+        ("encoder",) if stack == "encoder" else ("decoder", "cross")
+    )
+    hides = trace.model.config.masked_value <= MASKED_FOR_SURE
+    return hides and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)
