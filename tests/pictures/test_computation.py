@@ -298,10 +298,17 @@ def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
     mine, _ = values(state, "concat")
     assert weights.shape == (3, 3)
     assert mine == pytest.approx(weights @ v, abs=1e-5)
-    blocked = {**trace.until(3).masks, "cross": np.zeros((3, 6), bool)}
-    nothing = replace(trace.until(3), masks=blocked)
-    rows = layer_rows(nothing, early.rows().parameters, 0, whole=nothing)
-    assert rows.trace is nothing
+
+
+def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
+    """Its weights are equal ones, of as many keys as there are: they change."""
+    checkpoint, trace = traced()
+    mask = trace.mask("decoder", 0).copy()
+    mask[1] = False
+    whole = replace(trace, masks={**trace.masks, "decoder": mask})
+    parameters, early = layer_parameters(checkpoint, "decoder", 0), whole.until(3)
+    assert layer_rows(early, parameters, 0, whole=whole).trace is early
+    assert layer_rows(trace.until(3), parameters, 0, whole=trace).trace is trace
 
 
 def test_masked_scores_do_not_flatten_the_colours() -> None:
