@@ -13,7 +13,6 @@ import pytest
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace, with_config
 from visformer import words
-from visformer.analysis.sublayers import LayerRows
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
@@ -33,14 +32,12 @@ from visformer.pictures.computation.stages import (
 from visformer.pictures.computation.subject import (
     BLOCK,
     Subject,
-    fitting,
-    focus,
     layer_rows,
     missing,
     subject,
 )
 from visformer.pictures.picture import Axis, Numbers
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import Cell, Selection
 from visformer.session.state import Session, State
 from visformer.values.intervention import parse
 from visformer.values.layer_weights import Stack
@@ -62,26 +59,16 @@ def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
     return session.state
 
 
-def looked_at(
-    state: State,
-    dimensions: dict[Axis, int] | None = None,
-    before: LayerRows | None = None,
-) -> Subject:
-    trace, at = state.shown, state.selection
-    assert trace is not None
-    weights, rows = trace.attention(at.kind, at.layer, at.head), None
-    parameters = fitting(trace, at, state.parameters)
-    if parameters is not None:
-        query = focus(at, weights).query
-        rows = layer_rows(trace, parameters, query, whole=state.trace, before=before)
-    return subject(
-        trace,
-        at,
-        weights,
-        layer_rows=rows,
+def looked_at(state: State, dimensions: dict[Axis, int] | None = None) -> Subject:
+    cell = subject(
+        state.shown,
+        state.selection,
+        parameters=state.parameters,
         positions=state.positions,
         dimensions=dimensions,
     )
+    assert cell is not None
+    return cell
 
 
 def shown(state: State, stage: str, **dimensions: int) -> StagePicture:
@@ -253,6 +240,9 @@ def test_before_the_first_step_the_encoder_is_shown() -> None:
     state = state_of(checkpoint, trace, step=0, kind="encoder")
     for name in stage_names():
         shown(state, name)
+    nowhere = Selection(kind="cross", layer=0, head=0)
+    assert subject(trace.until(0), nowhere) is None
+    assert subject(None, nowhere) is None
 
 
 def test_a_stage_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,16 +264,27 @@ def test_a_stage_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert neighbour("norms", 1) == "doubled" == stage_names()[-1]
 
 
-def test_rows_of_an_earlier_step_are_kept_from_the_whole_run() -> None:
+def test_rows_of_an_earlier_step_are_those_of_the_whole_run() -> None:
     checkpoint, trace = traced()
-    whole = looked_at(state_of(checkpoint, trace)).rows()
-    early = state_of(checkpoint, trace, step=3)
-    early = replace(early, parameters=whole.parameters)
-    assert looked_at(early, before=whole).layer_rows is whole
-    other = layer_parameters(checkpoint, "decoder", 0)
-    fresh = looked_at(replace(early, parameters=other), before=whole).rows()
-    assert fresh is not whole
-    assert fresh.parameters is other
+    whole = looked_at(state_of(checkpoint, trace))
+    early = replace(state_of(checkpoint, trace, step=3), parameters=None)
+    assert looked_at(early).layer_rows is None
+    early = replace(early, parameters=whole.rows().parameters)
+    assert looked_at(early).rows() is whole.rows()
+    other = replace(early, parameters=layer_parameters(checkpoint, "decoder", 0))
+    assert looked_at(other).rows().parameters is other.parameters
+    assert looked_at(other).rows().trace is trace
+
+
+def test_two_runs_are_two_calls() -> None:
+    checkpoint, trace = traced()
+    other = Decoding(checkpoint, "edcba", limit=6).finish()
+    pair = [state_of(checkpoint, run) for run in (trace, other)]
+    for _ in range(2):
+        for run, state in zip((trace, other), pair, strict=True):
+            assert looked_at(state).rows().trace is run
+    kept = [looked_at(state).rows() for state in pair]
+    assert [looked_at(state).rows() for state in pair] == kept
 
 
 def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
@@ -291,9 +292,8 @@ def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
     checkpoint, trace = traced()
     leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
     state = state_of(checkpoint, leaking, step=3, kind="decoder")
-    whole = looked_at(replace(state, shown=leaking)).rows()
-    early = looked_at(state, before=whole)
-    assert early.rows().trace is state.shown
+    assert looked_at(replace(state, shown=leaking)).rows().trace is leaking
+    assert looked_at(state).rows().trace is state.shown
     weights, v, _ = values(state, "weighted")
     mine, _ = values(state, "concat")
     assert weights.shape == (3, 3)
@@ -303,12 +303,12 @@ def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
 def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
     """Its weights are equal ones, of as many keys as there are: they change."""
     checkpoint, trace = traced()
+    parameters = layer_parameters(checkpoint, "decoder", 0)
+    assert layer_rows(trace.until(3), parameters, 0).trace is trace
     mask = trace.mask("decoder", 0).copy()
     mask[1] = False
-    whole = replace(trace, masks={**trace.masks, "decoder": mask})
-    parameters, early = layer_parameters(checkpoint, "decoder", 0), whole.until(3)
-    assert layer_rows(early, parameters, 0, whole=whole).trace is early
-    assert layer_rows(trace.until(3), parameters, 0, whole=trace).trace is trace
+    early = replace(trace, masks={**trace.masks, "decoder": mask}).until(3)
+    assert layer_rows(early, parameters, 0).trace is early
 
 
 def test_masked_scores_do_not_flatten_the_colours() -> None:
