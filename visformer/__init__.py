@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
     from visformer.core.passes import run
-    from visformer.core.presets import build
+    from visformer.formats.fresh import build
     from visformer.formats.loading import load
     from visformer.values.intervention import Intervention
     from visformer.values.strategy import Strategy
@@ -37,7 +37,7 @@ _PLACES = {
     "Intervention": "visformer.values.intervention",
     "Strategy": "visformer.values.strategy",
     "Trace": "visformer.values.trace",
-    "build": "visformer.core.presets",
+    "build": "visformer.formats.fresh",
     "load": "visformer.formats.loading",
     "run": "visformer.core.passes",
 }

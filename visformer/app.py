@@ -28,7 +28,7 @@ from visformer.errors import VisformerError
 from visformer.text import clean
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
-from visformer.values.questions import Told
+from visformer.values.questions import Overrides
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
@@ -67,7 +67,7 @@ class App:
         self._timer.start(GARBAGE_MS)
 
     def start(
-        self, path: str | None = None, text: str = "", told: Told | None = ()
+        self, path: str | None = None, text: str = "", told: Overrides | None = ()
     ) -> None:
         """Show the first picture and open the model; None lets questions be asked."""
         requests = self.window.requests
@@ -104,7 +104,7 @@ class App:
         gc.enable()
 
 
-def run(path: str | None, text: str = "", told: Told = ()) -> int:
+def run(path: str | None, text: str = "", told: Overrides = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
     _log_to_file()
     app = App(sys.argv[:1])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from visformer.errors import CheckpointError, InputError, VisformerError
-from visformer.values.questions import Told
+from visformer.values.questions import Overrides
 
 COMMANDS = ("translate", "render", "inspect", "train", "bench")
 GROUP = 64  # lines translated together
@@ -371,7 +371,7 @@ def _add_told(parser: _Parser) -> None:
     group.add_argument("--tokenizer", help="a sentencepiece model or vocab.json")
 
 
-def _told(options: argparse.Namespace) -> Told:
+def _told(options: argparse.Namespace) -> Overrides:
     """Return the keywords of ``load`` that were given."""
     names = ("layout", "heads", "pad", "bos", "eos", "tokenizer")
     pairs = ((name, getattr(options, name)) for name in names)

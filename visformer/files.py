@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,28 @@ def amount(size: int) -> str:
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
     return f"{size} bytes"
+
+
+def exists(path: Path) -> bool:
+    """Tell whether a path is there; one that cannot even be looked up is not."""
+    return _look_up(path.exists)
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a path is a file; one that cannot even be looked up is none."""
+    return _look_up(path.is_file)
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a path is a folder; one that cannot even be looked up is none."""
+    return _look_up(path.is_dir)
+
+
+def _look_up(question: Callable[[], bool]) -> bool:
+    try:
+        return question()
+    except (OSError, ValueError):
+        return False
 
 
 def read_regular(path: Path, limit: int) -> bytes:

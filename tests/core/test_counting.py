@@ -10,7 +10,7 @@ import pytest
 from tests.models import tiny_checkpoint, tiny_model
 from visformer.core.counting import count_blocks
 from visformer.core.decoding import Decoding
-from visformer.core.presets import PRESETS, build
+from visformer.formats.fresh import build, presets
 from visformer.values.trace_file import read_trace
 
 
@@ -40,7 +40,7 @@ def test_what_is_shared_is_counted_once_and_named() -> None:
     assert parts["output"] == ("output", 30, "target_embedding")
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", presets())
 def test_the_blocks_sum_to_the_parameters_of_every_preset(preset: str) -> None:
     sizes: Any = {"d_model": 16, "heads": 2, "feed_forward": 32, "max_positions": 20}
     vocabulary: Any = {"source_vocabulary": 40, "target_vocabulary": 40}

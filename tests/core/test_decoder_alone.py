@@ -13,8 +13,8 @@ import visformer
 from tests.core import references
 from tests.core.variants import difference, reference, small
 from visformer.core.passes import run
-from visformer.core.presets import PRESETS
 from visformer.errors import InputError
+from visformer.formats.fresh import presets
 from visformer.values.facts import Kind
 from visformer.values.intervention import parse
 
@@ -44,7 +44,7 @@ def test_modular() -> None:
     assert np.allclose(trace.attention("decoder", 0)[:, 1], 1 / 4)  # a pad's own row
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 def test_there_is_nothing_of_an_encoder(preset: str, tmp_path: Path) -> None:
     checkpoint = small(preset)
     trace = run(checkpoint, None, TARGET)[0]

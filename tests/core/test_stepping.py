@@ -15,16 +15,16 @@ from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
 from visformer.core.passes import run_texts
-from visformer.core.presets import PRESETS
 from visformer.core.search import search
 from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
 from visformer.engine.process import Server
+from visformer.formats.fresh import presets
 from visformer.values.recording import Recording
 from visformer.values.step import Origin
 from visformer.values.trace import Trace
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 @pytest.mark.parametrize("choices", ODD.values(), ids=ODD)
 def test_cached_decoding_equals_the_full_pass(
     preset: str, choices: dict[str, Any]
@@ -40,7 +40,7 @@ def test_cached_decoding_equals_the_full_pass(
     assert check(checkpoint)["passed"]
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 @pytest.mark.parametrize("choices", ODD.values(), ids=ODD)
 def test_one_sentence_equals_a_row_of_a_batch(
     preset: str, choices: dict[str, Any]
@@ -95,7 +95,7 @@ def test_products_by_hand(sizes: tuple[tuple[int, int], ...]) -> None:
     assert rows.tolist() == [expected, expected]
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 @pytest.mark.parametrize("at", [0, 2])
 def test_pads_in_source_and_target_at_every_step(preset: str, at: int) -> None:
     checkpoint = small(preset, seed=2)
@@ -152,7 +152,7 @@ class Pipe:
         return self.recording.trace()
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
     checkpoint, pipe = small(preset, seed=2), Pipe()
     server = Server(pipe)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
         assert [s.id for s in made.steps] == [s.id for s in expected.steps]
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 def test_search_finds_what_decoding_finds(preset: str) -> None:
     checkpoint = small(preset, seed=7, max_positions=14)
     sources = [[4, 5, 6, 7], [8, 9], [10, 11, 12, 13, 4], [5, 9]]

@@ -20,8 +20,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.core.position_rules import fixed_table, sinusoidal
-from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError, InputError
+from visformer.formats.fresh import presets
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -299,7 +299,7 @@ def test_a_stored_table_replaces_the_computed_one() -> None:
         checkpoint.model.replace_positions(table[:5])
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", presets())
 def test_presets_are_drawn_by_their_seed(preset: str) -> None:
     first, again = small(preset, seed=4).model, small(preset, seed=4).model
     other = small(preset, seed=5).model
@@ -307,7 +307,9 @@ def test_presets_are_drawn_by_their_seed(preset: str) -> None:
     assert torch.equal(weight, again.output.weight)
     assert not torch.equal(weight, other.output.weight)
     facts = small(preset).facts
-    assert facts.config.mask_rule == PRESETS[preset].get("mask_rule", "keys")
+    assert facts.config.mask_rule == presets()[preset].preset.fields.get(
+        "mask_rule", "keys"
+    )
     assert facts.layout == ("native" if preset == "paper" else preset)
 
 

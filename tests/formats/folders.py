@@ -14,7 +14,7 @@ import sentencepiece
 
 from tests.models import BOS, EOS, PAD, UNK, VOCABULARY, tiny_model
 from visformer.core.model import Transformer
-from visformer.formats.native import TokenizerFiles, write_native
+from visformer.formats.layouts.native import TokenizerFiles, write_native
 
 PIECES = 48
 SPECIAL = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}

@@ -17,7 +17,7 @@ import torch
 
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
-from visformer.formats.weight_file import read_tensors
+from visformer.formats.weight_file import read_weights
 
 RIGHT = 'torch.save(model.state_dict(), "model.pt").'
 CUT_OFF = "m.pt is cut off or damaged: download or copy it again."
@@ -31,7 +31,7 @@ STATE = {"a.weight": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}
 def refused(path: Path) -> str:
     """Return the sentence that opening the file's tensors is refused with."""
     with pytest.raises(CheckpointError) as caught:
-        read_tensors(path)
+        read_weights(path)
     assert len(str(caught.value)) <= 200
     assert "\n" not in str(caught.value)
     return str(caught.value)

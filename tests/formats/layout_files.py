@@ -15,8 +15,9 @@ from tests.formats.layout_models import (
 )
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.keys import KEYS, our_name
+from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import load
+from visformer.formats.names import our_name
 
 CUDA_FREE = "cpu"
 opened = partial(load, heads=2, device=CUDA_FREE)
@@ -39,7 +40,7 @@ def weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 def check_weights(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
     """Every tensor of the file is in the model, and nothing else is."""
-    keys, found = KEYS[checkpoint.layout], weights(checkpoint)
+    keys, found = LAYOUTS[checkpoint.layout].names, weights(checkpoint)
     for name, tensor in tensors.items():
         ours = our_name(keys, name)
         assert ours is not None, name

@@ -12,10 +12,11 @@ from torch import Tensor
 from tests.formats import layout_models as models
 from tests.formats.folders import write_letters
 from tests.formats.layout_models import MAKERS, SOURCE, TARGET, WIDTH, state
-from visformer.core.presets import PRESETS
+from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
-from visformer.formats.loading import form, load, load_told
-from visformer.values.questions import Form, Question, Told
+from visformer.formats.layouts import LAYOUTS
+from visformer.formats.loading import checkpoint_files, load
+from visformer.values.questions import Overrides, Question, Questionnaire
 
 FILES = {"tokenizer", "target_tokenizer"}
 
@@ -25,10 +26,22 @@ def saved(path: Path, layout: str) -> str:
     return str(path)
 
 
-def asked(path: str, told: Told = (), *, every: bool = False) -> dict[str, Question]:
-    made = form(path, told, every=every)
-    assert made is not None
-    return {question.name: question for question in made.questions}
+def form(
+    path: str, overrides: Overrides = (), *, every: bool = False
+) -> Questionnaire | None:
+    return checkpoint_files(path, overrides).questionnaire(every=every)
+
+
+def asked(
+    path: str, overrides: Overrides = (), *, every: bool = False
+) -> dict[str, Question]:
+    questionnaire = form(path, overrides, every=every)
+    assert questionnaire is not None
+    return {question.name: question for question in questionnaire.questions}
+
+
+def load_with(path: str, overrides: Overrides) -> Checkpoint:
+    return checkpoint_files(path, overrides).load(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("layout", MAKERS)
@@ -47,17 +60,17 @@ def test_what_load_takes_for_granted_is_asked(tmp_path: Path, layout: str) -> No
         for name, question in questions.items()
         if question.default is not None
     )
-    told = load_told(path, answers, "cpu")
-    assert told.config == plain.config
+    answered = load_with(path, answers)
+    assert answered.config == plain.config
     for name in ("pad", "source_pad", "bos", "eos"):
-        assert getattr(told.tokenizer, name) == getattr(plain.tokenizer, name)
-    assert questions["heads"].default == PRESETS[layout]["heads"]
+        assert getattr(answered.tokenizer, name) == getattr(plain.tokenizer, name)
+    assert questions["heads"].default == LAYOUTS[layout].preset.fields["heads"]
     assert all(question.why.endswith(".") for question in questions.values())
 
 
 def test_sizes_are_told_by_the_tensors(tmp_path: Path) -> None:
-    made = form(saved(tmp_path / "m.pt", "scratch"), ())
-    assert isinstance(made, Form)
+    made = form(saved(tmp_path / "m.pt", "scratch"))
+    assert isinstance(made, Questionnaire)
     count = sum(t.numel() for k, t in state(models.scratch).items() if k[-2:] != "pe")
     assert made.sizes == (
         f"3 + 2 layers, width 8, feed-forward 12, {SOURCE} source and {TARGET} target "
@@ -86,14 +99,14 @@ def test_a_config_beside_the_file_answers(tmp_path: Path) -> None:
     assert set(asked(path)) - FILES == {"bos", "eos", "max_positions"}
     every = {"num_heads": 2, "pad": 1, "bos": 2, "eos": 3, "max_len": 50}
     (tmp_path / "config.json").write_text(json.dumps(every))
-    assert form(path, ()) is None
+    assert form(path) is None
     again = asked(path, every=True)
     assert (again["heads"].default, again["max_positions"].default) == (2, 50)
 
 
 def test_folders_ask_nothing(tmp_path: Path) -> None:
-    assert form(str(write_letters(tmp_path)), ()) is None
-    assert form(str(write_letters(tmp_path)), (), every=True) is None
+    assert form(str(write_letters(tmp_path))) is None
+    assert form(str(write_letters(tmp_path)), every=True) is None
 
 
 def test_a_tokenizer_that_names_its_ids_answers(tmp_path: Path) -> None:
@@ -104,12 +117,15 @@ def test_a_tokenizer_that_names_its_ids_answers(tmp_path: Path) -> None:
         tokenizers.append(str(tmp_path / f"{name}.json"))
         ids = {word: id for id, word in enumerate(words[:size])}
         Path(tokenizers[-1]).write_text(json.dumps(ids))
-    told: Told = (("tokenizer", tokenizers[0]), ("target_tokenizer", tokenizers[1]))
-    assert set(asked(path, told)) - FILES == {"heads", "max_positions"}
-    again = asked(path, told, every=True)
+    overrides: Overrides = (
+        ("tokenizer", tokenizers[0]),
+        ("target_tokenizer", tokenizers[1]),
+    )
+    assert set(asked(path, overrides)) - FILES == {"heads", "max_positions"}
+    again = asked(path, overrides, every=True)
     assert [again[n].default for n in ("pad", "bos", "eos")] == [0, 1, 2]
     assert [again[n].default for n in sorted(FILES)] == tokenizers[::-1]
-    opened = load_told(path, (*told, ("heads", 2)), "cpu")
+    opened = load_with(path, (*overrides, ("heads", 2)))
     assert opened.tokenizer.source.token(3) == "w0"
     assert opened.tokenizer.pad == 0
     gone = (("tokenizer", str(tmp_path / "gone.model")),)
@@ -130,18 +146,23 @@ def test_half_of_a_model_asks_for_the_other(tmp_path: Path, half: str) -> None:
     questions = asked(paths[half])
     assert questions["other"].label == f"File of the {other}"
     assert questions["other"].mandatory
-    told: Told = (("other", paths[other]),)
-    assert "other" not in asked(paths[half], told)
-    opened = load_told(paths[half], (*told, ("heads", 2)), "cpu")
+    overrides: Overrides = (("other", paths[other]),)
+    assert "other" not in asked(paths[half], overrides)
+    opened = load_with(paths[half], (*overrides, ("heads", 2)))
     assert opened.config.target_vocabulary == TARGET
 
 
 def test_answers_are_offered_again(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", "modular")
-    told: Told = (("heads", 2), ("pad", 4), ("target_pad", 6), ("max_positions", 40))
-    again = asked(path, told, every=True)
-    assert {name: again[name].default for name, _ in told} == dict(told)
-    opened = load_told(path, told, "cpu")
+    overrides: Overrides = (
+        ("heads", 2),
+        ("pad", 4),
+        ("target_pad", 6),
+        ("max_positions", 40),
+    )
+    again = asked(path, overrides, every=True)
+    assert {name: again[name].default for name, _ in overrides} == dict(overrides)
+    opened = load_with(path, overrides)
     assert (opened.tokenizer.source_pad, opened.tokenizer.pad) == (4, 6)
     assert opened.config.max_positions == 40
 
@@ -152,7 +173,7 @@ def test_no_answer_helps_a_file_that_lacks_tensors(tmp_path: Path) -> None:
     tensors["fc_output.weight"] = tensors["fc_output.weight"][:, :5]
     torch.save(tensors, tmp_path / "m.pt")
     with pytest.raises(CheckpointError, match=r"mis-shaped: fc_output\.weight"):
-        form(str(tmp_path / "m.pt"), ())
+        form(str(tmp_path / "m.pt"))
 
 
 def test_which_tensor_is_which_can_be_told(tmp_path: Path) -> None:
@@ -172,11 +193,11 @@ def test_which_tensor_is_which_can_be_told(tmp_path: Path) -> None:
         "b.weight",
         "generator.weight",
     }
-    told: Told = (("heads", 2), ("names.source_embedding", "b.weight"))
-    model = load_told(path, told, "cpu").model
+    overrides: Overrides = (("heads", 2), ("names.source_embedding", "b.weight"))
+    model = load_with(path, overrides).model
     assert torch.equal(model.source_embedding.weight, second)
     assert torch.equal(model.target_embedding.weight, first)
-    again = asked(path, told, every=True)
+    again = asked(path, overrides, every=True)
     assert again["names.source_embedding"].default == "b.weight"
     assert again["names.target_embedding"].default == "a.weight"
     assert "names.output" not in asked(str(_shared(tmp_path, tensors, first)))

@@ -49,7 +49,7 @@ def healthy() -> Tensors:
 
 def found(tensors: Tensors, pads: tuple[int, int] = (0, 0)) -> list[str]:
     """Return what is said of weights, apart from what is true of a layout."""
-    return list(map(str, findings_of("native", CONFIG, tensors, pads)))
+    return list(map(str, findings_of(CONFIG, tensors, pads)))
 
 
 def ids(tensors: Tensors, pads: tuple[int, int] = (0, 0)) -> set[str]:
@@ -169,7 +169,7 @@ def test_a_fresh_model_is_seen_to_be_one(preset: str) -> None:
     tensors = dict(checkpoint.model.named_parameters())
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         stored = {name: t.to(dtype) for name, t in tensors.items()}
-        lines = list(map(str, findings_of("native", config, stored, (1, 1))))
+        lines = list(map(str, findings_of(config, stored, (1, 1))))
         fresh = [line for line in lines if line.startswith("initial-scale")]
         matrices = sum(t.dim() == 2 for t in tensors.values())
         tables = 0 if preset == "labml" else 2  # drawn from a normal distribution
@@ -189,5 +189,5 @@ def test_a_file_is_told_its_own_names(tmp_path: Path) -> None:
     assert built.findings == ()
     tensors = healthy()
     poisoned(tensors)
-    first = findings_of("native", CONFIG, tensors, (0, 0), lambda name: f"my.{name}")[0]
+    first = findings_of(CONFIG, tensors, (0, 0), lambda name: f"my.{name}")[0]
     assert (first.id, first.where) == ("not-finite", "my.output.weight")

@@ -34,7 +34,7 @@ from tests.formats.hostile import (
     zipped,
 )
 from visformer.errors import CheckpointError
-from visformer.formats.weight_file import read_tensors
+from visformer.formats.weight_file import read_weights
 
 # What is no model at all
 
@@ -138,23 +138,23 @@ def test_state_dicts_are_read(tmp_path: Path, wrapper: str, zip_format: bool) ->
     value = {wrapper: STATE, **around} if wrapper else STATE
     path = tmp_path / "m.bin"
     saved(path, value, _use_new_zipfile_serialization=zip_format)
-    assert same(read_tensors(path))
+    assert same(read_weights(path).tensors)
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
 def test_prefixes_are_stripped(tmp_path: Path, prefix: str) -> None:
     wrapped = {prefix + name: nn.Parameter(tensor) for name, tensor in STATE.items()}
-    assert same(read_tensors(saved(tmp_path / "m.pth", wrapped)))
+    assert same(read_weights(saved(tmp_path / "m.pth", wrapped)).tensors)
 
 
 def test_names_with_lone_surrogates_can_be_shown(tmp_path: Path) -> None:
-    found = read_tensors(saved(tmp_path / "m.pt", {"a\ud800": torch.ones(1)}))
+    found = read_weights(saved(tmp_path / "m.pt", {"a\ud800": torch.ones(1)})).tensors
     assert list(found) == ["a\ufffd"]
 
 
 def test_safetensors_are_read_whatever_their_name(tmp_path: Path) -> None:
     save_file(STATE, tmp_path / "m.bin")
-    assert same(read_tensors(tmp_path / "m.bin"))
+    assert same(read_weights(tmp_path / "m.bin").tensors)
 
 
 @pytest.mark.parametrize("zip_format", [True, False])
@@ -358,7 +358,7 @@ def test_mutants_are_read_or_refused(tmp_path: Path, kind: str) -> None:
 def use_tensors(path: Path) -> str:
     """Return the sentence of refusal, or nothing where the tensors can be used."""
     try:
-        for tensor in read_tensors(path).values():
+        for tensor in read_weights(path).tensors.values():
             tensor.clone().float().isfinite().sum()
     except CheckpointError as error:
         return str(error)

@@ -18,7 +18,7 @@ from tests.formats.hostile import STATE, refused_folder, saved
 from visformer.files import short
 from visformer.formats.foreign import READS
 from visformer.formats.loading import load
-from visformer.formats.weight_file import read_tensors
+from visformer.formats.weight_file import read_weights
 
 # Checkpoint folders
 
@@ -258,7 +258,7 @@ def test_vocabulary_of_another_model(folder: Path) -> None:
 
 def respoil(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
     """Change the tensors of a folder."""
-    tensors = read_tensors(folder / "model.safetensors")
+    tensors = read_weights(folder / "model.safetensors").tensors
     change(tensors)
     save_file(tensors, folder / "model.safetensors")
 

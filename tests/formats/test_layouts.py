@@ -36,8 +36,9 @@ from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import InputError
-from visformer.formats.keys import KEYS, our_name, their_name
+from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import load
+from visformer.formats.names import our_name, their_name
 
 
 @pytest.mark.parametrize("layout", TUTORIALS)
@@ -57,9 +58,9 @@ def test_every_tensor_lands(tmp_path: Path, layout: str) -> None:
 @pytest.mark.parametrize("layout", TUTORIALS)
 def test_names_go_both_ways(layout: str) -> None:
     for name in state(MAKERS[layout]):
-        ours = our_name(KEYS[layout], name)
+        ours = our_name(LAYOUTS[layout].names, name)
         assert ours is not None
-        assert their_name(KEYS[layout], ours) == name
+        assert their_name(LAYOUTS[layout].names, ours) == name
 
 
 def as_safetensors(path: Path, tensors: dict[str, Tensor]) -> Path:
@@ -120,7 +121,9 @@ def test_faults_name_the_tensors_of_the_file(tmp_path: Path, layout: str) -> Non
 def test_a_missing_embedding_is_named(tmp_path: Path, layout: str) -> None:
     tensors = state(MAKERS[layout])
     name = next(
-        n for n in tensors if our_name(KEYS[layout], n) == "source_embedding.weight"
+        n
+        for n in tensors
+        if our_name(LAYOUTS[layout].names, n) == "source_embedding.weight"
     )
     del tensors[name]
     assert f"missing: {name}" in refusal(saved(tmp_path / "m.pt", tensors))

@@ -22,16 +22,17 @@ from tests.formats.layout_models import (
     state,
 )
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.presets import build
-from visformer.formats.keys import KEYS, their_name
+from visformer.formats.fresh import build
+from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import inspect, load
+from visformer.formats.names import their_name
 
 # Round trips
 
 
 def written(checkpoint: Checkpoint, path: Path) -> Path:
     """Save a model of ours as the layout's own program would."""
-    keys = KEYS[checkpoint.layout]
+    keys = LAYOUTS[checkpoint.layout].names
     tensors = {their_name(keys, name): t for name, t in weights(checkpoint).items()}
     return saved(path, tensors)
 

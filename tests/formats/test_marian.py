@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 from tests.formats.folders import PIECES, pieces
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
-from visformer.formats.keys import KEYS, our_name
+from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import load
+from visformer.formats.names import our_name
 from visformer.tokenizers.sides import MarianSide
 
 VOCABULARY = 60
@@ -118,7 +119,7 @@ def test_every_tensor_lands_and_logits_are_the_same(folder: Path) -> None:
     assert (checkpoint.assumed, checkpoint.findings) == ((), ())
     parameters = dict(checkpoint.model.named_parameters())
     for name, tensor in load_file(folder / "model.safetensors").items():
-        ours = our_name(KEYS["marian"], name)
+        ours = our_name(LAYOUTS["marian"].names, name)
         assert ours is not None, name
         place = parameters.pop(ours)
         assert torch.equal(place, tensor.reshape(place.shape)), name

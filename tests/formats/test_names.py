@@ -12,8 +12,9 @@ from tests.formats.folders import write_letters
 from tests.formats.layout_models import MAKERS, SOURCE, WIDTH, state
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.keys import KEYS, their_name
+from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import load
+from visformer.formats.names import their_name
 
 TUTORIALS = [name for name in MAKERS if name != "torch"]
 OTHERS = {
@@ -37,7 +38,9 @@ def saved(path: Path, tensors: dict[str, Tensor]) -> Path:
 @pytest.mark.parametrize("layout", TUTORIALS)
 def test_other_names_are_told(tmp_path: Path, layout: str) -> None:
     plain = state(MAKERS[layout])
-    new = {their_name(KEYS[layout], ours): name for ours, name in OTHERS.items()}
+    new = {
+        their_name(LAYOUTS[layout].names, ours): name for ours, name in OTHERS.items()
+    }
     other = {new.get(name, name): tensor for name, tensor in plain.items()}
     path = saved(tmp_path / "m.pt", other)
     with pytest.raises(CheckpointError, match="surplus"):

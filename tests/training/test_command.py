@@ -19,7 +19,7 @@ from tests.models import tiny_model
 from tests.training.toys import TINY, TOY
 from visformer.core.decoding import Decoding
 from visformer.errors import InputError, VisformerError
-from visformer.formats.native import read_native
+from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
 from visformer.training import processes
 from visformer.training.data import Pair, read_pairs

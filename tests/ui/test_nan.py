@@ -18,7 +18,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import make_window
 from visformer.core.passes import run
-from visformer.core.presets import build
+from visformer.formats.fresh import build
 from visformer.pictures.selection import SCALES, Cell
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN_COLOUR

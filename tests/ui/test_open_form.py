@@ -15,7 +15,7 @@ from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, make_window
 from visformer.engine.messages import Asked, Opened, Refused
 from visformer.ui.window import MainWindow
-from visformer.values.questions import Form, Question, Told
+from visformer.values.questions import Overrides, Question, Questionnaire
 
 Pair = tuple[MainWindow, FakeEngine]
 QUESTIONS = (
@@ -50,7 +50,7 @@ QUESTIONS = (
         name="tokenizer", label="Tokenizer", kind="file", why="F.", nothing="numbers"
     ),
 )
-FORM = Form(
+FORM = Questionnaire(
     layout="<b>torch</b>", sizes="2 layers", introduction="How.", questions=QUESTIONS
 )
 
@@ -60,7 +60,7 @@ def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
     return make_window(qtbot, tmp_path)
 
 
-def ask(pair: Pair, path: str = "/x/m.pt", form: Form = FORM) -> None:
+def ask(pair: Pair, path: str = "/x/m.pt", form: Questionnaire = FORM) -> None:
     window, engine = pair
     window.requests.open(path)
     window.receive(Asked(number=-len(engine.opened), path=path, form=form))
@@ -117,7 +117,7 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
     editor(window, "norm_first").setCurrentIndex(1)
     editor(window, "tokenizer").setText("/x/t.model")
     window.form.open_button.click()
-    expected: Told = (
+    expected: Overrides = (
         ("heads", 2),
         ("pad", 3),
         ("target_pad", 5),
@@ -184,7 +184,9 @@ def test_what_is_mandatory_has_to_be_chosen(pair: Pair) -> None:
         mandatory=True,
     )
     other = Question(name="other", label="Decoder", kind="file", why="O.")
-    form = Form(layout="l", sizes="s", introduction="i", questions=(heads, other))
+    form = Questionnaire(
+        layout="l", sizes="s", introduction="i", questions=(heads, other)
+    )
     ask(pair, form=form)
     assert not window.form.open_button.isEnabled()
     editor(window, "heads").setCurrentIndex(1)
@@ -301,7 +303,7 @@ def test_large_text_scrolls_inside_the_window(pair: Pair) -> None:
     window, _ = pair
     for _ in range(5):
         window.zoom_by(10)
-    many = Form(
+    many = Questionnaire(
         layout="l",
         sizes="s",
         introduction="i",

@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
 
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
-from visformer.core.presets import build
 from visformer.engine.process import _positions
+from visformer.formats.fresh import build
 from visformer.pictures.positions import sinusoid
 from visformer.session.state import State
 from visformer.ui.views.positions import PositionsView

@@ -23,7 +23,7 @@ from visformer.engine.mirror import Decoded
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
 from visformer.values.layer_weights import Stack
-from visformer.values.questions import Asking, Told
+from visformer.values.questions import Asking, Overrides
 from visformer.values.trace import Trace
 
 Kind = TypeVar("Kind", bound=Request)
@@ -64,7 +64,7 @@ class FakeEngine:
         return [(request.path, request.device) for request in self.of(Open)]
 
     @property
-    def told(self) -> list[tuple[Told, Asking]]:
+    def told(self) -> list[tuple[Overrides, Asking]]:
         """What was given with each opening, and whether questions may come."""
         return [(request.told, request.ask) for request in self.of(Open)]
 

@@ -9,7 +9,7 @@ import torch
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.generation import Generation
-from visformer.core.presets import build
+from visformer.formats.fresh import build
 
 SHAPES: dict[str, dict[str, int]] = {
     "small": {

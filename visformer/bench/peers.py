@@ -12,7 +12,8 @@ import torch
 
 from visformer import paths
 from visformer.core.checkpoint import Checkpoint
-from visformer.formats.keys import KEYS, their_name
+from visformer.formats.layouts.marian import MARIAN
+from visformer.formats.names import their_name
 
 
 class MissingPeer(Exception):
@@ -50,9 +51,9 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
             decoder_start_token_id=tokenizer.bos,
         )
     )
-    keys = KEYS["marian"]
+    names = MARIAN.names
     tensors: dict[str, torch.Tensor] = {
-        their_name(keys, name): tensor
+        their_name(names, name): tensor
         for name, tensor in checkpoint.model.named_parameters(remove_duplicate=False)
     }
     bias = tensors.pop("final_logits_bias")

@@ -20,7 +20,7 @@ from visformer.bench.figures import Figure, seconds, take_turns
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
-from visformer.formats.native import read_native
+from visformer.formats.layouts.native import read_native
 from visformer.training.data import Example, batches
 from visformer.training.loop import (
     Trainer,

@@ -15,7 +15,7 @@ from visformer.values.finding import Finding
 from visformer.values.intervention import UNTOUCHED, Intervention
 from visformer.values.layer_weights import LayerParameters, Stack
 from visformer.values.lens import LensRow
-from visformer.values.questions import Asking, Form, Told
+from visformer.values.questions import Asking, Overrides, Questionnaire
 from visformer.values.recording import Row
 from visformer.values.step import Origin
 from visformer.values.strategy import GREEDY, Strategy
@@ -49,7 +49,7 @@ class Open(Request):
 
     path: str
     device: str = ""
-    told: Told = ()
+    told: Overrides = ()
     ask: Asking = "never"  # whether to answer with questions instead of opening
 
 
@@ -127,7 +127,7 @@ class Asked(Answer):
     """The checkpoint can be opened once these questions are answered."""
 
     path: str
-    form: Form
+    form: Questionnaire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

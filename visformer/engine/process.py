@@ -113,17 +113,18 @@ def _stands_alone(request: Request) -> bool:
 
 
 def _open(server: Server, number: int, request: Open) -> None:
-    from visformer.core.checkpoint import available_devices
+    from visformer.core.checkpoint import available_devices, choose_device
     from visformer.core.incremental import warm_up
-    from visformer.formats.loading import form, load_told
+    from visformer.formats.loading import checkpoint_files
     from visformer.tokenizers.sides import NumberSide
 
+    files = checkpoint_files(request.path, request.told)
     if request.ask != "never":
-        asked = form(request.path, request.told, every=request.ask == "always")
+        asked = files.questionnaire(every=request.ask == "always")
         if asked is not None:
             server.send(Asked(number=number, path=request.path, form=asked))
             return
-    checkpoint = load_told(request.path, request.told, request.device)
+    checkpoint = files.load(choose_device(request.device))
     source = checkpoint.tokenizer.source
     warm_up(checkpoint.packed)
     server.checkpoint = checkpoint

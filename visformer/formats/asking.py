@@ -1,4 +1,4 @@
-"""What is asked about a file before it is opened: that which it does not tell.
+"""What is asked about a file before it is opened: that which it does not say.
 
 The defaults offered are those that ``load`` takes for granted, from the same tables.
 """
@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from visformer.core.assembly import check_fit
-from visformer.core.presets import PRESETS
 from visformer.errors import CheckpointError
 from visformer.files import short
-from visformer.formats.layouts import HABITS, usual_ids
-from visformer.formats.options import Given, possible_heads
+from visformer.formats.options import possible_heads
 from visformer.formats.sizes import sizes_of
-from visformer.formats.tutorials import Reading, config_of, lacking_half, untold_fields
+from visformer.formats.tutorials import TutorialFiles, config_of
 from visformer.tokenizers.sides import open_side, special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
@@ -25,21 +23,13 @@ from visformer.values.questions import (
     OTHER,
     TARGET_PAD,
     TARGET_TOKENIZER,
-    Form,
-    Kind,
+    AnswerKind,
+    Overrides,
     Question,
-    Told,
+    Questionnaire,
     Value,
 )
 
-_LAYOUTS = {
-    "handout": "handout (tutorial 000): its model ends in a softmax",
-    "d2l": "d2l (tutorial 001): valid lengths for masks, encoder and decoder apart",
-    "labml": "labml (tutorial 002): norms before the sublayers, sequence first",
-    "modular": "modular (tutorial 003): a class for each part, a LayerNorm of its own",
-    "scratch": "scratch (tutorial 004): layers right on the model",
-    "torch": "torch.nn.Transformer inside a model of its own",
-}
 _USUAL = (
     "The file does not tell the following. What stands there is {whose}: Enter opens "
     "the file with it."
@@ -49,15 +39,7 @@ _HEADS = (
     "How many heads each attention is cut into: num_heads, n_head, nhead or h where "
     "the model is made. No tensor tells it; it divides the width, {width:,}."
 )
-_PAD = {  # what the pad id does, by layout
-    "d2l": "It fills up the shorter sentences of a batch; d2l masks by length.",
-    "labml": "It fills up the shorter sentences of a batch; no mask of labml hides it.",
-}
 _IDS = {
-    "pad": (
-        "Pad id",
-        "It fills up the shorter sentences of a batch, and masks are made from it.",
-    ),
     "bos": ("Start id", "What the target begins with, before anything is predicted."),
     "eos": ("End id", "What ends a sentence: decoding stops when it is predicted."),
 }
@@ -90,21 +72,6 @@ _FIELDS = {  # field of ModelConfig -> label and explanation
         "What the program adds to its embeddings; the file stores no table of it.",
     ),
 }
-_AROUND = {  # part around a torch.nn.Transformer -> label and explanation
-    "source_embedding": (
-        "Source embedding",
-        "The table of the source's tokens, as found by shape and name.",
-    ),
-    "target_embedding": (
-        "Target embedding",
-        "The table of the target's tokens, as found by shape and name.",
-    ),
-    "output": (
-        "Output matrix",
-        "What makes the logits out of the decoder's output, as found by shape and "
-        "name.",
-    ),
-}
 _CHOICES: dict[str, tuple[tuple[Value, str], ...]] = {
     "activation": tuple((name, name) for name in get_args(Activation)),
     "positions": (
@@ -122,15 +89,15 @@ _TOKENIZER = (
 
 
 def location_and_keywords(
-    path: str, told: Told
+    path: str, overrides: Overrides
 ) -> tuple[str | tuple[str, str], dict[str, Any]]:
-    """Return what ``load`` is given for a path and what was told of it."""
-    words: dict[str, Any] = dict(told)
+    """Return what ``load`` is given for a path and its overrides."""
+    words: dict[str, Any] = dict(overrides)
     other = words.pop(OTHER, None)
     target = words.pop(TARGET_TOKENIZER, None)
     if target is not None:
         words["tokenizer"] = (words.get("tokenizer", target), target)
-    names = {key: words.pop(key) for key in dict(told) if key.startswith(NAMES)}
+    names = {key: words.pop(key) for key in dict(overrides) if key.startswith(NAMES)}
     if names:
         words["names"] = {k.removeprefix(NAMES): v for k, v in names.items() if v}
     if TARGET_PAD in words:
@@ -138,23 +105,24 @@ def location_and_keywords(
     return (path, str(other)) if other else path, words
 
 
-def form_for(layout: str, reading: Reading, *, every: bool = False) -> Form | None:
+def questionnaire_for(
+    files: TutorialFiles, *, every: bool = False
+) -> Questionnaire | None:
     """Return the questions that files leave open; None where they leave none.
 
     ``every`` asks the answered ones again. Raises CheckpointError where no answer could
     help: tensors are missing, surplus or mis-shaped.
     """
-    made = _Asking(layout, reading, every)
-    made.check()
-    asked = (*made.needed(), *made.ids(), *made.fields())
+    asking = _Asking(files, every)
+    asking.check()
+    asked = (*asking.needed(), *asking.ids(), *asking.fields())
     if not asked and not every:
         return None
-    optional = (*made.around(), *made.tokenizers())
-    whose = "PyTorch's own" if layout == "torch" else "the tutorial's own"
-    whose += ", or the usual where it has none"
-    return Form(
-        layout=_LAYOUTS[layout],
-        sizes=made.sizes(),
+    optional = (*asking.around(), *asking.tokenizers())
+    whose = f"{files.spec.defaults}, or the usual where it has none"
+    return Questionnaire(
+        layout=files.spec.title,
+        sizes=asking.sizes(),
         introduction=_AGAIN if every else _USUAL.format(whose=whose),
         questions=(*asked, *optional),
     )
@@ -163,44 +131,43 @@ def form_for(layout: str, reading: Reading, *, every: bool = False) -> Form | No
 class _Asking:
     """One file's questions, group by group."""
 
-    def __init__(self, layout: str, reading: Reading, every: bool) -> None:
-        self.layout, self.every = layout, every
-        self.told: Given = reading.told
-        self.reading = reading
-        self.lacking = lacking_half(layout, reading.parts.tensors)
-        self.found = sizes_of(reading.parts.tensors)
-        width = self.told.fields.get("d_model", self.found["d_model"])
-        self.heads = possible_heads(width)
+    def __init__(self, files: TutorialFiles, every: bool) -> None:
+        self.files, self.every = files, every
+        self.options, self.spec = files.options, files.spec
+        sizes = sizes_of(files.tensors)
+        self.heads = possible_heads(
+            self.options.fields.get("d_model", sizes["d_model"])
+        )
         self.config = self._config()
 
     def _config(self) -> ModelConfig:
         """Return the config as far as it is known; the heads may be anybody's."""
-        fields: Mapping[str, Any] = {"heads": 1, **self.told.fields}
-        told = dataclasses.replace(self.told, fields=fields)
-        reading = self.reading
-        return config_of(self.layout, reading.name, reading.parts.tensors, told)
+        fields: Mapping[str, Any] = {"heads": 1, **self.options.fields}
+        options = dataclasses.replace(self.options, fields=fields)
+        return config_of(dataclasses.replace(self.files, options=options))
 
     def check(self) -> None:
         """Raise CheckpointError where the tensors make no such model."""
-        if self.lacking:
-            return
-        parts = self.reading.parts
-        tensors = {key: t for key, t in parts.tensors.items() if key != "positions"}
-        check_fit(self.config, tensors, name=self.reading.name, spelling=parts.spelling)
+        if not self.files.half:
+            check_fit(
+                self.config,
+                self.files.parameters,
+                name=self.files.name,
+                spelling=self.files.spelling,
+            )
 
     def sizes(self) -> str:
-        """Say what the tensors tell."""
-        config, tensors = self.config, self.reading.parts.tensors
+        """Say what sizes the tensors have."""
+        config, half = self.config, self.files.half
         layers = f"{config.encoder_layers} + {config.decoder_layers} layers"
         tokens = (
             f"{config.source_vocabulary:,} source and {config.target_vocabulary:,} "
             "target tokens"
         )
-        if self.lacking:
-            there = "decoder" if self.lacking == "encoder" else "encoder"
-            layers = f"{there} of {getattr(config, f'{there}_layers')} layers"
-            tokens = f"{getattr(config, _VOCABULARY[there]):,} tokens"
-        numbers = sum(t.numel() for key, t in tensors.items() if key != "positions")
+        if half:
+            layers = f"{half} of {getattr(config, f'{half}_layers')} layers"
+            tokens = f"{getattr(config, _VOCABULARY[half]):,} tokens"
+        numbers = sum(t.numel() for t in self.files.parameters.values())
         return (
             f"{layers}, width {config.d_model:,}, feed-forward "
             f"{config.feed_forward:,}, {tokens}, {numbers:,} parameters"
@@ -208,18 +175,20 @@ class _Asking:
 
     def needed(self) -> Iterator[Question]:
         """Ask for what nothing stands in for: the other file, the heads."""
-        if self.lacking:
-            there = "decoder" if self.lacking == "encoder" else "encoder"
+        if self.files.half:
             yield Question(
                 name=OTHER,
-                label=f"File of the {self.lacking}",
+                label=f"File of the {self.files.lacking_half}",
                 kind="file",
-                why=f"This file holds the {there} alone: each was saved by itself.",
+                why=(
+                    f"This file holds the {self.files.half} alone: each was saved by "
+                    "itself."
+                ),
                 mandatory=True,
             )
-        told = self.told.fields.get("heads")
-        if told is None or self.every:
-            usual = PRESETS[self.layout]["heads"] if told is None else told
+        given = self.options.fields.get("heads")
+        if given is None or self.every:
+            usual = self.spec.preset.fields["heads"] if given is None else given
             yield Question(
                 name="heads",
                 label="Heads",
@@ -233,22 +202,21 @@ class _Asking:
     def ids(self) -> Iterator[Question]:
         """Ask for the special ids that no tokenizer names."""
         named = self._named()
-        for name, usual in usual_ids(self.layout, named).items():
-            told = getattr(self.told, name)
-            if self.every or (told is None and name not in named):
-                label, why = _IDS[name]
-                why = _PAD.get(self.layout, why) if name == "pad" else why
-                yield self._id(name, label, why, usual if told is None else told)
-            if name == "pad" and HABITS[self.layout].two_pads:
+        words = {"pad": ("Pad id", self.spec.pad_words), **_IDS}
+        for name, usual in self.spec.usual_ids(named).items():
+            given = getattr(self.options, name)
+            if self.every or (given is None and name not in named):
+                yield self._id(name, *words[name], usual if given is None else given)
+            if name == "pad" and self.spec.two_pads:
                 yield from self._target_pad(named)
 
     def _target_pad(self, named: Mapping[str, int]) -> Iterator[Question]:
-        told = self.told.target_pad
-        known = self.told.pad is not None or told is not None or "pad" in named
+        given = self.options.target_pad
+        known = self.options.pad is not None or given is not None or "pad" in named
         if self.every or not known:
             why = "Where source and target were padded with ids of their own."
-            made = self._id(TARGET_PAD, "Pad id of the target", why, told)
-            yield dataclasses.replace(made, nothing="as the source's")
+            question = self._id(TARGET_PAD, "Pad id of the target", why, given)
+            yield dataclasses.replace(question, nothing="as the source's")
 
     def _id(self, name: str, label: str, why: str, default: int | None) -> Question:
         config = self.config
@@ -264,23 +232,24 @@ class _Asking:
 
     def _named(self) -> dict[str, int]:
         """Return the special ids that the tokenizer names, as far as it can be read."""
-        if self.told.tokenizer is None:
+        if self.options.tokenizer is None:
             return {}
         try:
-            side = open_side(self.told.tokenizer[1], self.config.target_vocabulary)
+            side = open_side(self.options.tokenizer[1], self.config.target_vocabulary)
         except CheckpointError:  # said on opening, if it is still the answer
             return {}
         return special_ids(side)
 
     def fields(self) -> Iterator[Question]:
         """Ask for the choices of the model that its tensors do not show."""
-        told = self.told
+        files = self.files
         if self.every:
-            told = dataclasses.replace(told, fields={})
-        for name in untold_fields(self.layout, self.reading.parts.tensors, told):
+            options = dataclasses.replace(self.options, fields={})
+            files = dataclasses.replace(files, options=options)
+        for name in files.left_open:
             label, why = _FIELDS[name]
             value = getattr(self.config, name)
-            kinds: dict[type, Kind] = {int: "integer", float: "number"}
+            kinds: dict[type, AnswerKind] = {int: "integer", float: "number"}
             yield Question(
                 name=name,
                 label=label,
@@ -292,19 +261,19 @@ class _Asking:
             )
 
     def around(self) -> Iterator[Question]:
-        """Ask which tensor is which around a torch.nn.Transformer, if several fit."""
-        parts = self.reading.parts
-        found = [
-            parts.spelling(key)
-            for key, tensor in parts.tensors.items()
-            if key.removesuffix(".weight") in _AROUND or key.startswith("?")
+        """Ask which tensor is which, where a layout knows some by shape alone."""
+        tensors, spelling = self.files.tensors, self.files.spelling
+        tables = [
+            spelling(key)
+            for key, tensor in tensors.items()
+            if key.removesuffix(".weight") in self.spec.around or key.startswith("?")
             if tensor.dim() == 2 and tensor.shape[1] == self.config.d_model
         ]
-        if self.layout != "torch" or len(found) < 2:
+        if len(tables) < 2:
             return
-        for part, (label, why) in _AROUND.items():
-            known = f"{part}.weight" in parts.tensors
-            name = parts.spelling(f"{part}.weight") if known else ""
+        for part, (label, why) in self.spec.around.items():
+            known = f"{part}.weight" in tensors
+            name = spelling(f"{part}.weight") if known else ""
             shared = () if known else (("", "the target embedding"),)
             yield Question(
                 name=f"{NAMES}{part}",
@@ -312,12 +281,12 @@ class _Asking:
                 kind="choice",
                 why=why,
                 default=name,
-                choices=(*shared, *((name, short(name)) for name in found)),
+                choices=(*shared, *((name, short(name)) for name in tables)),
             )
 
     def tokenizers(self) -> Iterator[Question]:
         """Ask for tokenizers, which may stay away."""
-        source, target = self.told.tokenizer or (None, None)
+        source, target = self.options.tokenizer or (None, None)
         yield Question(
             name="tokenizer",
             label="Tokenizer",

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from visformer.files import short
-from visformer.formats.findings import layout_findings
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
@@ -44,23 +43,36 @@ class Seen(NamedTuple):
 
 
 def findings_of(
-    layout: str,
     config: ModelConfig,
     tensors: Mapping[str, Tensor],
     pads: tuple[int, int],
     spelling: Callable[[str], str] = str,
 ) -> tuple[Finding, ...]:
-    """Diagnose a checkpoint.
+    """Diagnose a checkpoint of any layout.
 
     ``tensors`` are floating-point, under our names; ``positions`` among them is the
     table that the file stores, where it stores one. ``pads`` are the source's and the
     target's pad id, ``spelling`` gives the file's own names.
     """
     seen = Seen(config, tensors, pads, spelling)
-    return (
-        *layout_findings(layout, config),
-        *(finding for look in _LOOKS for finding in look(seen)),
-    )
+    return tuple(finding for look in _LOOKS for finding in look(seen))
+
+
+def _norms_over_time(seen: Seen) -> Iterator[Finding]:
+    """Notice norms over all tokens of a sentence at once."""
+    lengths = {
+        "source": seen.config.encoder_norm_length,
+        "target": seen.config.decoder_norm_length,
+    }
+    tokens = " and ".join(f"{n} {side} tokens" for side, n in lengths.items() if n)
+    if tokens:
+        yield Finding(
+            "001-12",
+            "Norm",
+            f"it runs over {tokens} at once, not over each token alone",
+            "so that no other length can be run and later tokens change earlier ones",
+            "build it with norm_shape = num_hiddens",
+        )
 
 
 def _padding_row(seen: Seen) -> Iterator[Finding]:
@@ -95,8 +107,8 @@ def _unlearnt_rows(seen: Seen) -> Iterator[Finding]:
         zeros = _zeros(table)
         initial = _initial_rows(table)
         known = (pad, _other_padding(table, pad))
-        for found, what in ((zeros, "zero"), (initial, "as they were first drawn")):
-            rows = [row for row in found if row not in known]
+        for every, what in ((zeros, "zero"), (initial, "as they were first drawn")):
+            rows = [row for row in every if row not in known]
             if rows:
                 yield Finding(
                     "untrained-rows",
@@ -276,16 +288,17 @@ def table_order(table: Tensor) -> str | None:
         -even / width
     )
     waves = torch.stack((angle.sin(), angle.cos()))  # [2, P, D / 2]
-    made = {
+    orders = {
         "sinusoidal": waves.permute(1, 2, 0).flatten(1),
         "halves": waves.permute(1, 0, 2).flatten(1),
     }
     # the tutorials compute in float32 (5e-4 at 5,000), and a file may be in halves
-    near = (name for name, t in made.items() if bool((t - table).abs().max() < 4e-3))
+    near = (name for name, t in orders.items() if bool((t - table).abs().max() < 4e-3))
     return next(near, None)
 
 
 _LOOKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+    _norms_over_time,
     _padding_row,
     _unlearnt_rows,
     _untrained,

@@ -1,12 +1,12 @@
-"""Opening a checkpoint of whatever layout: the table of readers and the door to it."""
+"""Opening a checkpoint of whatever layout: what a path means, and the door to it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,57 +14,21 @@ import torch
 
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
-from visformer.files import listed, read_json, short
-from visformer.formats.asking import form_for, location_and_keywords
+from visformer.files import exists, is_file, is_folder, read_json, short
+from visformer.formats.asking import location_and_keywords, questionnaire_for
 from visformer.formats.foreign import READS, foreign
-from visformer.formats.layouts import HABITS
-from visformer.formats.marian import WEIGHT_FILES, read_marian_folder
-from visformer.formats.native import CONFIG, WEIGHTS, plain_config, read_native
-from visformer.formats.options import Given, given
-from visformer.formats.recognition import joined, recognise
-from visformer.formats.tutorials import read_parts, read_tutorial
-from visformer.formats.weight_file import WeightFile, read_tensors
+from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.layouts import LAYOUTS
+from visformer.formats.layouts.marian import WEIGHT_FILES
+from visformer.formats.layouts.native import CONFIG, WEIGHTS, plain_config
+from visformer.formats.options import GivenOptions, given_options
+from visformer.formats.renaming import count_known, joined
+from visformer.formats.tutorials import read_files
+from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.text import clean
-from visformer.values.questions import Form, Told
+from visformer.values.questions import Overrides, Questionnaire
 
 Location = str | Path | tuple[str | Path, str | Path]
-Files = tuple[WeightFile, ...]  # one; d2l's two; or a folder, which is not read as one
-Reader = Callable[[Files, Given, torch.device], Checkpoint]
-
-
-def _native(files: Files, told: Given, device: torch.device) -> Checkpoint:
-    folder = checkpoint_folder(files[0])
-    if not told.empty:
-        raise InputError(
-            "a native checkpoint has its own tokenizer, special ids and names of "
-            "tensors: leave them out."
-        )
-    return read_native(folder, device, told.fields)
-
-
-def _marian(files: Files, told: Given, device: torch.device) -> Checkpoint:
-    path = files[0].path
-    folder = path if path.is_dir() else path.parent
-    if told.names:
-        raise InputError("names= is for files of weights: a Marian folder needs none.")
-    if not (folder / CONFIG).is_file():
-        raise CheckpointError(
-            f"{files[0].name} holds weights of transformers' Marian without "
-            f"their {CONFIG}: choose the folder that holds both."
-        )
-    return read_marian_folder(folder, told, device)
-
-
-READERS: dict[str, Reader] = {  # layout -> what opens a checkpoint of it
-    "native": _native,
-    "handout": partial(read_tutorial, "handout"),
-    "d2l": partial(read_tutorial, "d2l"),
-    "labml": partial(read_tutorial, "labml"),
-    "modular": partial(read_tutorial, "modular"),
-    "scratch": partial(read_tutorial, "scratch"),
-    "torch": partial(read_tutorial, "torch"),
-    "marian": _marian,
-}
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
@@ -83,51 +47,77 @@ def load(
 ) -> Checkpoint:
     """Open a checkpoint: a folder, a file of weights, or d2l's encoder and decoder.
 
-    ``layout`` is a key of ``READERS``, recognised where not given; ``pad`` an id, or
+    ``layout`` is a key of ``LAYOUTS``, recognised where not given; ``pad`` an id, or
     the source's and the target's; ``tokenizer`` a sentencepiece model or ``vocab.json``
     or one for each side (ids typed as numbers without one); ``names`` what a file calls
     its embeddings, positions and output, for all layouts but native and marian;
     ``device`` as torch names it, by default the best there is. ``config`` are fields of
     ModelConfig, or the tutorials' own words for them; they win over a config.json
-    beside the file, and that over options that lie in it. What the tensors tell is not
-    asked, and what nobody told is listed in ``assumed``: only ``heads`` is mandatory.
+    beside the file, and that over options that lie in it. What the tensors say is not
+    asked, and what nobody says is listed in ``assumed``: only ``heads`` is mandatory.
     Raises CheckpointError with one sentence about what is wrong or missing, InputError
     for an unknown layout, device or keyword.
     """
-    if layout is not None and layout not in READERS:
-        raise InputError(
-            f"there is no layout “{short(layout)}”: choose from {', '.join(READERS)}."
-        )
-    told = given(
+    options = given_options(
         config, heads=heads, pad=pad, bos=bos, eos=eos, tokenizer=tokenizer, names=names
     )
     where = choose_device(device)
-    with _said_if_too_large(path, where):
-        layout, files = _resolved(path, layout)
-        return READERS[layout](files, told, where)
+    return _files(path, layout, options, WeightReader()).load(where)
 
 
-def load_told(path: str, told: Told, device: str = "") -> Checkpoint:
-    """Open a checkpoint with what the window was told of it."""
-    location, words = location_and_keywords(path, told)
-    return load(location, device=device or None, **words)
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """A checkpoint that a path means, before it is opened: each file is read once."""
+
+    path: Location
+    spec: LayoutSpec
+    files: Files
+    options: GivenOptions
+
+    def load(self, device: torch.device) -> Checkpoint:
+        """Open it; CheckpointError with one sentence about what is wrong or missing."""
+        with _said_if_too_large(self.path, device):
+            return self.spec.read(self.spec, self.files, self.options, device)
+
+    def questionnaire(self, *, every: bool = False) -> Questionnaire | None:
+        """Return what is to be asked before it is opened; None where nothing is.
+
+        ``every`` asks again what was answered. Folders say all by themselves. Raises
+        CheckpointError where no answer could open it.
+        """
+        if not self.spec.title:
+            return None
+        with _said_if_too_large(self.path, torch.device("cpu")):
+            read = read_files(self.spec, self.files, self.options)
+            return questionnaire_for(read, every=every)
 
 
-def form(path: str, told: Told, *, every: bool = False) -> Form | None:
-    """Return what is to be asked before a file is opened; None where nothing is.
+def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
+    """Return what a path means, with what the window knows of it.
 
-    ``every`` asks again what was told. Folders tell all by themselves. Raises
-    CheckpointError where no answer could open the file, InputError as ``load``.
+    Raises CheckpointError and InputError as ``load``.
     """
-    location, words = location_and_keywords(path, told)
+    location, words = location_and_keywords(path, overrides)
+    return _files(location, *_layout_and_options(words), WeightReader())
+
+
+def _layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
+    """Sort the keywords of ``load``, apart from the device."""
     layout = words.pop("layout", None)
     own = ("heads", "pad", "bos", "eos", "tokenizer", "names")
-    known = given(words, **{name: words.pop(name, None) for name in own})
-    with _said_if_too_large(location, torch.device("cpu")):
-        layout, files = _resolved(location, layout)
-        if layout not in HABITS:
-            return None
-        return form_for(layout, read_parts(layout, files, known), every=every)
+    return layout, given_options(words, **{key: words.pop(key, None) for key in own})
+
+
+def _files(
+    path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
+) -> CheckpointFiles:
+    if layout is not None and layout not in LAYOUTS:
+        raise InputError(
+            f"there is no layout “{short(layout)}”: choose from {', '.join(LAYOUTS)}."
+        )
+    with _said_if_too_large(path, torch.device("cpu")):
+        name, files = _resolved(path, layout, reader)
+    return CheckpointFiles(path, LAYOUTS[name], files, options)
 
 
 @contextlib.contextmanager
@@ -145,108 +135,89 @@ def _name(path: Location) -> str:
     return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
 
 
-def _resolved(path: Location, layout: str | None) -> tuple[str, Files]:
+def _resolved(
+    path: Location, layout: str | None, reader: WeightReader
+) -> tuple[str, Files]:
     """Return the layout, and the folder or the files of weights that a path means."""
     if isinstance(path, tuple | list):
-        files = tuple(WeightFile(Path(part)) for part in path)
-        return layout or _recognised(files) or "d2l", files
+        files = tuple(WeightFile(Path(part), reader) for part in path)
+        return layout or _recognised(files) or _in_two_files(), files
     path = Path(path)
-    folder = path if _is(path, Path.is_dir) else path.parent
+    folder = path if is_folder(path) else path.parent
     stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
-    if stands_for_it and (kind := _kind(folder)):
-        return layout or kind, (WeightFile(folder),)
-    files = tuple(map(WeightFile, _weights_of(path, folder)))
-    layout = layout or (_recognised(files) if files else "") or "native"
+    if stands_for_it and (named := _named_layout(folder)):
+        return layout or named, (WeightFile(folder, reader),)
+    files = tuple(WeightFile(file, reader) for file in _weights_of(path, folder))
+    layout = layout or _recognised(files) or "native"
     whole = layout == "native" and path == folder
-    return layout, (WeightFile(path),) if whole or not files else files
+    return layout, (WeightFile(path, reader),) if whole or not files else files
+
+
+def _in_two_files() -> str:
+    """Return the layout whose models are saved in two files."""
+    return next(name for name, spec in LAYOUTS.items() if spec.halves is not None)
 
 
 def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     """Return the file itself, or the only file of weights in a folder."""
     if path != folder and path.name != CONFIG:
-        return (path,) if _is(path, Path.exists) else ()
-    inside = folder.iterdir() if _is(folder, Path.is_dir) else iter(())
-    found = [
-        file for file in inside if file.suffix in _ENDINGS and _is(file, Path.is_file)
-    ]
-    return tuple(found) if len(found) == 1 else ()
+        return (path,) if exists(path) else ()
+    inside = folder.iterdir() if is_folder(folder) else iter(())
+    weights = [file for file in inside if file.suffix in _ENDINGS and is_file(file)]
+    return tuple(weights) if len(weights) == 1 else ()
 
 
 def _recognised(files: Files) -> str:
-    """Return the layout that the tensors' names tell; "" where they tell none."""
-    names = list(joined(files))
+    """Return the layout that knows most of the tensors' names; "" where none does.
+
+    Raises CheckpointError for the files of a program that is known and not read.
+    """
+    if not files:
+        return ""
+    names = list(joined(files, _halves))
     if what := foreign(names):
         raise CheckpointError(f"{files[0].name} holds {what}: {READS}.")
-    found = recognise(names)
-    return found.layout if found else ""
+    counts = {
+        layout: max(count_known(spec.names, p, names) for p in spec.prefixes(names))
+        for layout, spec in LAYOUTS.items()
+    }
+    most = max(counts.values())
+    best = [layout for layout, count in counts.items() if count == most]
+    return best[0] if len(best) == 1 else ""
 
 
-def _kind(folder: Path) -> str:
+def _halves(names: Sequence[str]) -> Mapping[str, str]:
+    """Return the prefixes of the halves of a model, of whatever layout."""
+    every = (spec.halves(names) for spec in LAYOUTS.values() if spec.halves)
+    return next(filter(None, every), {})
+
+
+def _named_layout(folder: Path) -> str:
     """Return the layout that a folder's config.json names; "" where it names none."""
-    if not _is(folder / CONFIG, Path.is_file):
+    if not is_file(folder / CONFIG):
         return ""
     config = read_json(folder / CONFIG)
-    return "native" if "format" in config else "marian" * ("model_type" in config)
+    if "format" in config:
+        return "native"
+    return "marian" if "model_type" in config else ""
 
 
-def checkpoint_folder(file: WeightFile) -> Path:
-    """Return the checkpoint folder that a path means; CheckpointError where it is none.
-
-    A folder means itself, its ``config.json`` or ``model.safetensors`` mean the folder.
-    """
-    path = file.path
-    if _is(path, Path.is_dir):
-        if _is(path / CONFIG, Path.exists):
-            return path
-        raise CheckpointError(
-            f"{short(path.resolve().name)} is not a Visformer checkpoint: it has no "
-            f"{CONFIG}. Choose the folder that holds {CONFIG} and {WEIGHTS}."
-        )
-    if not _is(path, Path.exists):
-        raise CheckpointError(
-            f"{short(path.name)} does not exist: check the spelling, or choose "
-            "another file or folder."
-        )
-    if path.name in (CONFIG, WEIGHTS) and _is(path.parent / CONFIG, Path.is_file):
-        return path.parent
-    names = list(file.weights.tensors)
-    if not any(".self_attention.query." in name for name in names):
-        raise CheckpointError(
-            f"{file.name} holds {_counted(names)}, which are no known model's: {READS}."
-        )
-    raise CheckpointError(
-        f"{file.name} holds {_counted(names)} but not what model they make: "
-        f"choose the folder that holds them and their {CONFIG}."
-    )
-
-
-def _counted(names: list[str]) -> str:
-    if len(names) == 1:
-        return f"one tensor ({listed(names)})"
-    return f"{len(names):,} tensors ({listed(names, room=60)})"
-
-
-def _is(path: Path, question: Callable[[Path], bool]) -> bool:
-    """Ask the file system; a path that it cannot even look up is not there."""
-    try:
-        return question(path)
-    except (OSError, ValueError):
-        return False
-
-
-def inspect(path: Location, **told: Any) -> dict[str, Any]:
+def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     """Describe a checkpoint as plain data: what it is, or what is wrong with it.
 
     ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` names
-    the files that are not there; what cannot be known is None or empty. ``told`` are
-    keywords of ``load``.
+    the files that are not there; what cannot be known is None or empty. ``overrides``
+    are keywords of ``load``.
     """
-    report = _nothing_known(path)
+    report, reader = _nothing_known(path), WeightReader()
+    device = choose_device(overrides.pop("device", "cpu"))
+    layout, options = _layout_and_options(overrides)
     try:
-        report |= _described(load(path, **{"device": "cpu", **told}))
+        files = _files(path, layout, options, reader)
+        report |= _described(files.load(device))
     except CheckpointError as error:
-        report |= {"problem": str(error), "layout": _supposed(path)}
-    stored = [_stored(Path(part)) for part in _parts(path)]
+        report |= {"problem": str(error), "layout": _supposed(path, reader)}
+    stored = [_stored(Path(part), reader) for part in _parts(path)]
     for key in set.intersection(*map(set, stored)):
         report[key] = functools.reduce(operator.add, (part[key] for part in stored))
     return report
@@ -256,13 +227,13 @@ def _parts(path: Location) -> tuple[str | Path, ...]:
     return tuple(path) if isinstance(path, tuple | list) else (path,)
 
 
-def _supposed(path: Location) -> str | None:
-    """Return the layout of what cannot be opened, where its names tell."""
+def _supposed(path: Location, reader: WeightReader) -> str | None:
+    """Return the layout of what cannot be opened, where its names say it."""
     try:
-        layout, files = _resolved(path, None)
+        layout, files = _resolved(path, None, reader)
     except CheckpointError:
         return None
-    own = _is(files[0].path / CONFIG, Path.exists)
+    own = exists(files[0].path / CONFIG)
     return layout if layout != "native" or own else None
 
 
@@ -297,20 +268,18 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _stored(path: Path) -> dict[str, Any]:
+def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
     """Describe the weights as they lie in the file, as far as they can be read."""
     missing: list[str] = []
-    folder = path if _is(path, Path.is_dir) else path.parent
+    folder = path if is_folder(path) else path.parent
     if path in (folder, folder / CONFIG):
         names = [WEIGHTS, *(p.name for p in _weights_of(folder, folder))]
-        there = [name for name in names if _is(folder / name, Path.exists)]
+        there = [name for name in names if exists(folder / name)]
         own = WEIGHTS in there or not there  # else another program's, without a config
-        missing = [
-            n for n in (CONFIG, WEIGHTS) if own and not _is(folder / n, Path.exists)
-        ]
+        missing = [n for n in (CONFIG, WEIGHTS) if own and not exists(folder / n)]
         path = folder / next(iter(there), WEIGHTS)
     try:
-        tensors = read_tensors(path)
+        tensors = reader(path).tensors
     except CheckpointError:  # load has met the same, or a fault before it
         return {"missing": missing}
     stored = [

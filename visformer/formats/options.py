@@ -42,7 +42,7 @@ _SPECIAL = {
     **dict.fromkeys(("trg_sos_idx", "sos_idx", "bos_idx", "bos"), "bos"),
     **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
 }
-_IGNORED = {  # told by the tensors, or of no account in inference
+_IGNORED = {  # the tensors say it, or it is of no account in inference
     "dropout",
     "drop_prob",
     "dropout_prob",
@@ -63,7 +63,7 @@ _SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class GivenOptions:
     """What a caller, or a config.json, says about a checkpoint."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)  # of ModelConfig
@@ -77,10 +77,10 @@ class Given:
     @property
     def empty(self) -> bool:
         """Whether nothing but fields of the config is given."""
-        return self == Given(fields=self.fields)
+        return self == GivenOptions(fields=self.fields)
 
 
-def given(
+def given_options(
     config: Mapping[str, Any],
     *,
     heads: int | None = None,
@@ -89,7 +89,7 @@ def given(
     eos: int | None = None,
     tokenizer: Any = None,
     names: Mapping[str, str] | None = None,
-) -> Given:
+) -> GivenOptions:
     """Read the keywords of ``load``; InputError for one that nobody knows."""
     unknown = [key for key in config if key not in _known()]
     if unknown:
@@ -100,9 +100,9 @@ def given(
     words = dict(config)
     words |= {"heads": heads} if heads is not None else {}
     special = {"pad": pad, "bos": bos, "eos": eos}
-    made = _sorted(words, {k: v for k, v in special.items() if v is not None})
+    options = _sorted(words, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
-        made, tokenizer=_pair(tokenizer), names=dict(names or {})
+        options, tokenizer=_pair(tokenizer), names=dict(names or {})
     )
 
 
@@ -110,7 +110,7 @@ def _known() -> set[str]:
     return {*FIELDS, *_ALIASES, *_SPECIAL, *_IGNORED}
 
 
-def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> Given:
+def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOptions:
     """Tell fields of the model from special ids; ``special`` wins."""
     fields: dict[str, Any] = {}
     ids: dict[str, Any] = {}
@@ -125,7 +125,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> Given:
     for name, id in ids.items():
         if type(id) is not int or id < 0:
             raise InputError(f"{name} is {short(repr(id))}: it must be a token's id.")
-    return Given(fields=fields, **ids)
+    return GivenOptions(fields=fields, **ids)
 
 
 def plain_field(name: str, value: Any) -> Any:
@@ -147,36 +147,39 @@ def _pair(paths: Any) -> tuple[Path, Path] | None:
     return Path(paths[0]), Path(paths[1])
 
 
-def beside(told: Given, config: Mapping[str, Any]) -> Given:
+def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOptions:
     """Add what a config.json says to what was given; what was given wins.
 
     A training script's config.json holds more than the model's sizes: words that are
     not about them are passed over.
     """
-    found = {key: value for key, value in config.items() if key in _known()}
-    said = _sorted(found, {})
+    said = _sorted({k: v for k, v in config.items() if k in _known()}, {})
     special = {
-        name: getattr(told, name) if getattr(told, name) is not None else value
+        name: getattr(options, name) if getattr(options, name) is not None else value
         for name, value in _ids(said).items()
     }
-    return dataclasses.replace(told, fields={**said.fields, **told.fields}, **special)
+    return dataclasses.replace(
+        options, fields={**said.fields, **options.fields}, **special
+    )
 
 
-def saved_with(told: Given, options: Mapping[str, Any], known: Set[str]) -> Given:
+def with_saved(
+    options: GivenOptions, saved: Mapping[str, Any], known: Set[str]
+) -> GivenOptions:
     """Add what a training script saved beside its weights; what was given wins.
 
     Its words are many and were not written for us: those that name ``known`` fields,
     or have a value of another kind than ours, are passed over.
     """
     usable: dict[str, Any] = {}
-    for word, value in options.items():
+    for word, value in saved.items():
         names = _ALIASES.get(word, (word,) if word in FIELDS else ())
         if word in _SPECIAL:
             usable |= {word: value} if type(value) is int and value >= 0 else {}
         elif names and known.isdisjoint(names):
             fits = all(type(plain_field(n, value)) in _kinds(n) for n in names)
             usable |= {word: value} if fits else {}
-    return beside(told, usable)
+    return with_config(options, usable)
 
 
 def _kinds(name: str) -> tuple[type, ...]:
@@ -185,12 +188,12 @@ def _kinds(name: str) -> tuple[type, ...]:
     return kinds.get(_TYPES[name], (str,))
 
 
-def _ids(told: Given) -> dict[str, Any]:
-    return {key: getattr(told, key) for key in ("pad", "target_pad", "bos", "eos")}
+def _ids(options: GivenOptions) -> dict[str, Any]:
+    return {key: getattr(options, key) for key in ("pad", "target_pad", "bos", "eos")}
 
 
 def need_heads(fields: Mapping[str, Any], name: str) -> None:
-    """Raise CheckpointError where nobody told the number of heads."""
+    """Raise CheckpointError where nobody said how many heads there are."""
     if "heads" in fields:
         return
     width = fields["d_model"]

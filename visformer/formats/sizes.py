@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 
-from visformer.errors import CheckpointError
-
-_READS = re.compile(r"attention\.(query|key|value)\.weight$")
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
@@ -25,7 +22,7 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     target = _rows(tensors, "target_embedding.weight") or _rows(
         tensors, "output.weight"
     )
-    made = {
+    fields = {
         "source_vocabulary": source or target or 1,
         "target_vocabulary": target or source or 1,
         "d_model": _usual(t.shape[-1] for k, t in _norms_and_tables(tensors)),
@@ -44,9 +41,9 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         "encoder_norm_length": _norm_length(tensors, "encoder"),
         "decoder_norm_length": _norm_length(tensors, "decoder"),
     }
-    if made["gated"]:
-        made["gate_bias"] = _any(tensors, "feed_forward.gate.bias")
-    return made | _position_fields(tensors)
+    if fields["gated"]:
+        fields["gate_bias"] = _any(tensors, "feed_forward.gate.bias")
+    return fields | _position_fields(tensors)
 
 
 def _norms_and_tables(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
@@ -78,8 +75,8 @@ def _rows(tensors: Mapping[str, Tensor], key: str) -> int:
 
 
 def _layers(tensors: Mapping[str, Tensor], stack: str) -> int:
-    found = filter(None, map(_LAYER.match, tensors))
-    return 1 + max((int(match[2]) for match in found if match[1] == stack), default=0)
+    layers = filter(None, map(_LAYER.match, tensors))
+    return 1 + max((int(match[2]) for match in layers if match[1] == stack), default=0)
 
 
 def _any(tensors: Mapping[str, Tensor], ending: str) -> bool:
@@ -114,21 +111,3 @@ def _norm_length(tensors: Mapping[str, Tensor], stack: str) -> int:
     ]
     shapes = {tensor.dim(): len(tensor) for tensor in norms if tensor.dim()}
     return shapes[2] if set(shapes) == {2} else 0
-
-
-def check_attention(
-    tensors: Mapping[str, Tensor], width: int, name: str, spelling: Callable[[str], str]
-) -> None:
-    """Refuse d2l's separate key, query and value sizes where they are not the width.
-
-    Every attention of the tutorial reads the residual stream, or the encoder's output
-    through the same three sizes: its own code fails with any others.
-    """
-    for key, tensor in tensors.items():
-        found = _READS.search(key)
-        if found and tensor.dim() == 2 and tensor.shape[1] != width == len(tensor):
-            raise CheckpointError(
-                f"{name}: {spelling(key)} reads {tensor.shape[1]} numbers a token "
-                f"({found[1]}_size) and the model has {width}: its own program cannot "
-                f"run it either. Build it with {found[1]}_size = {width}."
-            )

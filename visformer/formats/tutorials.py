@@ -1,12 +1,13 @@
-"""Files of the five tutorials and of torch.nn.Transformer: weights without config."""
+"""Files of weights without a config: of the five tutorials, of torch.nn.Transformer."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,95 +16,143 @@ from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
 from visformer.files import read_json
-from visformer.formats.around import place_around, renamed_as_told
-from visformer.formats.diagnoses import findings_of, table_order
-from visformer.formats.layouts import HABITS, choices, usual_ids
-from visformer.formats.options import Given, beside, need_heads, saved_with
-from visformer.formats.recognition import (
-    Spelling,
-    in_our_names,
-    joined,
-    prefix_for,
-    split_projections,
+from visformer.formats.diagnoses import findings_of
+from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
+from visformer.formats.names import Spelling
+from visformer.formats.options import (
+    GivenOptions,
+    need_heads,
+    with_config,
+    with_saved,
 )
-from visformer.formats.sizes import check_attention, sizes_of
-from visformer.formats.weight_file import WeightFile, Weights
+from visformer.formats.renaming import count_known, joined
+from visformer.formats.sizes import sizes_of
+from visformer.formats.weight_file import Weights
 from visformer.tokenizers.sides import NumberSide, open_side, special_ids
 from visformer.tokenizers.tokenizer import Side, Tokenizer
 from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
+_HALVES = ("encoder", "decoder")
 
 
-class Parts(NamedTuple):
-    """A file's tensors under our names, and what was guessed to name them."""
+@dataclass(frozen=True)
+class TutorialFiles:
+    """A layout's files as they were read, and all that is said of them."""
 
-    tensors: dict[str, Tensor]
-    spelling: Spelling
-    assumed: tuple[str, ...]
-
-
-class Reading(NamedTuple):
-    """Files as they were read, and all that is said of them."""
-
+    spec: LayoutSpec
     name: str
-    weights: list[Weights]
-    parts: Parts
-    told: Given
+    weights: Sequence[Weights]
+    tensors: Mapping[str, Tensor]  # under our names
+    spelling: Spelling
+    assumed: tuple[str, ...]  # a line for each name that was guessed
+    options: GivenOptions  # by the caller, a config.json beside, and what was saved
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The tensors that training moves: all but a stored table of positions."""
+        return {key: t for key, t in self.tensors.items() if key != "positions"}
+
+    @property
+    def lacking_half(self) -> str:
+        """The half of the model that is in another file: encoder, decoder or ""."""
+        if self.spec.halves is None:
+            return ""
+        lacking = [
+            half
+            for half in _HALVES
+            if not any(key.startswith(f"{half}.layers.") for key in self.tensors)
+        ]
+        return lacking[0] if len(lacking) == 1 else ""
+
+    @property
+    def half(self) -> str:
+        """The only half that is there: encoder, decoder, or "" where both are."""
+        lacking = self.lacking_half
+        return next((h for h in _HALVES if h != lacking), "") if lacking else ""
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """The fields of the config that neither the file nor the caller gives."""
+        known = {*self.options.fields, *sizes_of(self.tensors)}
+        if "positions" in self.tensors:
+            known |= {"positions", "max_positions"}
+        return tuple(
+            field.name
+            for field in dataclasses.fields(ModelConfig)
+            if field.name in self.spec.left_open and field.name not in known
+        )
 
 
-def read_parts(layout: str, files: Sequence[WeightFile], told: Given) -> Reading:
-    """Read the files of a layout; nothing is needed yet that they do not tell."""
+def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> TutorialFiles:
+    """Read the files of a layout; nothing is needed yet that they do not say."""
     name = " and ".join(file.name for file in files)
+    tensors = joined(files, spec.halves)
+    names = list(tensors)
+    prefix = max(
+        spec.prefixes(names), key=lambda prefix: count_known(spec.names, prefix, names)
+    )
+    options = with_config(options, config_beside(files[0].path))
+    named = spec.rename(spec.names, prefix, tensors, options.names, name)
+    flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
     weights = [file.weights for file in files]
-    told = beside(told, config_beside(files[0].path))
-    parts = _parts(layout, name, files, told)
-    told = _told_inside(told, parts.tensors, weights)
-    return Reading(name, weights, parts, told)
+    return TutorialFiles(
+        spec=spec,
+        name=name,
+        weights=weights,
+        tensors=flat,
+        spelling=Spelling(spec.names, prefix, named.theirs),
+        assumed=named.assumed,
+        options=_with_saved_options(options, flat, weights),
+    )
 
 
 def read_tutorial(
-    layout: str, files: Sequence[WeightFile], told: Given, device: torch.device
+    spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
 ) -> Checkpoint:
-    """Open one file, or d2l's two, of a layout; CheckpointError says what is wrong."""
-    name, weights, parts, told = read_parts(layout, files, told)
-    if half := lacking_half(layout, parts.tensors):
-        there = "decoder" if half == "encoder" else "encoder"
+    """Open one file, or a model's two, of a layout; CheckpointError says what is wrong.
+
+    Fields, ids and a tokenizer that nobody gives are taken for granted.
+    """
+    read = read_files(spec, files, options)
+    if read.lacking_half:
         raise CheckpointError(
-            f"{name} holds a d2l {there} and no {half}: give both files, as "
-            "(encoder file, decoder file)."
+            f"{read.name} holds a {spec.name} {read.half} and no {read.lacking_half}: "
+            "give both files, as (encoder file, decoder file)."
         )
-    config = config_of(layout, name, parts.tensors, told)
-    if layout == "d2l":
-        check_attention(parts.tensors, config.d_model, name, parts.spelling)
-    table = _table(parts, config, name)
+    config = config_of(read)
+    spec.check(read.tensors, config.d_model, read.name, read.spelling)
     model = build_model(
         config,
-        {key: t for key, t in parts.tensors.items() if key != "positions"},
+        read.parameters,
         device=device,
-        name=name,
-        spelling=parts.spelling,
-        table=table,
+        name=read.name,
+        spelling=read.spelling,
+        table=_table(read, config),
     )
-    tokenizer, guessed = tokenizer_for(layout, config, told)
+    tokenizer, guessed = _tokenizer(read, config)
     pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
-        name=name,
-        layout=layout,
+        name=read.name,
+        layout=spec.name,
         config=config,
         model=model,
         tokenizer=tokenizer,
-        digest=_digest(weights),
+        digest=_digest(read.weights),
         assumed=(
-            *(
-                f"{field} = {getattr(config, field)} (the file does not say)"
-                for field in untold_fields(layout, parts.tensors, told)
-            ),
-            *parts.assumed,
-            *guessed,
+            *(_assumed(field, getattr(config, field)) for field in read.left_open),
+            *read.assumed,
+            *(_assumed(name, value) for name, value in guessed.items()),
         ),
-        findings=findings_of(layout, config, parts.tensors, pads, parts.spelling),
+        findings=(
+            *spec.findings_of(config),
+            *findings_of(config, read.tensors, pads, read.spelling),
+        ),
     )
+
+
+def _assumed(name: str, value: object) -> str:
+    return f"{name} = {value} (the file does not say)"
 
 
 def config_beside(path: Path) -> dict[str, Any]:
@@ -118,12 +167,12 @@ def config_beside(path: Path) -> dict[str, Any]:
     return {} if {"format", "model_type"} & config.keys() else config
 
 
-def _told_inside(
-    told: Given, tensors: Mapping[str, Tensor], weights: Sequence[Weights]
-) -> Given:
-    """Add the options that lie in the files beside the weights; what was told wins.
+def _with_saved_options(
+    options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
+) -> GivenOptions:
+    """Add the options that lie in the files beside the weights; what was given wins.
 
-    Such options are all that a script was called with. What the tensors tell, they are
+    Such options are all that a script was called with. What the tensors say, they are
     not asked.
     """
     known = {
@@ -131,56 +180,14 @@ def _told_inside(
         *(("max_positions",) if "positions" in tensors else ()),
     }
     for part in weights:
-        told = saved_with(told, part.options, known)
-    return told
+        options = with_saved(options, part.options, known)
+    return options
 
 
 def _digest(weights: Sequence[Weights]) -> str:
     if len(weights) == 1:
         return weights[0].digest
     return hashlib.sha256("".join(w.digest for w in weights).encode()).hexdigest()
-
-
-def _parts(layout: str, name: str, files: Sequence[WeightFile], told: Given) -> Parts:
-    """Name a file's tensors as our model does."""
-    tensors = joined(files)
-    prefix = prefix_for(list(tensors), layout)
-    spelt: dict[str, str] = {}
-    assumed: tuple[str, ...] = ()
-    if layout == "torch":
-        tensors, spelt, assumed = place_around(tensors, prefix, told.names, name)
-        tensors = split_projections(tensors)
-    made = in_our_names(layout, prefix, tensors)
-    if layout != "torch":
-        made = renamed_as_told(made, told.names)
-    theirs = {ours: spelt.get(name, name) for ours, name in made.spelt.items()}
-    if layout == "labml":
-        _take_out_waves(made.tensors)
-    found = {key: _flat(key, tensor) for key, tensor in made.tensors.items()}
-    if layout == "torch" and "target_positions" in found:  # it may serve both sides
-        found.setdefault("source_positions", found["target_positions"])
-    return Parts(found, Spelling(layout, prefix, theirs), assumed)
-
-
-def lacking_half(layout: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return which half of a d2l model is not there: "encoder", "decoder" or ""."""
-    stacks = [
-        stack
-        for stack in ("encoder", "decoder")
-        if not any(key.startswith(f"{stack}.layers.") for key in tensors)
-    ]
-    return stacks[0] if layout == "d2l" and len(stacks) == 1 else ""
-
-
-def _take_out_waves(tensors: dict[str, Tensor]) -> None:
-    """Tell a fixed table that labml stored, [1, P, D], from a learned one.
-
-    Both have one name; the learned one is [P, 1, D].
-    """
-    tables = [tensors.get(name) for name in _TABLES[1:]]
-    if all(t is not None and t.dim() == 3 and len(t) == 1 < t.shape[1] for t in tables):
-        tensors["positions"] = tensors.pop(_TABLES[1])
-        del tensors[_TABLES[2]]
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
@@ -190,84 +197,77 @@ def _flat(key: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
-def config_of(
-    layout: str, name: str, tensors: Mapping[str, Tensor], told: Given
-) -> ModelConfig:
-    """Return the config: a layout's choices, what tensors tell, what was given."""
-    fields = choices(layout) | sizes_of(tensors)
-    one = layout == "torch"  # where tensors may be shared, which others never do
-    fields["shared_embedding"] = one and "source_embedding.weight" not in tensors
-    fields["tied_output"] = one and "output.weight" not in tensors
-    if layout == "torch" and "positions" in tensors:
-        fields["positions"] = table_order(tensors["positions"]) or "sinusoidal"
-    fields |= told.fields
-    need_heads(fields, name)
+def config_of(read: TutorialFiles) -> ModelConfig:
+    """Return the config: a layout's choices, what tensors say, what was given."""
+    fields = {
+        **read.spec.choices,
+        **sizes_of(read.tensors),
+        **read.spec.config_fields(read.tensors),
+        **read.options.fields,
+    }
+    need_heads(fields, read.name)
     return ModelConfig(**fields)
 
 
-def _table(parts: Parts, config: ModelConfig, name: str) -> Tensor | None:
+def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
     """Return the file's own positions; CheckpointError where they do not fit."""
-    table = parts.tensors.get("positions")
+    table = read.tensors.get("positions")
     if table is None or config.positions == "learned":
         return None
     if table.dim() != 2 or table.shape[1] != config.d_model:
         raise CheckpointError(
-            f"{name} does not fit its config; mis-shaped: "
-            f"{parts.spelling('positions')} {list(table.shape)}, not "
+            f"{read.name} does not fit its config; mis-shaped: "
+            f"{read.spelling('positions')} {list(table.shape)}, not "
             f"{[config.max_positions, config.d_model]}."
         )
     if len(table) < config.max_positions:
         raise CheckpointError(
-            f"{name} stores {len(table):,} positions, fewer than max_positions = "
+            f"{read.name} stores {len(table):,} positions, fewer than max_positions = "
             f"{config.max_positions:,}: ask for no more."
         )
     return table[: config.max_positions]
 
 
-def tokenizer_for(
-    layout: str, config: ModelConfig, told: Given
-) -> tuple[Tokenizer, tuple[str, ...]]:
+def _tokenizer(
+    read: TutorialFiles, config: ModelConfig
+) -> tuple[Tokenizer, dict[str, str]]:
     """Return the tokenizer given, or one of numbers, and what was taken for granted."""
-    rows = (config.source_vocabulary, config.target_vocabulary)
+    options, rows = read.options, (config.source_vocabulary, config.target_vocabulary)
     source: Side = NumberSide(rows[0])
     target: Side = NumberSide(rows[1])
     assumed: dict[str, str] = {}
-    if told.tokenizer is None:
+    if options.tokenizer is None:
         assumed["tokenizer"] = "numbers"
     else:
-        source = open_side(told.tokenizer[0], rows[0])
-        same = told.tokenizer[0] == told.tokenizer[1] and rows[0] == rows[1]
-        target = source if same else open_side(told.tokenizer[1], rows[1])
-    ids = _ids(layout, config, told, target, assumed)
-    made = Tokenizer(
+        paths = options.tokenizer
+        source = open_side(paths[0], rows[0])
+        same = paths[0] == paths[1] and rows[0] == rows[1]
+        target = source if same else open_side(paths[1], rows[1])
+    ids, usual = _ids(read, config, target)
+    tokenizer = Tokenizer(
         source,
         target,
-        pad=ids["pad"] if told.target_pad is None else told.target_pad,
+        pad=ids["pad"] if options.target_pad is None else options.target_pad,
         bos=ids["bos"],
         eos=ids["eos"],
         source_pad=ids["pad"],
-        ends_source=told.tokenizer is not None and HABITS[layout].ends_source,
+        ends_source=options.tokenizer is not None and read.spec.ends_source,
     )
-    return made, tuple(f"{k} = {v} (the file does not say)" for k, v in assumed.items())
+    return tokenizer, assumed | {name: str(ids[name]) for name in usual}
 
 
 def _ids(
-    layout: str,
-    config: ModelConfig,
-    told: Given,
-    target: Side,
-    assumed: dict[str, str],
-) -> dict[str, int]:
-    """Return the special ids: as given, as the tokenizer has them, as usual."""
-    named = {} if told.tokenizer is None else special_ids(target)
-    made = usual_ids(layout, named)
-    for name, usual in made.items():
-        id = getattr(told, name)
-        if id is None and name not in named:
-            assumed[name] = str(usual)
-        made[name] = usual if id is None else id
-    _check_ids(made | {"target_pad": told.target_pad}, config)
-    return made
+    read: TutorialFiles, config: ModelConfig, target: Side
+) -> tuple[dict[str, int], list[str]]:
+    """Return the special ids, and the names of those that are only the usual ones."""
+    options = read.options
+    named = {} if options.tokenizer is None else special_ids(target)
+    ids = read.spec.usual_ids(named)
+    given = {n: id for n in ids if (id := getattr(options, n)) is not None}
+    usual = [name for name in ids if name not in given and name not in named]
+    ids |= given
+    _check_ids(ids | {"target_pad": options.target_pad}, config)
+    return ids, usual
 
 
 def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
@@ -278,17 +278,3 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
                 f"{name} is {id}, outside the vocabulary: give {name}=…, an id from 0 "
                 f"to {rows - 1:,}."
             )
-
-
-def untold_fields(
-    layout: str, tensors: Mapping[str, Tensor], told: Given
-) -> tuple[str, ...]:
-    """List the fields that neither the file nor the caller told."""
-    known = {*told.fields, *sizes_of(tensors)}
-    if "positions" in tensors:
-        known |= {"positions", "max_positions"}
-    return tuple(
-        field.name
-        for field in dataclasses.fields(ModelConfig)
-        if field.name in HABITS[layout].untold and field.name not in known
-    )

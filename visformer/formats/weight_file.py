@@ -17,7 +17,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,26 +68,44 @@ class Weights(NamedTuple):
     options: Mapping[str, Any]  # plain values that were saved beside the tensors
 
 
+class WeightReader:
+    """Reads files of weights, each once, however often it is asked for.
+
+    What was wrong with a file is raised again.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[Path, Weights | CheckpointError] = {}
+
+    def __call__(self, path: Path) -> Weights:
+        """Return what a file holds; CheckpointError where it cannot be read."""
+        if path not in self._results:
+            try:
+                self._results[path] = read_weights(path)
+            except CheckpointError as error:
+                self._results[path] = error
+        result = self._results[path]
+        if isinstance(result, CheckpointError):
+            raise result
+        return result
+
+
 @dataclass(frozen=True, eq=False)
 class WeightFile:
     """A file of weights, read when it is first asked for them, and once."""
 
     path: Path
+    reader: WeightReader
 
     @property
     def name(self) -> str:
         """The file's name, at a length that suits a sentence."""
         return short(self.path.name)
 
-    @cached_property
+    @property
     def weights(self) -> Weights:
         """What it holds; CheckpointError where it cannot be read."""
-        return read_weights(self.path)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read every tensor of a file, by name; CheckpointError says what is wrong."""
-    return read_weights(path).tensors
+        return self.reader(self.path)
 
 
 def read_weights(path: Path) -> Weights:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from visformer.values.questions import Told
+from visformer.values.questions import Overrides
 
 MOST = 100  # checkpoints remembered
 
@@ -25,11 +25,11 @@ class Answers:
 
     def __init__(self, memory: Store | None = None) -> None:
         self._memory = memory
-        self._known: dict[str, tuple[str, Told]] = {}
+        self._known: dict[str, tuple[str, Overrides]] = {}
         if memory is not None:
             self._known = _read(memory.text("answers", ""))
 
-    def told(self, path: str) -> Told | None:
+    def told(self, path: str) -> Overrides | None:
         """Return what was told of a path; None where nobody was asked."""
         return self._known[path][1] if path in self._known else None
 
@@ -37,7 +37,7 @@ class Answers:
         """Tell whether a path now holds other weights than its answers were for."""
         return path in self._known and self._known[path][0] != digest
 
-    def keep(self, path: str, digest: str, told: Told) -> None:
+    def keep(self, path: str, digest: str, told: Overrides) -> None:
         """Remember what was told of a path."""
         self._known.pop(path, None)
         self._known[path] = (digest, told)
@@ -47,7 +47,7 @@ class Answers:
             self._memory.keep("answers", json.dumps(self._known))
 
 
-def _read(text: str) -> dict[str, tuple[str, Told]]:
+def _read(text: str) -> dict[str, tuple[str, Overrides]]:
     """Read what ``keep`` wrote; what another hand changed is passed over."""
     try:
         written = json.loads(text or "{}")

@@ -10,7 +10,7 @@ from typing import Protocol
 from visformer.engine.messages import Asked, Open, Opened, Refused
 from visformer.session.answers import Answers
 from visformer.session.state import Session
-from visformer.values.questions import Asking, Told, Value, merged
+from visformer.values.questions import Asking, Overrides, Value, merged
 
 
 class Opener(Protocol):
@@ -30,8 +30,8 @@ class _Opening:
     number: int
     path: str
     device: str
-    told: Told
-    retry: Told | None  # what is certain, where answers of an earlier opening count
+    told: Overrides
+    retry: Overrides | None  # what is certain, where earlier answers count
 
 
 class Openings:
@@ -44,7 +44,11 @@ class Openings:
         self._path = ""  # of the checkpoint that is open
 
     def open(
-        self, path: str, device: str = "", told: Told | None = None, beside: Told = ()
+        self,
+        path: str,
+        device: str = "",
+        told: Overrides | None = None,
+        beside: Overrides = (),
     ) -> None:
         """Open a checkpoint; ``told`` is what its file does not tell.
 
@@ -91,10 +95,10 @@ class Openings:
         self,
         path: str,
         device: str,
-        told: Told,
+        told: Overrides,
         ask: Asking,
         *,
-        retry: Told | None = None,
+        retry: Overrides | None = None,
     ) -> None:
         request = Open(path=path, device=device, told=told, ask=ask)
         number = self._engine.open(request)

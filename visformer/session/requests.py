@@ -35,7 +35,7 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import UNTOUCHED
 from visformer.values.layer_weights import Stack, same_model
-from visformer.values.questions import Told
+from visformer.values.questions import Overrides
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
@@ -91,9 +91,9 @@ class Requests:
         self,
         path: str,
         device: str = "",
-        told: Told | None = None,
+        told: Overrides | None = None,
         *,
-        beside: Told = (),
+        beside: Overrides = (),
         then: str = "",
     ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``); see ``Openings.open``.

@@ -14,7 +14,12 @@ import torch
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.files import write_whole
-from visformer.formats.native import CARD, TokenizerFiles, read_native, write_native
+from visformer.formats.layouts.native import (
+    CARD,
+    TokenizerFiles,
+    read_native,
+    write_native,
+)
 from visformer.training.data import Pair
 from visformer.training.evaluate import Scores, evaluate
 from visformer.training.tasks import SPECIAL

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import sentencepiece
 
 from visformer.errors import InputError
-from visformer.formats.native import TokenizerFiles
+from visformer.formats.layouts.native import TokenizerFiles
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data

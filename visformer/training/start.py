@@ -10,7 +10,7 @@ import torch
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.files import inside, read_regular
-from visformer.formats.native import read_config, read_native
+from visformer.formats.layouts.native import read_config, read_native
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training.tasks import SPECIAL
 from visformer.values.config import ModelConfig

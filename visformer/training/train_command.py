@@ -17,7 +17,7 @@ import torch
 from visformer.core.checkpoint import choose_device
 from visformer.errors import InputError
 from visformer.files import write_whole
-from visformer.formats.native import CARD, WEIGHTS
+from visformer.formats.layouts.native import CARD, WEIGHTS
 from visformer.training import prepare
 from visformer.training.card import Card, duration, hardware, publish, sizes, summary
 from visformer.training.data import read_pairs

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 Value = str | int | float | bool
-Told = tuple[tuple[str, Value], ...]  # keywords of ``load``, and the extras below
+Overrides = tuple[tuple[str, Value], ...]  # keywords of ``load``, and the extras below
 OTHER = "other"  # the second file of a model saved in two: d2l's other half
 TARGET_TOKENIZER = "target_tokenizer"  # where it is not the source's
-NAMES = "names."  # before a part around a Transformer, told by the tensor's name
+NAMES = "names."  # before a part around a Transformer: which tensor it is
 TARGET_PAD = "target_pad"  # where it is not the source's
 
-Kind = Literal["integer", "number", "choice", "file"]
+AnswerKind = Literal["integer", "number", "choice", "file"]
 Asking = Literal["never", "open", "always"]  # "open": where the file leaves something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One thing that a file does not tell."""
+    """One thing that a file does not say."""
 
-    name: str  # a name of ``Told``
+    name: str  # a name of ``Overrides``
     label: str
-    kind: Kind
+    kind: AnswerKind
     why: str  # what it is, in plain words
     default: Value | None = None  # what ``load`` takes for granted
     choices: tuple[tuple[Value, str], ...] = ()  # value and words, of a choice
@@ -33,7 +33,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Questionnaire:
     """What was recognised in a file, and what is left to ask."""
 
     layout: str  # in words
@@ -42,7 +42,7 @@ class Form:
     questions: tuple[Question, ...]
 
 
-def merged(told: Told, more: Mapping[str, Value | None]) -> Told:
-    """Return both; ``more`` wins, and None in it takes back what was told."""
-    both = {**dict(told), **more}
+def merged(overrides: Overrides, more: Mapping[str, Value | None]) -> Overrides:
+    """Return both; ``more`` wins, and None in it takes an override back."""
+    both = {**dict(overrides), **more}
     return tuple((name, value) for name, value in both.items() if value is not None)

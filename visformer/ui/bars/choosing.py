@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
 
 from visformer.errors import InputError
 from visformer.ui.bars.open_form import TOKENIZERS
-from visformer.values.questions import OTHER, TARGET_TOKENIZER, Told
+from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -24,7 +24,7 @@ _TOO_MANY = (
 )
 
 
-def together(files: Sequence[str]) -> tuple[str, Told]:
+def together(files: Sequence[str]) -> tuple[str, Overrides]:
     """Return the checkpoint that files chosen together mean, and what they tell of it.
 
     Two files of weights are d2l's encoder and decoder; tokenizers beside them are the

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +20,23 @@ from torch import Tensor, nn
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
+from visformer.core.presets import BASE, Preset
 from visformer.errors import CheckpointError, InputError
-from visformer.files import inside, read_json, short, write_whole
+from visformer.files import (
+    exists,
+    inside,
+    is_file,
+    is_folder,
+    listed,
+    read_json,
+    short,
+    write_whole,
+)
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.weight_file import read_weights
+from visformer.formats.foreign import READS
+from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.options import GivenOptions
+from visformer.formats.weight_file import WeightFile, Weights, read_weights
 from visformer.tokenizers.tokenizer import (
     Side,
     Tokenizer,
@@ -63,17 +76,22 @@ class TokenizerFiles(NamedTuple):
 
 
 def read_native(
-    folder: Path, device: torch.device, changes: Mapping[str, Any] | None = None
+    folder: Path,
+    device: torch.device,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    read: Callable[[Path], Weights] = read_weights,
 ) -> Checkpoint:
     """Open a checkpoint folder; CheckpointError says what is wrong or missing.
 
-    ``changes`` are fields of the model's config that win over the folder's.
+    ``changes`` are fields of the model's config that win over the folder's; ``read``
+    reads the file of weights.
     """
     config = read_config(folder)
     sizes, assumed = _model_config(config["model"])
     sizes = dataclasses.replace(sizes, **changes or {})
     tokenizer = _tokenizer(folder, config, sizes)
-    weights = read_weights(inside(folder, WEIGHTS, key="weights"))
+    weights = read(inside(folder, WEIGHTS, key="weights"))
     spelt = {_todays_name(key): key for key in weights.tensors}
     model = build_model(
         sizes,
@@ -91,7 +109,7 @@ def read_native(
         digest=weights.digest,
         assumed=assumed,
         findings=findings_of(
-            "native", sizes, dict(model.named_parameters()), (tokenizer.pad,) * 2
+            sizes, dict(model.named_parameters()), (tokenizer.pad,) * 2
         ),
     )
 
@@ -281,3 +299,64 @@ def _halved(model: nn.Module) -> dict[str, Tensor]:
         if bool((half[key].isinf() & parameter.isfinite()).any()):
             half[key] = parameter.detach()
     return {key: tensor.cpu().contiguous() for key, tensor in half.items()}
+
+
+def _read(
+    spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
+) -> Checkpoint:
+    folder = _folder(files[0])
+    if not options.empty:
+        raise InputError(
+            "a native checkpoint has its own tokenizer, special ids and names of "
+            "tensors: leave them out."
+        )
+    return read_native(folder, device, options.fields, read=files[0].reader)
+
+
+def _folder(file: WeightFile) -> Path:
+    """Return the checkpoint folder that a path means; CheckpointError where it is none.
+
+    A folder means itself, its ``config.json`` or ``model.safetensors`` mean the folder.
+    """
+    path = file.path
+    if is_folder(path):
+        if exists(path / CONFIG):
+            return path
+        raise CheckpointError(
+            f"{short(path.resolve().name)} is not a Visformer checkpoint: it has no "
+            f"{CONFIG}. Choose the folder that holds {CONFIG} and {WEIGHTS}."
+        )
+    if not exists(path):
+        raise CheckpointError(
+            f"{short(path.name)} does not exist: check the spelling, or choose "
+            "another file or folder."
+        )
+    if path.name in (CONFIG, WEIGHTS) and is_file(path.parent / CONFIG):
+        return path.parent
+    names = list(file.weights.tensors)
+    if not any(".self_attention.query." in name for name in names):
+        raise CheckpointError(
+            f"{file.name} holds {_counted(names)}, which are no known model's: {READS}."
+        )
+    raise CheckpointError(
+        f"{file.name} holds {_counted(names)} but not what model they make: "
+        f"choose the folder that holds them and their {CONFIG}."
+    )
+
+
+def _counted(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"one tensor ({listed(names)})"
+    return f"{len(names):,} tensors ({listed(names, room=60)})"
+
+
+PRESET = Preset(
+    name="paper",
+    fields={
+        **BASE,
+        "source_vocabulary": 37_000,
+        "target_vocabulary": 37_000,
+        "max_positions": 512,
+    },
+)
+NATIVE = LayoutSpec(name="native", preset=PRESET, read=_read)

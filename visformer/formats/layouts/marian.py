@@ -1,4 +1,4 @@
-"""Marian (OPUS-MT) folders as transformers writes them."""
+"""Marian (OPUS-MT): folders as transformers writes them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
-from visformer.errors import CheckpointError
+from visformer.core.model import Transformer
+from visformer.core.presets import BASE, Preset, matrices
+from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.generation_config import Settings, read_generation
-from visformer.formats.keys import KEYS, our_name
-from visformer.formats.layouts import choices
-from visformer.formats.options import Given, plain_field
-from visformer.formats.recognition import Spelling, in_our_names
+from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.names import (
+    Names,
+    Spelling,
+    in_our_names,
+    layer_names,
+    our_name,
+)
+from visformer.formats.options import GivenOptions, plain_field
 from visformer.formats.sizes import sizes_of
-from visformer.formats.weight_file import read_weights
-from visformer.tokenizers.sides import NumberSide, open_side, read_marian
+from visformer.tokenizers.sides import NumberSide, open_side
+from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Side, Tokenizer
 from visformer.values.config import ModelConfig
 
@@ -52,41 +59,110 @@ _TABLES = (
 )
 
 
-def read_marian_folder(folder: Path, told: Given, device: torch.device) -> Checkpoint:
+def _narrow(model: Transformer) -> None:
+    """Draw all matrices from a normal distribution of deviation 0.02; biases 0."""
+    model.initialise()
+    for parameter in matrices(model):
+        nn.init.normal_(parameter, std=0.02)
+
+
+PRESET = Preset(
+    name="marian",
+    fields={
+        **BASE,
+        "source_vocabulary": 32_000,
+        "target_vocabulary": 32_000,
+        "max_positions": 512,
+        "positions": "halves",
+        "position_form": "power",
+        "activation": "silu",
+        "output_bias": True,
+        "mask_rule": "source_keys",
+    },
+    ids={"pad": -1, "bos": -1, "eos": 0},  # the pad comes last, and decoders start so
+    draw=_narrow,
+    ends_source=True,
+    never_pads=True,
+)
+NAMES = Names(
+    {
+        "model.shared": "target_embedding",
+        "model.encoder.embed_tokens": "source_embedding",
+        "model.decoder.embed_tokens": "target_embedding",
+        "lm_head": "output",
+        **layer_names(
+            "encoder",
+            "model.encoder.layers.{l}.",
+            attention="self_attn",
+            projections="q_proj k_proj v_proj out_proj",
+            feed="fc1 fc2",
+            norms="self_attn_layer_norm final_layer_norm",
+        ),
+        **layer_names(
+            "decoder",
+            "model.decoder.layers.{l}.",
+            attention="self_attn encoder_attn",
+            projections="q_proj k_proj v_proj out_proj",
+            feed="fc1 fc2",
+            norms="self_attn_layer_norm encoder_attn_layer_norm final_layer_norm",
+        ),
+    },
+    {"final_logits_bias": "output.bias"},
+)
+
+
+def read_marian(
+    spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
+) -> Checkpoint:
     """Open a folder that transformers wrote; CheckpointError says what is wrong."""
+    folder = _folder(files, options)
     config = read_json(folder / CONFIG)
     _check(config)
     path = weights_file(folder)
-    weights = read_weights(path)
+    weights = files[0].reader(path)
     tensors, table = _tensors(weights.tensors)
-    sizes, assumed = _model_config(config, tensors, told)
-    parts = in_our_names("marian", "", tensors)
+    sizes, assumed = _model_config(spec, config, tensors, options)
+    named = in_our_names(spec.names, "", tensors)
     settings = Settings(folder, config, CONFIG)
-    tokenizer = _tokenizer(folder, config, settings, sizes, told)
+    tokenizer = _tokenizer(folder, config, settings, sizes, options)
     rules, more = read_generation(settings, tokenizer.eos, sizes.target_vocabulary)
-    found = {key: _flat(key, tensor) for key, tensor in parts.tensors.items()}
-    spelling = Spelling("marian", "", parts.spelt)
+    flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
+    spelling = Spelling(spec.names, "", named.theirs)
     model = build_model(
         sizes,
-        found,
+        flat,
         device=device,
         name=short(path.name),
         spelling=spelling,
         table=table if table is None else table[: sizes.max_positions],
     )
-    stored = found if table is None else {**found, "positions": table}
+    stored = flat if table is None else {**flat, "positions": table}
     pads = (tokenizer.pad, tokenizer.pad)
     return Checkpoint(
         name=short(folder.resolve().name),
-        layout="marian",
+        layout=spec.name,
         config=sizes,
         model=model,
         tokenizer=tokenizer,
         digest=weights.digest,
         assumed=(*assumed, *more),
-        findings=findings_of("marian", sizes, stored, pads, spelling),
+        findings=findings_of(sizes, stored, pads, spelling),
         generation=rules,
     )
+
+
+def _folder(files: Files, options: GivenOptions) -> Path:
+    """Return the folder; CheckpointError or InputError where it cannot be opened."""
+    path = files[0].path
+    folder = path if path.is_dir() else path.parent
+    if options.names:
+        raise InputError("names= is for files of weights: a Marian folder needs none.")
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(
+            f"{files[0].name} holds weights of transformers' Marian without "
+            f"their {CONFIG}: choose the folder that holds both."
+        )
+    return folder
 
 
 def weights_file(folder: Path) -> Path:
@@ -158,15 +234,18 @@ def _flat(key: str, tensor: Tensor) -> Tensor:
 
 
 def _model_config(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], told: Given
+    spec: LayoutSpec,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    options: GivenOptions,
 ) -> tuple[ModelConfig, tuple[str, ...]]:
     """Return the sizes that config.json tells, and what it left to its defaults."""
-    fields = choices("marian")
+    fields = spec.choices
     for theirs, (ours, usual) in _FIELDS.items():
         fields[ours] = config.get(theirs, usual)
     fields["heads"] = config.get("encoder_attention_heads", 16)
     fields["activation"] = plain_field("activation", fields["activation"])
-    named = {n: t for k, t in tensors.items() if (n := our_name(KEYS["marian"], k))}
+    named = {n: t for k, t in tensors.items() if (n := our_name(spec.names, k))}
     sizes = sizes_of(named)
     rows = config.get("vocab_size", 58101)
     fields["source_vocabulary"] = rows
@@ -177,9 +256,9 @@ def _model_config(
     assumed = tuple(
         f"{ours} = {usual} ({CONFIG} does not say)"
         for theirs, (ours, usual) in _FIELDS.items()
-        if theirs not in config and ours not in told.fields
+        if theirs not in config and ours not in options.fields
     )
-    return ModelConfig(**{**fields, **told.fields}), assumed
+    return ModelConfig(**{**fields, **options.fields}), assumed
 
 
 def _tokenizer(
@@ -187,11 +266,11 @@ def _tokenizer(
     config: Mapping[str, Any],
     settings: Settings,
     sizes: ModelConfig,
-    told: Given,
+    options: GivenOptions,
 ) -> Tokenizer:
     """Open the tokenizer; the settings of generation win over those of the model."""
     rows = (sizes.source_vocabulary, sizes.target_vocabulary)
-    source, target = _sides(folder, rows, told)
+    source, target = _sides(folder, rows, options)
     pad = config.get("pad_token_id", 58100)
     ids = {"pad": pad}
     for name, key, usual in (
@@ -200,7 +279,7 @@ def _tokenizer(
     ):
         own = settings.id(key, min(rows))
         ids[name] = config.get(key, usual) if own is None else own
-    ids |= {k: v for k in ids if (v := getattr(told, k)) is not None}
+    ids |= {k: v for k in ids if (v := getattr(options, k)) is not None}
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < min(rows):
             raise CheckpointError(
@@ -210,11 +289,13 @@ def _tokenizer(
     return Tokenizer(source, target, **ids)
 
 
-def _sides(folder: Path, rows: tuple[int, int], told: Given) -> tuple[Side, Side]:
+def _sides(
+    folder: Path, rows: tuple[int, int], options: GivenOptions
+) -> tuple[Side, Side]:
     """Open source.spm and target.spm with their ids; numbers where there are none."""
-    if told.tokenizer is not None:
-        return open_side(told.tokenizer[0], rows[0]), open_side(
-            told.tokenizer[1], rows[1]
+    if options.tokenizer is not None:
+        return open_side(options.tokenizer[0], rows[0]), open_side(
+            options.tokenizer[1], rows[1]
         )
     files = [folder / name for name in ("source.spm", "target.spm", "vocab.json")]
     if not any(file.exists() for file in files):
@@ -227,8 +308,8 @@ def _sides(folder: Path, rows: tuple[int, int], told: Given) -> tuple[Side, Side
         )
     own = folder / "target_vocab.json"
     sides = (
-        read_marian(files[0], files[2]),
-        read_marian(files[1], own if own.is_file() else files[2]),
+        read_side(files[0], files[2]),
+        read_side(files[1], own if own.is_file() else files[2]),
     )
     for side, count, file in zip(sides, rows, files, strict=False):
         if side.size != count:
@@ -237,3 +318,6 @@ def _sides(folder: Path, rows: tuple[int, int], told: Given) -> tuple[Side, Side
                 f"model's embedding {count:,} rows: they belong to different models."
             )
     return sides
+
+
+MARIAN = LayoutSpec(name="marian", preset=PRESET, names=NAMES, read=read_marian)

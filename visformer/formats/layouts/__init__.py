@@ -1,0 +1,18 @@
+"""The layouts: each a ``LayoutSpec`` in a file of its own, all in ``LAYOUTS``."""
+
+from __future__ import annotations
+
+from visformer.formats.layout_spec import LayoutSpec
+from visformer.formats.layouts.d2l import D2L
+from visformer.formats.layouts.handout import HANDOUT
+from visformer.formats.layouts.labml import LABML
+from visformer.formats.layouts.marian import MARIAN
+from visformer.formats.layouts.modular import MODULAR
+from visformer.formats.layouts.native import NATIVE
+from visformer.formats.layouts.scratch import SCRATCH
+from visformer.formats.layouts.torch import TORCH
+
+LAYOUTS: dict[str, LayoutSpec] = {
+    spec.name: spec
+    for spec in (NATIVE, HANDOUT, D2L, LABML, MODULAR, SCRATCH, TORCH, MARIAN)
+}

@@ -1,0 +1,72 @@
+"""The handout of tutorial 000: a model that ends in a softmax."""
+
+from __future__ import annotations
+
+from visformer.core.presets import TUTORIAL, Preset, as_constructed
+from visformer.formats import shared_findings as shared
+from visformer.formats.layout_spec import LayoutSpec
+from visformer.formats.names import Names, layer_names
+from visformer.formats.tutorials import read_tutorial
+from visformer.values.finding import Finding
+
+PRESET = Preset(
+    name="handout",
+    fields={
+        **TUTORIAL,
+        "source_vocabulary": 1000,
+        "target_vocabulary": 1000,
+        "d_model": 128,
+        "heads": 4,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "feed_forward": 512,
+        "max_positions": 5000,
+        "embedding_scale": False,
+        "softmax_output": True,
+    },
+    draw=as_constructed,
+)
+NAMES = Names(
+    {
+        "encoder_embed": "source_embedding",
+        "decoder_embed": "target_embedding",
+        "fc_output": "output",
+        **layer_names(
+            "encoder",
+            "encoder.layers.{l}.",
+            attention="self_att",
+            projections="W_q W_k W_v W_o",
+            feed="ffn.linear1 ffn.linear2",
+            norms="norm1 norm2",
+        ),
+        **layer_names(
+            "decoder",
+            "decoder.layers.{l}.",
+            attention="self_att cross_att",
+            projections="W_q W_k W_v W_o",
+            feed="ffn.linear1 ffn.linear2",
+            norms="norm1 norm2 norm3",
+        ),
+    },
+    {"positional_encoding.pe": "positions"},
+)
+FINDINGS = (
+    Finding(
+        "000-2",
+        "Output",
+        "the model returns probabilities",
+        "so that a loss on logits applies the softmax twice and learns little",
+        "return the logits, or train with nll_loss(log(p))",
+    ),
+    Finding("000-3", *shared.UNSCALED),
+    Finding("000-4", *shared.DROPOUT),
+    Finding("000-6", *shared.DROPPED),
+)
+HANDOUT = LayoutSpec(
+    name="handout",
+    title="handout (tutorial 000): its model ends in a softmax",
+    preset=PRESET,
+    names=NAMES,
+    read=read_tutorial,
+    findings=FINDINGS,
+)

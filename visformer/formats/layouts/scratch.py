@@ -1,0 +1,66 @@
+"""The model from scratch of tutorial 004: layers right on the model."""
+
+from __future__ import annotations
+
+from visformer.core.presets import BASE, TUTORIAL, Preset, as_constructed
+from visformer.formats import shared_findings as shared
+from visformer.formats.layout_spec import LayoutSpec
+from visformer.formats.names import Names, layer_names
+from visformer.formats.tutorials import read_tutorial
+from visformer.values.finding import Finding
+
+PRESET = Preset(
+    name="scratch",
+    fields={
+        **TUTORIAL,
+        **BASE,
+        "source_vocabulary": 10_000,
+        "target_vocabulary": 10_000,
+        "max_positions": 100,
+        "mask_rule": "target_rows",
+    },
+    draw=as_constructed,
+)
+NAMES = Names(
+    {
+        "encoder_embedding": "source_embedding",
+        "decoder_embedding": "target_embedding",
+        "fc_out": "output",
+        **layer_names(
+            "encoder",
+            "encoder_layers.{l}.",
+            attention="self_attn",
+            projections="W_q W_k W_v W_o",
+            feed="feed_forward.fc1 feed_forward.fc2",
+            norms="norm1 norm2",
+        ),
+        **layer_names(
+            "decoder",
+            "decoder_layers.{l}.",
+            attention="self_attn cross_attn",
+            projections="W_q W_k W_v W_o",
+            feed="feed_forward.fc1 feed_forward.fc2",
+            norms="norm1 norm2 norm3",
+        ),
+    },
+    {"pos_encoding.pe": "positions"},
+)
+FINDINGS = (
+    Finding("004-2", *shared.QUERY_ROWS),
+    Finding(
+        "004-6",
+        "Source",
+        "it has no start and no end token, and the encoder runs again at each step",
+        "so that the time per step grows with the length",
+        "append nothing to the source, and keep the encoder's output",
+    ),
+    Finding("004-8", *shared.DROPPED),
+)
+SCRATCH = LayoutSpec(
+    name="scratch",
+    title="scratch (tutorial 004): layers right on the model",
+    preset=PRESET,
+    names=NAMES,
+    read=read_tutorial,
+    findings=FINDINGS,
+)

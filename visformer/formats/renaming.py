@@ -1,0 +1,120 @@
+"""From a file's names to ours: which prefix it has, and names that the caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from torch import Tensor
+
+from visformer.errors import CheckpointError
+from visformer.files import listed, short
+from visformer.formats.names import NamedTensors, Names, in_our_names, known
+from visformer.formats.weight_file import WeightFile
+
+ROLES = (
+    "source_embedding.weight",
+    "target_embedding.weight",
+    "output.weight",
+    "output.bias",
+    "positions",
+    "source_positions",
+    "target_positions",
+)
+_SHORT = {role.removesuffix(".weight"): role for role in ROLES}
+_SHORT["output_bias"] = "output.bias"
+Halves = Callable[[Sequence[str]], Mapping[str, str]]
+
+
+def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tensor]:
+    """Merge the files of one model; halves of a model get their usual prefixes.
+
+    Raises CheckpointError where two files hold the same tensor.
+    """
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        names = list(file.weights.tensors)
+        prefixes = halves(names) if halves else {}
+        for name, tensor in file.weights.tensors.items():
+            key = _with_usual_prefix(name, prefixes)
+            if key in tensors:
+                raise CheckpointError(
+                    f"{file.name} holds {key}, which the other file holds too: give "
+                    "the encoder's file and the decoder's."
+                )
+            tensors[key] = tensor
+    return tensors
+
+
+def _with_usual_prefix(name: str, prefixes: Mapping[str, str]) -> str:
+    for theirs, usual in prefixes.items():
+        if name.startswith(theirs):
+            return usual + name.removeprefix(theirs)
+    return name
+
+
+def shared_prefixes(names: Sequence[str]) -> Iterator[str]:
+    """Yield "" and all beginnings, up to a point, that every name has."""
+    yield ""
+    first, prefix = names[0] if names else "", ""
+    for part in first.split(".")[:-1]:
+        prefix += f"{part}."
+        if not all(name.startswith(prefix) for name in names):
+            return
+        yield prefix
+
+
+def count_known(names: Names, prefix: str, theirs: Sequence[str]) -> int:
+    """Count the names of a file that a layout knows under a prefix."""
+    inside = (n.removeprefix(prefix) for n in theirs if n.startswith(prefix))
+    return known(names, inside)
+
+
+def rename(
+    names: Names,
+    prefix: str,
+    tensors: Mapping[str, Tensor],
+    callers: Mapping[str, str],
+    file: str,
+) -> NamedTensors:
+    """Name a file's tensors by a layout's table, and as the caller names them.
+
+    Raises CheckpointError where the file has no tensor that the caller names.
+    """
+    named = in_our_names(names, prefix, tensors)
+    ours_of = {theirs: ours for ours, theirs in named.theirs.items()}
+    roles = caller_roles(tensors, callers)
+    new = {ours_of[theirs]: role for role, theirs in roles.items()}
+    taken = [role for role in roles if role in named.tensors and role not in new]
+    if taken:
+        raise CheckpointError(
+            f"names gives {taken[0]} to another tensor, but the file has its own: "
+            f"{short(named.theirs[taken[0]])}."
+        )
+    return NamedTensors(
+        {new.get(ours, ours): tensor for ours, tensor in named.tensors.items()},
+        {new.get(ours, ours): theirs for ours, theirs in named.theirs.items()},
+    )
+
+
+def caller_roles(
+    tensors: Mapping[str, Tensor], callers: Mapping[str, str]
+) -> dict[str, str]:
+    """Return role -> tensor as the caller names them; CheckpointError where wrong."""
+    roles = {}
+    for word, name in callers.items():
+        role = _SHORT.get(word, word)
+        if role not in ROLES:
+            raise CheckpointError(
+                f"names has no place for “{short(word)}”: it has {listed([*_SHORT])}."
+            )
+        key = name if name in tensors else f"{name}.weight"
+        if key not in tensors:
+            raise CheckpointError(
+                f"names[“{short(word)}”] is “{short(name)}”, which the file does not "
+                f"hold around its layers: it holds {listed(list(tensors))}."
+            )
+        roles[role] = key
+    bias = roles.get("output.weight", "").removesuffix("weight") + "bias"
+    if "output.weight" in roles and bias in tensors:
+        roles.setdefault("output.bias", bias)
+    return roles
