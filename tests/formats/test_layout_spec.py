@@ -14,7 +14,7 @@ from tests.formats.layout_files import saved
 from tests.formats.layout_models import MAKERS, state
 from visformer.core.presets import Preset
 from visformer.errors import CheckpointError, InputError
-from visformer.formats import weight_file
+from visformer.files import read_regular
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import checkpoint_files, inspect, load
@@ -105,13 +105,12 @@ def test_a_layout_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the names of the files of weights that were read, one for each reading."""
     names: list[str] = []
-    read = weight_file.read_regular
 
     def counted(path: Path, limit: int) -> bytes:
         names.append(path.name)
-        return read(path, limit)
+        return read_regular(path, limit)
 
-    monkeypatch.setattr(weight_file, "read_regular", counted)
+    monkeypatch.setattr("visformer.formats.weight_file.read_regular", counted)
     return names
 
 
