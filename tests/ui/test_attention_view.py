@@ -45,7 +45,7 @@ def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) 
     view.draw(state(make_trace(5, 4)))
     heat_map = view.maps[kind]
     with qtbot.waitSignal(view.picked) as picked:
-        qtbot.mouseMove(heat_map.canvas.viewport(), middle(heat_map, 2, 1))
+        qtbot.mouseMove(heat_map.canvas, middle(heat_map, 2, 1))
     assert picked.args == [{"hovered": Cell(kind, 2, 1)}]
 
 
@@ -55,10 +55,10 @@ def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> Non
     session.set(trace=make_trace(5, 4), step=4)
     heat_map = view.maps["decoder"]
     where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
-    qtbot.mouseClick(heat_map.canvas.viewport(), left, pos=where)
+    qtbot.mouseClick(heat_map.canvas, left, pos=where)
     assert session.state.locked == Cell("decoder", 3, 1)
     assert session.state.kind == "decoder"
-    qtbot.mouseClick(heat_map.canvas.viewport(), left, pos=where)
+    qtbot.mouseClick(heat_map.canvas, left, pos=where)
     assert session.state.locked is None
 
 
@@ -87,11 +87,11 @@ def test_a_step_leaves_the_encoder_alone(view: AttentionView) -> None:
     trace = make_trace(5, 4)
     session = Session(view.draw)
     session.set(trace=trace, step=2)
-    encoder = view.maps["encoder"].canvas.image.image
+    encoder = view.maps["encoder"].canvas.cells
     cross = view.maps["cross"].canvas.geometry()
     session.set(step=3)
-    assert view.maps["encoder"].canvas.image.image is encoder
-    assert view.maps["cross"].canvas.image.image.shape == (3, 5)
+    assert view.maps["encoder"].canvas.cells is encoder
+    assert view.maps["cross"].canvas.cells.shape == (3, 5)
     assert view.maps["cross"].canvas.geometry() == cross
 
 
@@ -99,9 +99,9 @@ def test_another_sentence_is_drawn_although_it_looks_the_same(
     view: AttentionView,
 ) -> None:
     view.draw(state(make_trace(seed=0)))
-    before = view.maps["encoder"].canvas.image.image
+    before = view.maps["encoder"].canvas.cells
     view.draw(state(make_trace(seed=1)))
-    assert not np.array_equal(view.maps["encoder"].canvas.image.image, before)
+    assert not np.array_equal(view.maps["encoder"].canvas.cells, before)
 
 
 def test_a_click_in_the_grid_chooses_layer_and_head(
@@ -151,7 +151,7 @@ def test_a_row_of_nan_has_its_own_colour(view: AttentionView) -> None:
     mask = np.ones((3, 4), bool)
     mask[1] = False
     view.draw(state(replace(trace, masks={**trace.masks, "cross": mask})))
-    image = view.maps["cross"].canvas.image.image
+    image = view.maps["cross"].canvas.cells
     assert (image == NAN).all(axis=1).tolist() == [False, True, False]
     view.grab()
 

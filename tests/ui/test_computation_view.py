@@ -173,15 +173,11 @@ def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -
     view = view_of(window)
     window.session.set(locked=Cell("cross", 1, 1))
     canvas = view.maps.maps[1].canvas  # the weights
-    qtbot.mouseClick(
-        canvas.viewport(), Qt.MouseButton.LeftButton, pos=middle(view, 1, 2, 3)
-    )
+    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 1, 2, 3))
     assert window.session.state.locked == Cell("cross", 2, 3)
     window.session.set(stage="product")
     canvas = view.maps.maps[0].canvas  # Q: its rows are queries
-    qtbot.mouseClick(
-        canvas.viewport(), Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5)
-    )
+    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
     assert window.session.state.locked == Cell("cross", 4, 3)
     # the dimension clicked is marked as a column of Q and as a row of K transposed
     assert view.maps.maps[0].canvas._cell == (4, 5)

@@ -131,7 +131,7 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
     session = joined(view)
     session.set(look=replace(ALL, summary="mean", renormalise=True))
     heat_map = view.maps["cross"]
-    assert heat_map.canvas.image.image.shape == (4, 3)
+    assert heat_map.canvas.cells.shape == (4, 3)
     text = csv_of(heat_map.export)
     assert text.startswith(
         '"cross · layer 1: mean of 2 heads; special tokens, pads, punctuation hidden, '
@@ -153,7 +153,7 @@ def test_a_merged_cell_is_picked_by_its_first_tokens(
     session.set(look=ALL)
     heat_map = view.maps["cross"]
     where = middle(heat_map, 1, 1)
-    qtbot.mouseClick(heat_map.canvas.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    qtbot.mouseClick(heat_map.canvas, Qt.MouseButton.LeftButton, pos=where)
     assert session.state.locked == Cell("cross", 1, 1)
 
 

@@ -205,10 +205,10 @@ def test_future_rows_are_not_painted(pair: Pair, trace: Trace) -> None:
     window, _ = pair
     window.session.set(tab="output")
     shown = heat_map(view_of(window), "decoder output")
-    assert shown.canvas.image.image.shape == (4, 16)
+    assert shown.canvas.cells.shape == (4, 16)
     assert shown.canvas._whole.height() == len(trace)  # their room is kept
     window.session.set(step=0)
-    assert not shown.canvas.image.isVisible()
+    assert not shown.canvas.cells.size
 
 
 def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:

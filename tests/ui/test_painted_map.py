@@ -232,10 +232,10 @@ def test_what_is_written_in_a_cell_stands_in_it(heat_map: HeatMap) -> None:
 
 
 def turn_wheel(heat_map: HeatMap, at: QPoint, clicks: int) -> None:
-    viewport, none = heat_map.canvas.viewport(), Qt.MouseButton.NoButton
+    canvas, none = heat_map.canvas, Qt.MouseButton.NoButton
     event = QWheelEvent(
         at.toPointF(),
-        viewport.mapToGlobal(at).toPointF(),
+        canvas.mapToGlobal(at).toPointF(),
         QPoint(),
         QPoint(0, 120 * clicks),
         none,
@@ -243,7 +243,7 @@ def turn_wheel(heat_map: HeatMap, at: QPoint, clicks: int) -> None:
         Qt.ScrollPhase.NoScrollPhase,
         False,
     )
-    QApplication.sendEvent(viewport, event)
+    QApplication.sendEvent(canvas, event)
 
 
 def test_the_wheel_turned_away_from_the_hand_magnifies(heat_map: HeatMap) -> None:

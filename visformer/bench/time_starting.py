@@ -65,7 +65,7 @@ app = App(["visformer"], settings=QSettings(sys.argv[1], QSettings.Format.IniFor
 watch = Watch(app.window, app.qt.quit)
 app.window.show()
 app.start()
-watch.wait_for(app.window.tabs.view("attention").maps["encoder"].canvas.viewport())
+watch.wait_for(app.window.tabs.view("attention").maps["encoder"].canvas)
 app.qt.exec()
 app.close()
 """

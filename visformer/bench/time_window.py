@@ -91,7 +91,7 @@ def shown_window(trace: Trace) -> Iterator[MainWindow]:
 def pictures(window: MainWindow) -> Paints:
     """Watch the three maps and the grid of all heads."""
     attention = attention_of(window)
-    maps = [heat_map.canvas.viewport() for heat_map in attention.maps.values()]
+    maps = [heat_map.canvas for heat_map in attention.maps.values()]
     return Paints([*maps, attention.overview])
 
 

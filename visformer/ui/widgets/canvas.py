@@ -5,66 +5,55 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
     QImage,
     QMouseEvent,
     QPainter,
+    QPaintEvent,
     QPalette,
     QPen,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QFrame, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.pictures.attention.mosaic import pooled
-from visformer.ui.widgets.colour_map import NAN, Bytes, nan_crosses
+from visformer.ui.widgets.colour_map import (
+    NAN,
+    Bytes,
+    colour_table,
+    coloured,
+    nan_crosses,
+)
 from visformer.values.arrays import Bools
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 MOST_HATCHED = 4_000  # rectangles
 WHOLE_UP_TO = 1 << 20  # cells: larger pictures are cut and reduced to what is in sight
 ZOOM_STEP = 1.25
+NOTHING: Bytes = np.zeros((0, 0), np.uint8)
 
 Cell = tuple[int, int]
 
 
-class _Image(pg.ImageItem):  # type: ignore[misc]
-    """An image in the format that Qt scales fastest."""
-
-    def render(self) -> None:
-        """Convert once what is painted often."""
-        super().render()
-        image: QImage | None = self.__dict__["qimage"]
-        if image is not None:
-            self.qimage = image.convertToFormat(QImage.Format.Format_RGB32)
-
-
-class Canvas(pg.GraphicsView):  # type: ignore[misc]
-    """One image in one view box; rows downwards, a unit is a cell."""
+class Canvas(QWidget):
+    """One image, all of it or a part in sight; rows downwards, a unit is a cell."""
 
     hovered = Signal(object)  # (row, column) or None
     clicked = Signal(object)
     moved = Signal()  # the part in sight is another
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent, background=None)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
+        super().__init__(parent)
         self.setMouseTracking(True)
-        # we say when to paint: the scene would ask once more, a turn later
-        self.setViewportUpdateMode(self.ViewportUpdateMode.NoViewportUpdate)
-        self._box = pg.ViewBox(enableMenu=False, enableMouse=False, defaultPadding=0)
-        self._box.invertY(True)
-        self.setCentralItem(self._box)
-        self.image = _Image()
-        self._box.addItem(self.image, ignoreBounds=True)
         self.view = QRectF(0, 0, 1, 1)  # what is in sight, in cells
         self._whole = QRectF(0, 0, 1, 1)
-        self._rect = QRectF()  # where the image lies, in cells
-        self._codes: Bytes | None = None
+        self.cells = NOTHING  # codes of what is painted
+        self._rect = QRectF()  # where they lie, in cells
+        self._image = QImage()  # of them
+        self._codes = NOTHING
+        self._colours = colour_table(self.palette())
         self._hidden: Bools | None = None
         self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
@@ -80,13 +69,12 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
 
     def draw(self, codes: Bytes, hidden: Bools | None, table: Bytes) -> None:
         """Show codes [R, C]; no cells at all is a picture too."""
-        self._codes = codes
+        self._codes, self._colours, self.cells = codes, table, NOTHING
         self._hidden, self._hatched = hidden, None
         unknown = codes == NAN
         self._unknown = unknown if unknown.any() else None
-        self.image.setLookupTable(table, update=False)
         self._show_image()
-        self.viewport().update()
+        self.update()
 
     def mark(
         self, cell: Cell | None, rows: tuple[int, ...], columns: tuple[int, ...]
@@ -94,7 +82,7 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
         """Frame a cell, and edge rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
             self._cell, self._rows, self._columns = cell, rows, columns
-            self.viewport().update()
+            self.update()
 
     def set_whole(self, rows: int, columns: int) -> None:
         """Reserve room for so many cells, and show it all if it is another number."""
@@ -125,40 +113,34 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
         y = min(max(view.y(), 0.0), whole.height() - view.height())
         view = QRectF(max(0.0, x), max(0.0, y), view.width(), view.height())
         self.view, self._hatched = view, None
-        self._box.setRange(view, padding=0, disableAutoRange=True)
         self._show_image()
-        self.viewport().update()
+        self.update()
         self.moved.emit()
 
     def _show_image(self) -> None:
-        """Give pyqtgraph the cells; of very many, the strongest of each pixel's."""
+        """Colour the cells; of very many, the strongest of each pixel's in sight."""
         codes = self._codes
-        usable = codes is not None and codes.size > 0
-        self.image.setVisible(usable)
-        if codes is None or not usable:
-            return
         rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
         if codes.size > WHOLE_UP_TO:
             codes, rect = _in_sight(codes, self.view, self.width(), self.height())
-        if codes is not self.image.image:
-            self.image.setImage(codes, autoLevels=False, levels=(0, 255))
-        if rect != self._rect:
-            self._rect = rect
-            self.image.setRect(rect)
+        elif codes is self.cells:
+            return
+        self.cells, self._rect = codes, rect
+        self._image = coloured(codes, self._colours)
 
-    # ---- painted over the image ------------------------------------------------
+    # ---- painting --------------------------------------------------------------
 
-    def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
-        """Hatch hidden cells, cross NaN out, frame what is marked, edge the room."""
-        palette = self.palette()
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the image, hatch hidden cells, cross NaN out, frame what is marked."""
+        painter, palette = QPainter(self), self.palette()
+        painter.fillRect(self.rect(), palette.window())
+        if not self._image.isNull():
+            painter.drawImage(self._pixels(self._rect), self._image)
         self._hatch(painter, palette)
         self._paint_marks(painter, palette)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
         painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
-        painter.restore()
 
     def _hatch(self, painter: QPainter, palette: QPalette) -> None:
         width = self.width() / self.view.width()
@@ -208,11 +190,10 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
         return QRectF(left, top, cells.width() * x, cells.height() * y)
 
     # ---- the mouse -------------------------------------------------------------
-    # pyqtgraph's own mouse handling is left out: its menus are not ours to word.
 
     def cell_at(self, at: QPointF) -> Cell | None:
         """Return the (row, column) at a point in pixels, None where there is none."""
-        if self._codes is None or not QRectF(self.rect()).contains(at):
+        if not QRectF(self.rect()).contains(at):
             return None
         cells = self._cells_at(at)
         row, column = math.floor(cells.y()), math.floor(cells.x())
@@ -271,9 +252,7 @@ class Canvas(pg.GraphicsView):  # type: ignore[misc]
 
     def resizeEvent(self, event: QEvent) -> None:
         """Keep in sight what was in sight."""
-        super().resizeEvent(event)
-        if hasattr(self, "_whole"):  # pyqtgraph resizes before we are built
-            self.look_at(self.view)
+        self.look_at(self.view)
 
 
 def _runs(hidden: Bools, view: QRectF) -> list[QRectF]:

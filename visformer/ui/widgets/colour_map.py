@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QPalette
+from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
 from visformer.values.arrays import Bools, Floats
 
@@ -75,6 +75,16 @@ def _table(dark: bool, signed: bool, hidden: str) -> Bytes:
     made[HIDDEN], made[NAN] = _rgba(hidden), _rgba(NAN_COLOUR)
     made.setflags(write=False)
     return made
+
+
+def coloured(codes: Bytes, colours: Bytes) -> QImage:
+    """Return codes [R, C] as an image of a pixel each, in a ``colour_table``."""
+    if not codes.size:
+        return QImage()
+    high, wide = codes.shape
+    image = QImage(codes.data, wide, high, wide, QImage.Format.Format_Indexed8)
+    image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
+    return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels
 
 
 def _rgba(name: str) -> tuple[int, int, int, int]:

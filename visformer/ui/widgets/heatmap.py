@@ -241,7 +241,7 @@ class HeatMap(QWidget):
             painter.drawRect(self.rect().adjusted(wide, wide, -1 - wide, -1 - wide))
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow palette, font and style: pyqtgraph does not by itself."""
+        """Follow palette, font and style."""
         super().changeEvent(event)
         kinds = (
             QEvent.Type.PaletteChange,
@@ -253,8 +253,6 @@ class HeatMap(QWidget):
 
     def _dress(self) -> None:
         """Take colours and font from the palette and font of the widget."""
-        palette = self.palette()
-        self.canvas.setBackground(palette.color(QPalette.ColorRole.Window))
         bold = self.font()
         bold.setBold(True)
         self._title.setFont(bold)

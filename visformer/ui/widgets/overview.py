@@ -26,7 +26,7 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
 from visformer.pictures.look import ORDERS, Order
 from visformer.pictures.picture import Table
-from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, colour_table
+from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, colour_table, coloured
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
 
@@ -81,7 +81,9 @@ class Overview(QWidget):
         self._mosaic = mosaic
         self._image, self._unknown = QImage(), False
         if mosaic is not None and mosaic.image.size:
-            self._image = _painted(mosaic, self.palette())
+            self._image = coloured(
+                codes(mosaic.image, None), colour_table(self.palette())
+            )
             self._unknown = bool(np.isnan(mosaic.image.max()))
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
         self.update()
@@ -355,13 +357,3 @@ class Overview(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_mosaic"):
             self.draw(self._mosaic)
-
-
-def _painted(mosaic: Mosaic, palette: QPalette) -> QImage:
-    """Turn shades into an image: colours from a table, a byte a pixel."""
-    made = codes(mosaic.image, None)
-    high, wide = made.shape
-    image = QImage(made.data, wide, high, wide, QImage.Format.Format_Indexed8)
-    colours = colour_table(palette)
-    image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
-    return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels
