@@ -4,19 +4,11 @@ from dataclasses import replace
 
 from tests.traces import make_trace
 from visformer.pictures.candidates import candidate_table
-from visformer.session.state import Session, State
-from visformer.values.trace import Trace
-
-
-def shown(trace: Trace, step: int) -> State:
-    session = Session()
-    session.set(trace=trace, step=step)
-    return session.state
 
 
 def test_best_first_and_the_choice_is_marked() -> None:
     trace = make_trace()
-    table = candidate_table(shown(trace, 2))
+    table = candidate_table(trace.until(2))
     step = trace.steps[1]
     assert [row.id for row in table.rows] == [c.id for c in step.candidates]
     assert [row.chosen for row in table.rows] == [True, False, False, False, False]
@@ -28,7 +20,7 @@ def test_a_choice_beyond_the_candidates_has_a_row_of_its_own() -> None:
     trace = make_trace()
     rare = replace(trace.steps[0], id=3, token="</s>", rank=41, origin="forced")
     trace = replace(trace, steps=(rare, *trace.steps[1:]))
-    table = candidate_table(shown(trace, 1))
+    table = candidate_table(trace.until(1))
     assert (table.rows[-1].id, table.rows[-1].rank, table.rows[-1].chosen) == (
         3,
         41,
@@ -42,12 +34,12 @@ def test_a_choice_that_a_rule_changed_says_so() -> None:
     trace = make_trace()
     second = replace(trace.steps[0], id=trace.steps[0].candidates[1].id, origin="rule")
     trace = replace(trace, steps=(second, *trace.steps[1:]))
-    table = candidate_table(shown(trace, 1))
+    table = candidate_table(trace.until(1))
     assert table.summary.startswith("by its generation rules: “")
     assert f"most probable: “{second.candidates[0].token}”" in table.summary
 
 
 def test_nothing_decoded_yet() -> None:
-    table = candidate_table(shown(make_trace(), 0))
+    table = candidate_table(make_trace().until(0))
     assert table.rows == ()
     assert table.title == "next token"

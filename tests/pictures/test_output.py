@@ -34,6 +34,7 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
+from visformer.pictures.picture import Matrix
 from visformer.session.state import State
 from visformer.values.intervention import parse
 from visformer.values.lens import LensRows
@@ -65,10 +66,22 @@ def state_of(
     return State(**{**fields, "lens": lens, **changes})
 
 
+def of(state: State) -> tuple[Trace | None, LensRows | None]:
+    return state.shown, state.lens
+
+
+def output_picture_of(state: State) -> Matrix:
+    assert state.shown is not None
+    return output_picture(state.shown)
+
+
+def wanted(state: State) -> tuple[int, ...]:
+    return missing(*of(state), busy=bool(state.busy))
+
+
 def test_future_rows_are_not_shown() -> None:
     state = state_of(3)
-    picture = output_picture(state)
-    assert picture is not None
+    picture = output_picture_of(state)
     assert state.trace is not None
     assert (picture.values == state.trace.decoder_output[:3]).all()
     assert picture.rows[2] == f"3: {state.trace.target[2]} → {state.trace.target[3]}"
@@ -80,27 +93,28 @@ def test_future_rows_are_not_shown() -> None:
     assert "tokens 1 to 3 (“<s>” … “▁t1”), of no later one;" in words
     assert "predicts token 4: “▁t2”" in words
     assert "token 1 (“<s>”), of no later one;" in output_words(state.trace, 0)
-    assert flow_words(state).startswith("Step 3: target tokens 1 to 3 (")
-    assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state)
+    assert flow_words(state.shown).startswith("Step 3: target tokens 1 to 3 (")
+    assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state.shown)
 
 
 def test_nothing_decoded_is_drawn() -> None:
     state = state_of(0)
-    picture = output_picture(state)
-    assert picture is not None
+    picture = output_picture_of(state)
     assert picture.values.shape == (0, 8)
-    assert "Nothing is decoded yet" in flow_words(state)
-    tables = product_table(state), logit_table(state), step_lens(state)
-    assert (*tables, all_lens(state, "best")) == (None,) * 4
-    assert (missing(state), softmax_words(state)) == ((), "")
-    assert output_picture(State()) is None
-    assert "No sentence" in flow_words(State())
+    assert "Nothing is decoded yet" in flow_words(state.shown)
+    tables = (
+        product_table(*of(state)),
+        logit_table(*of(state)),
+        step_lens(*of(state)),
+    )
+    assert (*tables, all_lens(*of(state), "best")) == (None,) * 4
+    assert (wanted(state), softmax_words(*of(state))) == ((), "")
+    assert "No sentence" in flow_words(None)
 
 
 def test_only_the_last_rows_of_a_long_sentence_are_drawn() -> None:
     trace = make_trace(source=2, target=MOST_ROWS + 10, layers=1)
-    picture = output_picture(state_of(MOST_ROWS + 5, known=range(0), trace=trace))
-    assert picture is not None
+    picture = output_picture_of(state_of(MOST_ROWS + 5, known=range(0), trace=trace))
     assert (picture.values == trace.decoder_output[5 : MOST_ROWS + 5]).all()
     assert picture.rows[0].startswith("6: ")
     assert picture.row_names[0].startswith("row 6: ")
@@ -109,8 +123,7 @@ def test_only_the_last_rows_of_a_long_sentence_are_drawn() -> None:
 
 def test_an_altered_run_does_not_claim_to_be_causal() -> None:
     trace = replace(make_trace(), intervention=parse(["causal off"]))
-    picture = output_picture(state_of(2, trace=trace))
-    assert picture is not None
+    picture = output_picture_of(state_of(2, trace=trace))
     assert "lets rows read later tokens" in picture.title
     assert "perhaps of later ones" in output_words(trace, 1)
 
@@ -122,7 +135,7 @@ def numbers_in(text: str) -> list[float]:
 
 def test_the_softmax_written_out_adds_up() -> None:
     state = state_of(4)
-    words = softmax_words(state)
+    words = softmax_words(*of(state))
     exponent = re.search(
         r"p = exp\((.*?) − (−?[\d.]+)\) = exp\((.*?)\) = (\S+)\.", words
     )
@@ -141,21 +154,28 @@ def test_the_softmax_written_out_adds_up() -> None:
 
 def test_products_sum_to_the_logit() -> None:
     state = state_of(4)
-    table, look = product_table(state), known_rows(state)[3]
+    table, look = (
+        product_table(*of(state)),
+        known_rows(*of(state))[3],
+    )
     assert table is not None
     assert table.rows == ("Z[t]", "W[:, chosen]", "product")
     np.testing.assert_allclose(table.values[0] * table.values[1], table.values[2])
     assert look.bias is not None
     summed = float(table.values[2].sum()) + look.bias
     assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=1e-5)
-    bare = product_table(replace(state, lens=None))
+    bare = product_table(state.shown, None)
     assert bare is not None
     assert bare.rows == ("Z[t]",)
 
 
 def test_the_table_of_logits_holds_the_chosen_token_too() -> None:
     state = state_of(5)
-    table, line, look = logit_table(state), chosen_line(state), known_rows(state)[4]
+    table, line, look = (
+        logit_table(*of(state)),
+        chosen_line(*of(state)),
+        known_rows(*of(state))[4],
+    )
     assert table is not None
     assert line is not None
     rank = int(look.chosen_ranks[-1])
@@ -169,27 +189,30 @@ def test_the_table_of_logits_holds_the_chosen_token_too() -> None:
 
 def test_sampling_says_what_it_draws_from() -> None:
     strategy = Strategy(name="sample", temperature=0.5, top_k=5)
-    words = softmax_words(state_of(2, strategy=strategy))
-    look = known_rows(state_of(2, strategy=strategy))[1]
+    words = softmax_words(*of(state_of(2, strategy=strategy)))
+    look = known_rows(*of(state_of(2, strategy=strategy)))[1]
     drawn = np.exp(2 * look.chosen_logits[-1] - look.tempered_log_sum)
     assert "softmax(z / 0.5) gives" in words
     assert numbers_in(words.partition("Sampling")[2])[-2] == pytest.approx(
         drawn, rel=1e-3
     )
     assert "before top-k 5 cut tokens off" in words
-    assert "Sampling" not in softmax_words(state_of(2))
+    assert "Sampling" not in softmax_words(*of(state_of(2)))
 
 
 def test_a_softmax_inside_the_model_is_said() -> None:
     trace = make_trace()
     model = with_config(trace.model, softmax_output=True)
-    words = softmax_words(state_of(2, trace=replace(trace, model=model)))
+    words = softmax_words(*of(state_of(2, trace=replace(trace, model=model))))
     assert "what it returns are the probabilities p" in words
 
 
 def test_the_lens_of_a_step() -> None:
     state = state_of(4)
-    written, look = step_lens(state), known_rows(state)[3]
+    written, look = (
+        step_lens(*of(state)),
+        known_rows(*of(state))[3],
+    )
     assert written is not None
     matrix = written.matrix
     assert matrix.values.shape == (4, 1 + BEST)
@@ -202,19 +225,22 @@ def test_the_lens_of_a_step() -> None:
     )
     assert written.texts[1][3][0] == look.tokens[1][2]
     ranks = " → ".join(map(str, look.chosen_ranks))
-    assert f"rank {ranks};" in rank_words(state)
-    said = lens_cell_words(state, 3, 0)
+    assert f"rank {ranks};" in rank_words(*of(state))
+    said = lens_cell_words(*of(state), 3, 0)
     assert "after the input: " + f"“{look.tokens[0][0]}”" in said
 
 
 def test_the_lens_of_all_steps() -> None:
     state = state_of(5, known=range(1, 6))
-    best, chosen = all_lens(state, "best"), all_lens(state, "chosen")
+    best, chosen = (
+        all_lens(*of(state), "best"),
+        all_lens(*of(state), "chosen"),
+    )
     assert best is not None
     assert chosen is not None
     assert best.matrix.values.shape == (5, 4)
     assert best.texts[0] == (("…", ""),) * 4  # has not come yet
-    look = known_rows(state)[2]
+    look = known_rows(*of(state))[2]
     assert best.texts[2][1][0] == look.tokens[1][0]
     assert best.matrix.values[2, 1] == look.probabilities[1, 0]
     assert chosen.matrix.values[2, 1] == look.chosen_probabilities[1]
@@ -225,8 +251,8 @@ def test_the_lens_of_all_steps() -> None:
 def test_the_map_of_all_steps_ends_at_the_current_one() -> None:
     trace = make_trace(source=2, target=MOST_STEPS + 9, layers=1)
     state = state_of(MOST_STEPS + 4, known=range(1), trace=trace)
-    assert known_rows(state)
-    written = all_lens(state, "best")
+    assert known_rows(*of(state))
+    written = all_lens(*of(state), "best")
     assert written is not None
     assert len(written.texts) == MOST_STEPS
     assert written.matrix.rows[0] == "5: ▁t4"
@@ -236,27 +262,27 @@ def test_the_map_of_all_steps_ends_at_the_current_one() -> None:
 def test_only_missing_rows_are_asked_for_the_nearest_first() -> None:
     trace = make_trace(source=2, target=2 * AROUND, layers=1)
     state = state_of(4, known=range(2), trace=trace)
-    assert missing(state) == (3, 2, *range(4, 4 + AHEAD))
-    assert missing(replace(state, busy="decoding")) == (3,)
-    assert missing(replace(state, step=1, shown=trace.until(1), busy="x")) == ()
+    assert wanted(state) == (3, 2, *range(4, 4 + AHEAD))
+    assert wanted(replace(state, busy="decoding")) == (3,)
+    assert wanted(replace(state, step=1, shown=trace.until(1), busy="x")) == ()
     end = replace(state, step=2 * AROUND, shown=trace)
-    assert missing(end) == tuple(range(2 * AROUND - 1, AROUND - 2, -1))
+    assert wanted(end) == tuple(range(2 * AROUND - 1, AROUND - 2, -1))
     assert state.lens is not None
-    assert missing(replace(state, lens=replace(state.lens, refused=True))) == ()
-    short = replace(state, shown=trace.until(4), passes=(trace.until(4),))
-    assert missing(short) == (3, 2)  # a pass has no rows ahead
+    assert wanted(replace(state, lens=replace(state.lens, refused=True))) == ()
+    short = replace(state, shown=replace(trace.until(4), cut_from=None))
+    assert wanted(short) == (3, 2)  # a pass has no rows ahead
 
 
 def test_rows_of_another_run_are_not_shown() -> None:
     state = state_of(3)
     other = make_trace(target=6, layers=3, seed=1)
     moved = replace(state, trace=other, shown=other.until(3))
-    assert not known_rows(moved)
-    assert missing(moved)[0] == 2
-    assert "asked for" in softmax_words(moved)
+    assert not known_rows(*of(moved))
+    assert wanted(moved)[0] == 2
+    assert "asked for" in softmax_words(*of(moved))
     assert state.lens is not None
     lost = replace(state, lens=replace(state.lens, rows={}, refused=True))
-    assert "could not compute" in softmax_words(lost)
+    assert "could not compute" in softmax_words(*of(lost))
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,12 @@ def test_weights_and_masks_are_not_signed_and_differences_are() -> None:
 
 def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:
     state = output.state_of()
-    check(output_picture(state), signed=True)
-    for written in (step_lens(state), *(all_lens(state, shows) for shows in SHOWS)):
+    assert state.shown is not None
+    check(output_picture(state.shown), signed=True)
+    for written in (
+        step_lens(state.shown, state.lens),
+        *(all_lens(state.shown, state.lens, shows) for shows in SHOWS),
+    ):
         check(written.matrix if written else None, signed=False)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from visformer.ui.views.output import OutputView
 from visformer.ui.widgets.cell_texts import _inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
+from visformer.values.lens import LensRow
 from visformer.values.trace import Trace
 from visformer.words import number
 
@@ -74,6 +76,11 @@ def view_of(window: MainWindow) -> OutputView:
 def said(view: OutputView, name: str) -> str:
     labels = view.findChildren(QLabel)
     return next(label.text() for label in labels if label.accessibleName() == name)
+
+
+def known(window: MainWindow) -> Mapping[int, LensRow]:
+    state = window.session.state
+    return known_rows(state.shown, state.lens)
 
 
 def heat_map(view: OutputView, name: str) -> HeatMap:
@@ -132,7 +139,7 @@ def test_rows_are_asked_a_few_at_a_time(
     for count in range(1, 4):
         assert [len(ids) for _, ids, _ in engine.lenses] == [2] * count
         give(window, engine)
-    assert len(known_rows(window.session.state)) == 6
+    assert len(known(window)) == 6
     assert len(engine.lenses) == 3
 
 
@@ -153,7 +160,7 @@ def test_a_lens_lost_with_its_engine_is_asked_again(pair: Pair) -> None:
     window.receive(Replaced(reason="The engine was ended by signal 9."))
     assert len(engine.lenses) == 2
     give(window, engine)
-    assert known_rows(window.session.state)
+    assert known(window)
 
 
 def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
@@ -164,11 +171,11 @@ def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
     answer(window, engine, other)
     assert len(engine.lenses) == 1
     give(window, engine)
-    assert not known_rows(window.session.state)
+    assert not known(window)
     assert len(engine.lenses) == 2  # that of the new run
     assert len(engine.lenses[1][1]) == 2
     give(window, engine)
-    assert sorted(known_rows(window.session.state)) == [0, 1]
+    assert sorted(known(window)) == [0, 1]
 
 
 def test_an_engine_that_cannot_is_not_asked_for_ever(pair: Pair) -> None:
@@ -241,7 +248,7 @@ def test_all_steps_show_ranks_when_asked(pair: Pair) -> None:
     window.session.set(tab="output")
     give(window, engine)
     view = view_of(window)
-    look = known_rows(window.session.state)[1]
+    look = known(window)[1]
     assert view._steps_texts.texts[1][0][0] == look.tokens[0][0]
     view.shows.setCurrentIndex(1)
     assert view._steps_texts.texts[1][0][0] == f"#{look.chosen_ranks[0]}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.step import Step
+from visformer.values.trace import Trace
 from visformer.words import decimals
 
 
@@ -39,9 +39,8 @@ ORIGINS = {  # who chose a step's token
 }
 
 
-def candidate_table(state: State) -> CandidateTable:
-    """Describe the current step's distribution."""
-    trace = state.shown
+def candidate_table(trace: Trace | None) -> CandidateTable:
+    """Describe the distribution of a Trace's last step."""
     if trace is None or not len(trace):
         return CandidateTable("next token", "nothing decoded yet: step forwards", ())
     step = trace.steps[-1]

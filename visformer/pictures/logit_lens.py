@@ -8,12 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.output import current, known_rows
+from visformer.pictures.output import current_row, known_rows
 from visformer.pictures.picture import Matrix
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
-from visformer.values.lens import LensRow
+from visformer.values.lens import LensRow, LensRows
 from visformer.values.trace import Trace
 from visformer.words import number, probability, share
 
@@ -40,25 +39,24 @@ def how_words(model: ModelFacts) -> str:
     config = model.config
     end = "the output projection" + (" with its bias" if config.output_bias else "")
     if config.final_norm:
-        made = f"the final norm applied to each layer's stream, then {end}"
+        how = f"the final norm applied to each layer's stream, then {end}"
     elif config.norm_first:
-        made = f"each layer's stream as it is (there is no final norm), then {end}"
+        how = f"each layer's stream as it is (there is no final norm), then {end}"
     else:
-        made = f"each layer's stream, normed last by the layer itself, then {end}"
+        how = f"each layer's stream, normed last by the layer itself, then {end}"
     return (
-        f"Logit lens: {made}, then softmax. Row 0 is the input (embedding + position); "
+        f"Logit lens: {how}, then softmax. Row 0 is the input (embedding + position); "
         "the last row is the model's own prediction. The rows before it are a lens, "
         "not what the model computes there: it reads out only the last."
     )
 
 
-def step_lens(state: State) -> Written | None:
+def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
     """Return layers by tokens of the current step: the chosen one, then the best."""
-    found = current(state)
-    look = known_rows(state).get(found[1]) if found else None
-    if found is None or look is None:
+    look = current_row(trace, lens)
+    if trace is None or look is None:
         return None
-    _, row, step = found
+    step = trace.steps[-1]
     count = min(BEST, look.ids.shape[1])
     values = np.column_stack([look.chosen_probabilities, look.probabilities[:, :count]])
     texts = tuple(
@@ -75,7 +73,7 @@ def step_lens(state: State) -> Written | None:
     )
     columns = (visible(step.token), *(f"best {n}" for n in range(1, count + 1)))
     matrix = Matrix(
-        title=f"step {row + 1}: what each layer would predict",
+        title=f"step {len(trace)}: what each layer would predict",
         values=values,
         shade=np.clip(values, 0, 1),
         rows=_layers(len(values)),
@@ -93,9 +91,11 @@ def steps_range(trace: Trace) -> range:
     return range(max(0, len(trace) - MOST_STEPS), len(trace))
 
 
-def all_lens(state: State, shows: Shows) -> Written | None:
+def all_lens(
+    trace: Trace | None, lens: LensRows | None, shows: Shows
+) -> Written | None:
     """Return steps by layers: the best token or the chosen token's rank."""
-    trace, known = state.shown, known_rows(state)
+    known = known_rows(trace, lens)
     if trace is None or not len(trace) or not known:
         return None
     rows, layers = steps_range(trace), trace.layers("decoder") + 1
@@ -138,20 +138,22 @@ def _layers(count: int) -> tuple[str, ...]:
     return ("0: input", *map(str, range(1, count - 1)), f"{count - 1}: model")
 
 
-def rank_words(state: State) -> str:
+def rank_words(trace: Trace | None, lens: LensRows | None) -> str:
     """Say how the chosen token's rank changes through the layers."""
-    found = current(state)
-    look = known_rows(state).get(found[1]) if found else None
-    if found is None or look is None:
+    look = current_row(trace, lens)
+    if trace is None or look is None:
         return ""
     ranks = " → ".join(f"{rank:,}" for rank in look.chosen_ranks.tolist())
     shares = " → ".join(probability(p) for p in look.chosen_probabilities.tolist())
-    return f"“{visible(found[2].token)}” through the layers: rank {ranks}; p {shares}."
+    token = visible(trace.steps[-1].token)
+    return f"“{token}” through the layers: rank {ranks}; p {shares}."
 
 
-def lens_cell_words(state: State, row: int, layer: int) -> str:
+def lens_cell_words(
+    trace: Trace | None, lens: LensRows | None, row: int, layer: int
+) -> str:
     """Say what a layer would have predicted at a row."""
-    trace, look = state.shown, known_rows(state).get(row)
+    look = known_rows(trace, lens).get(row)
     if trace is None or look is None or row >= len(trace):
         return ""
     best = ", ".join(

@@ -11,61 +11,54 @@ import numpy as np
 from visformer.pictures.attention.maps import ARROW
 from visformer.pictures.candidates import ORIGINS
 from visformer.pictures.picture import Matrix, Numbers
-from visformer.session.state import State
 from visformer.text import visible
-from visformer.values.lens import LensRow
+from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
-from visformer.values.step import Step
+from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are asked for before they are shown
 AROUND = 128  # rows on both sides of the current one whose lens is asked for
+NOT_RUN = "No sentence has been run yet."
 UNDECODED = "Nothing is decoded yet: step on to see what the decoder predicts."
 
 
-def lens_trace(state: State) -> Trace | None:
-    """Return the Trace whose rows the lens looks at: all that is decoded ahead."""
-    return state.shown if state.passes else state.trace
-
-
-def known_rows(state: State) -> Mapping[int, LensRow]:
-    """Return the rows of the lens that are of the run on screen."""
-    trace = lens_trace(state)
-    if state.lens is None or trace is None or not same(state.lens.of, trace.storage):
+def known_rows(trace: Trace | None, lens: LensRows | None) -> Mapping[int, LensRow]:
+    """Return the rows of the lens that are of a Trace's run."""
+    if trace is None or lens is None or not same(lens.of, trace.storage):
         return {}
-    return state.lens.rows
+    return lens.rows
 
 
-def refused(state: State) -> bool:
-    """Tell whether the engine could not look at the run on screen."""
-    trace, lens = lens_trace(state), state.lens
+def current_row(trace: Trace | None, lens: LensRows | None) -> LensRow | None:
+    """Return the lens of a Trace's last row, once it is known."""
+    return None if trace is None else known_rows(trace, lens).get(len(trace) - 1)
+
+
+def refused(trace: Trace | None, lens: LensRows | None) -> bool:
+    """Tell whether the engine could not look at a Trace's run."""
     if trace is None or lens is None or not same(lens.of, trace.storage):
         return False
     return lens.refused
 
 
-def missing(state: State) -> tuple[int, ...]:
+def missing(
+    trace: Trace | None, lens: LensRows | None, *, busy: bool
+) -> tuple[int, ...]:
     """Return the rows whose lens is wanted and not known, the nearest first.
 
-    While something runs, only the current one: looking would slow it.
+    Those around the last row of ``trace``, also of what its run has decoded ahead.
+    While something runs, only that row: looking would slow it.
     """
-    trace, at = lens_trace(state), state.step - 1
-    if trace is None or at < 0 or refused(state):
+    if trace is None or not len(trace) or refused(trace, lens):
         return ()
-    known = known_rows(state)
-    last = min(len(trace) - 1, at + AHEAD)
-    wanted = range(at, at + 1) if state.busy else range(max(0, at - AROUND), last + 1)
-    rows = [row for row in wanted if row < len(trace) and row not in known]
+    at, known = len(trace) - 1, known_rows(trace, lens)
+    end = min(len(trace.whole), at + AHEAD + 1)
+    wanted = range(at, at + 1) if busy else range(max(0, at - AROUND), end)
+    rows = [row for row in wanted if row not in known]
     return tuple(sorted(rows, key=lambda row: abs(row - at)))
-
-
-def current(state: State) -> tuple[Trace, int, Step] | None:
-    """Return what is shown, the row of the current step, and that step."""
-    if state.shown is None or not len(state.shown):
-        return None
-    return state.shown, len(state.shown) - 1, state.shown.steps[-1]
 
 
 def first_row(trace: Trace) -> int:
@@ -73,11 +66,8 @@ def first_row(trace: Trace) -> int:
     return max(0, len(trace) - MOST_ROWS)
 
 
-def output_picture(state: State) -> Matrix | None:
-    """Return the decoder's output Z [T, D], a row a step; None without a Trace."""
-    trace = state.shown
-    if trace is None:
-        return None
+def output_picture(trace: Trace) -> Matrix:
+    """Return the decoder's output Z [T, D], a row per step."""
     start, width = first_row(trace), trace.model.config.d_model
     values = np.zeros((0, width), np.float32)
     if len(trace):
@@ -112,13 +102,13 @@ def output_picture(state: State) -> Matrix | None:
 
 
 @lru_cache(maxsize=8192)
-def _row_label(row: int, read: str, made: str) -> str:
-    return f"{row + 1}: {visible(read)}{ARROW}{visible(made)}"
+def _row_label(row: int, read: str, predicted: str) -> str:
+    return f"{row + 1}: {visible(read)}{ARROW}{visible(predicted)}"
 
 
 def output_words(trace: Trace, row: int) -> str:
     """Say what a row of Z holds, and what it is for."""
-    made = visible(trace.steps[row].token)
+    predicted = visible(trace.steps[row].token)
     if looks_ahead(trace):
         later = ", this run's mask being changed perhaps of later ones"
     else:
@@ -126,7 +116,7 @@ def output_words(trace: Trace, row: int) -> str:
     return (
         f"Row {row + 1} of Z holds what came of the source and of target "
         f"{_read(trace, row)}{later}; the softmax of its logits "
-        f"predicts token {row + 2}: “{made}”."
+        f"predicts token {row + 2}: “{predicted}”."
     )
 
 
@@ -142,12 +132,13 @@ def looks_ahead(trace: Trace) -> bool:
     return trace.intervention.looks_ahead
 
 
-def flow_words(state: State) -> str:
+def flow_words(trace: Trace | None) -> str:
     """Say how the current step's token came about, from what was read to the choice."""
-    found = current(state)
-    if found is None:
-        return UNDECODED if state.shown is not None else "No sentence has been run yet."
-    trace, row, step = found
+    if trace is None:
+        return NOT_RUN
+    if not len(trace):
+        return UNDECODED
+    row, step = len(trace) - 1, trace.steps[-1]
     config = trace.model.config
     parts = [
         f"Step {row + 1}: target {_read(trace, row)}",
@@ -163,16 +154,14 @@ def flow_words(state: State) -> str:
     return ARROW.join(parts)
 
 
-def product_table(state: State) -> Numbers | None:
-    """Return the current row of Z, and once known how it makes the chosen logit."""
-    found = current(state)
-    if found is None:
+def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
+    """Return the last row of Z, and once known how it makes the chosen logit."""
+    if trace is None or not len(trace):
         return None
-    trace, row, _ = found
-    vector = trace.decoder_output[row]
+    vector = trace.decoder_output[-1]
     # the same names at every step, so that the table need not be built anew
     names, values = ["Z[t]"], [vector]
-    look = known_rows(state).get(row)
+    look = current_row(trace, lens)
     if look is not None:
         names += ["W[:, chosen]", "product"]
         values += [look.weight, vector * look.weight]
@@ -184,13 +173,12 @@ def product_table(state: State) -> Numbers | None:
     )
 
 
-def logit_table(state: State) -> Numbers | None:
+def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     """Return logit, logit - LSE and probability of the best tokens and the chosen."""
-    found = current(state)
-    look = known_rows(state).get(found[1]) if found else None
-    if found is None or look is None:
+    look = current_row(trace, lens)
+    if trace is None or look is None:
         return None
-    _, _, step = found
+    step = trace.steps[-1]
     names = [f"{rank}  {visible(t)}" for rank, t in enumerate(look.tokens[-1], 1)]
     logits, p = look.logits[-1].tolist(), look.probabilities[-1].tolist()
     if step.id not in look.ids[-1]:
@@ -207,25 +195,23 @@ def logit_table(state: State) -> Numbers | None:
     )
 
 
-def chosen_line(state: State) -> int | None:
+def chosen_line(trace: Trace | None, lens: LensRows | None) -> int | None:
     """Return the line of ``logit_table`` that is the chosen token."""
-    found = current(state)
-    look = known_rows(state).get(found[1]) if found else None
-    if found is None or look is None:
+    look = current_row(trace, lens)
+    if trace is None or look is None:
         return None
-    ids = look.ids[-1].tolist()
-    return ids.index(found[2].id) if found[2].id in ids else len(ids)
+    ids, chosen = look.ids[-1].tolist(), trace.steps[-1].id
+    return ids.index(chosen) if chosen in ids else len(ids)
 
 
-def softmax_words(state: State) -> str:
+def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
     """Write the softmax of the current step out, with its numbers."""
-    found = current(state)
-    if found is None:
+    if trace is None or not len(trace):
         return ""
-    look = known_rows(state).get(found[1])
-    if look is None:
-        return unknown_words(state)
-    config, step = found[0].model.config, found[2]
+    look = current_row(trace, lens)
+    if look is None or lens is None:
+        return unknown_words(trace, lens)
+    config, step = trace.model.config, trace.steps[-1]
     logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
     token = visible(step.token)
     terms = f"sum of {config.d_model} products"
@@ -250,13 +236,12 @@ def softmax_words(state: State) -> str:
             "This model ends in a softmax of its own: what it returns are the "
             "probabilities p; z is what enters that softmax."
         )
-    return " ".join([*lines, *_sampling_words(state, look, logit)])
+    return " ".join([*lines, *_sampling_words(lens.strategy, look, logit)])
 
 
-def _sampling_words(state: State, look: LensRow, logit: float) -> list[str]:
+def _sampling_words(strategy: Strategy, look: LensRow, logit: float) -> list[str]:
     """Say from what distribution tokens are drawn, where they are."""
-    strategy = state.lens.strategy if state.lens is not None else None
-    if strategy is None or strategy.name != "sample":
+    if strategy.name != "sample":
         return []
     heat, total = strategy.temperature, look.tempered_log_sum
     drawn = math.exp(logit / heat - total)
@@ -273,9 +258,9 @@ def _sampling_words(state: State, look: LensRow, logit: float) -> list[str]:
     ]
 
 
-def unknown_words(state: State) -> str:
+def unknown_words(trace: Trace, lens: LensRows | None) -> str:
     """Say why there are no logits yet."""
-    if refused(state):
+    if refused(trace, lens):
         return "The engine could not compute the logits: the log says why."
     return (
         "Logits need the output projection, which stays in the engine: they are asked "

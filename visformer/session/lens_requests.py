@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from visformer.engine.messages import Lens, LensDone
-from visformer.pictures.output import known_rows, lens_trace
+from visformer.pictures.output import known_rows
 from visformer.session.state import Session
 from visformer.values.facts import ModelFacts
 from visformer.values.layer_weights import same_model
@@ -38,7 +38,8 @@ class LensRequests:
         self, rows: tuple[int, ...], model: ModelFacts | None, strategy: Strategy
     ) -> None:
         """Ask for the first of ``rows``, where the engine has the Trace's model."""
-        trace = lens_trace(self._session.state)
+        shown = self._session.state.shown
+        trace = None if shown is None else shown.whole
         if self._asked is not None or trace is None or model is None or not rows:
             return
         if not same_model(model, trace.model):
@@ -60,11 +61,14 @@ class LensRequests:
             return
         (of, rows, strategy), self._asked = self._asked, None
         state = self._session.state
-        trace = lens_trace(state)
+        trace = state.shown
         if trace is None or not same(of, trace.storage):
             self._session.set()  # another run is on screen: its rows are asked for next
             return
-        found = {**known_rows(state), **dict(zip(rows, event.rows, strict=False))}
+        found = {
+            **known_rows(trace, state.lens),
+            **dict(zip(rows, event.rows, strict=False)),
+        }
         refused = not event.rows
         self._session.set(
             lens=LensRows(of=of, strategy=strategy, rows=found, refused=refused)

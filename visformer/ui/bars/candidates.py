@@ -132,7 +132,7 @@ class CandidatesPanel(QWidget):
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
-        table = candidate_table(state)
+        table = candidate_table(state.shown)
         if table == self._model.table:
             return
         self._model.show(table)

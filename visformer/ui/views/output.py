@@ -27,7 +27,6 @@ from visformer.pictures.logit_lens import (
 from visformer.pictures.output import (
     MOST_ROWS,
     chosen_line,
-    current,
     first_row,
     flow_words,
     logit_table,
@@ -149,7 +148,7 @@ class OutputView(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State; ask for the rows of the lens that are not in it."""
-        rows = missing(state)
+        rows = missing(state.shown, state.lens, busy=bool(state.busy))
         if rows:
             self.lens_wanted.emit(rows)
         needs = (state.shown, state.trace, state.lens, state.model)
@@ -164,20 +163,20 @@ class OutputView(QWidget):
         extent = None
         if state.trace is not None and state.shown is not None:
             extent = min(len(state.trace), MOST_ROWS), state.trace.model.config.d_model
-        self._output.draw(output_picture(state), extent=extent)
+        picture = None if state.shown is None else output_picture(state.shown)
+        self._output.draw(picture, extent=extent)
         self._mark_dimension(None)
-        self.products.draw(product_table(state))
-        self._softmax.setText(softmax_words(state))
-        self.logits.draw(logit_table(state))
-        self.logits.mark(chosen_line(state), None)
+        self.products.draw(product_table(state.shown, state.lens))
+        self._softmax.setText(softmax_words(state.shown, state.lens))
+        self.logits.draw(logit_table(state.shown, state.lens))
+        self.logits.mark(chosen_line(state.shown, state.lens), None)
 
     def _mark_dimension(self, at: tuple[int, int] | None) -> None:
         """Mark the current row of Z, and a dimension of it."""
-        found = current(self._state)
-        if found is None:
+        trace = self._state.shown
+        if trace is None or not len(trace):
             return
-        trace, row, _ = found
-        row -= first_row(trace)
+        row = len(trace) - 1 - first_row(trace)
         cell = None if at is None else (row, at[1])
         self._output.mark(cell, rows=(row,), columns=() if at is None else (at[1],))
 
@@ -185,12 +184,12 @@ class OutputView(QWidget):
         state = self._state
         model = state.shown.model if state.shown is not None else None
         self._how.setText("" if model is None else how_words(model))
-        self._ranks.setText(rank_words(state))
-        one = step_lens(state)
+        self._ranks.setText(rank_words(state.shown, state.lens))
+        one = step_lens(state.shown, state.lens)
         self._step_map.draw(one.matrix if one else None)
         self._step_map.mark(None, columns=(0,))
         self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
-        every = all_lens(state, self.shows.currentData())
+        every = all_lens(state.shown, state.lens, self.shows.currentData())
         extent = None
         if every is not None and state.trace is not None:
             steps = min(len(state.trace), MOST_STEPS)
@@ -233,15 +232,16 @@ class OutputView(QWidget):
 
     def _tell_row(self, pointed: str) -> None:
         """Say how the step's token came about, then the row pointed at, or its own."""
-        lines, found = [flow_words(self._state)], current(self._state)
-        if found is not None:
-            lines.append(pointed or output_words(found[0], found[1]))
+        trace = self._state.shown
+        lines = [flow_words(trace)]
+        if trace is not None and len(trace):
+            lines.append(pointed or output_words(trace, len(trace) - 1))
         self._flow.setText("\n".join(lines))
 
     def _tell_step(self, cell: tuple[int, int] | None) -> None:
-        found = current(self._state)
-        if found is not None:
-            self._tell_lens((found[1], cell[0]) if cell else None)
+        trace = self._state.shown
+        if trace is not None and len(trace):
+            self._tell_lens((len(trace) - 1, cell[0]) if cell else None)
 
     def _tell_steps(self, cell: tuple[int, int] | None) -> None:
         trace = self._state.shown
@@ -251,7 +251,7 @@ class OutputView(QWidget):
 
     def _tell_lens(self, at: tuple[int, int] | None) -> None:
         """Say what a row and a layer predict, in place of how the lens was made."""
-        said = lens_cell_words(self._state, *at) if at else ""
+        said = lens_cell_words(self._state.shown, self._state.lens, *at) if at else ""
         model = self._state.shown.model if self._state.shown is not None else None
         self._how.setText(said or ("" if model is None else how_words(model)))
 
