@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.pictures.test_maps import by_hand, state
+from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import make_trace
 from visformer.pictures.attention.arcs import arc_words, arcs
 from visformer.pictures.attention.attention import attention_map
@@ -13,7 +13,7 @@ from visformer.pictures.picture import Matrix
 
 
 def cross(**changes: Any) -> Matrix:
-    picture = attention_map(state(by_hand(), **changes), "cross")  # 0.75, 0.25
+    picture = attention_map(*looked(state(by_hand(), **changes)), "cross")  # 0.75, 0.25
     assert picture is not None
     return picture
 
@@ -31,7 +31,7 @@ def test_strengths_follow_the_scale_and_the_choice_does_not() -> None:
 
 def test_only_the_rows_asked_for_are_drawn() -> None:
     trace = make_trace(9, 8)
-    picture = attention_map(state(trace), "cross")
+    picture = attention_map(*looked(state(trace)), "cross")
     assert picture is not None
     found = arcs(picture, 1.0, range(3, 5))
     assert sorted(set(found.rows.tolist())) == [3, 4]

@@ -8,8 +8,9 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.pictures.attention.attention import UNDECODED, attention_map
-from visformer.pictures.attention.maps import Marks, longest_labels, marks
-from visformer.pictures.selection import Cell
+from visformer.pictures.attention.maps import Marks, marks
+from visformer.pictures.look import Look
+from visformer.pictures.selection import Cell, Selection
 from visformer.session.state import Session, State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Columns, Trace
@@ -19,6 +20,11 @@ def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
     session = Session()
     session.set(trace=trace, step=len(trace) if step is None else step, **changes)
     return session.state
+
+
+def looked(state: State) -> tuple[Trace | None, Selection, Look]:
+    """Return what a State shows, as pictures take it."""
+    return state.shown, state.selection, state.look
 
 
 def by_hand() -> Trace:
@@ -35,11 +41,11 @@ def by_hand() -> Trace:
 
 
 def test_no_trace_is_no_map() -> None:
-    assert attention_map(State(), "cross") is None
+    assert attention_map(*looked(State()), "cross") is None
 
 
 def test_weights_are_those_computed_by_hand() -> None:
-    picture = attention_map(state(by_hand()), "cross")
+    picture = attention_map(*looked(state(by_hand())), "cross")
     assert picture is not None
     assert np.allclose(picture.values, [[0.75, 0.25]])
     assert np.allclose(picture.shade, [[0.75, 0.25]])
@@ -47,7 +53,7 @@ def test_weights_are_those_computed_by_hand() -> None:
 
 
 def test_a_scale_changes_the_shade_and_never_the_values() -> None:
-    picture = attention_map(state(by_hand(), scale="head"), "cross")
+    picture = attention_map(*looked(state(by_hand(), scale="head")), "cross")
     assert picture is not None
     assert np.allclose(picture.values, [[0.75, 0.25]])
     assert np.allclose(picture.shade, [[1, 1 / 3]])
@@ -57,25 +63,25 @@ def test_a_scale_changes_the_shade_and_never_the_values() -> None:
 def test_a_target_row_says_what_it_read_and_what_it_predicts() -> None:
     trace = make_trace(source=5, target=4)
     for kind in ("decoder", "cross"):
-        picture = attention_map(state(trace), kind)
+        picture = attention_map(*looked(state(trace)), kind)
         assert picture is not None
         expected = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
         assert picture.rows == expected
         assert "predicted" in picture.row_axis
-    encoder = attention_map(state(trace), "encoder")
+    encoder = attention_map(*looked(state(trace)), "encoder")
     assert encoder is not None
     assert encoder.rows == encoder.columns == trace.source
 
 
 def test_controls_in_tokens_are_spelt_out() -> None:
     trace = replace(make_trace(2, 1), source=("a\u202eb", "\n"))
-    picture = attention_map(state(trace), "cross")
+    picture = attention_map(*looked(state(trace)), "cross")
     assert picture is not None
     assert picture.columns == ("a[U+202E]b", "[U+000A]")
 
 
 def test_later_keys_are_hidden_in_the_decoder() -> None:
-    picture = attention_map(state(make_trace(3, 2)), "decoder")
+    picture = attention_map(*looked(state(make_trace(3, 2))), "decoder")
     assert picture is not None
     assert picture.hidden is not None
     assert picture.hidden.tolist() == [[False, True], [False, False]]
@@ -83,7 +89,7 @@ def test_later_keys_are_hidden_in_the_decoder() -> None:
 
 @pytest.mark.parametrize("kind", ["decoder", "cross"])
 def test_nothing_decoded_is_an_empty_map_with_a_hint(kind: Kind) -> None:
-    picture = attention_map(state(make_trace(), step=0), kind)
+    picture = attention_map(*looked(state(make_trace(), step=0)), kind)
     assert picture is not None
     assert picture.values.shape == (0, 0 if kind == "decoder" else 5)
     assert picture.note == UNDECODED
@@ -92,20 +98,17 @@ def test_nothing_decoded_is_an_empty_map_with_a_hint(kind: Kind) -> None:
 def test_a_layer_beyond_a_stack_is_its_last() -> None:
     trace = make_trace(layers=3, decoder_layers=1)
     shown = state(trace, kind="encoder", layer=2)
-    titles = [getattr(attention_map(shown, kind), "title", "") for kind in KINDS]
+    titles = [
+        getattr(attention_map(*looked(shown), kind), "title", "") for kind in KINDS
+    ]
     assert [title.split("layer ")[1][0] for title in titles] == ["3", "1", "1"]
 
 
 def test_a_cell_marks_its_tokens_in_the_other_maps() -> None:
     shown = state(make_trace(5, 4), hovered=Cell("cross", 2, 3))
-    assert marks(shown, "cross") == Marks((2, 3), (2,), (3,))
-    assert marks(shown, "encoder") == Marks(None, (3,), (3,))
-    assert marks(shown, "decoder") == Marks(None, (2,), (2,))
+    assert marks(shown.cell, "cross") == Marks((2, 3), (2,), (3,))
+    assert marks(shown.cell, "encoder") == Marks(None, (3,), (3,))
+    assert marks(shown.cell, "decoder") == Marks(None, (2,), (2,))
     shown = state(make_trace(5, 4), locked=Cell("encoder", 1, 4))
-    assert marks(shown, "cross") == Marks(None, (), (1, 4))
-    assert marks(shown, "decoder") == Marks()
-
-
-def test_room_is_kept_for_the_longest_labels() -> None:
-    assert longest_labels(make_trace(3, 0), "decoder") == ("", "")
-    assert longest_labels(make_trace(3, 2), "cross") == ("<s> → ▁t0", "▁s0")
+    assert marks(shown.cell, "cross") == Marks(None, (), (1, 4))
+    assert marks(shown.cell, "decoder") == Marks()

@@ -8,10 +8,11 @@ import numpy as np
 
 from tests.traces import make_trace
 from visformer.pictures.mask_lab import (
+    Runs,
     batch_words,
     candidate_numbers,
     causal_of,
-    compared,
+    compare,
     difference_picture,
     difference_words,
     empty_row_words,
@@ -21,10 +22,18 @@ from visformer.pictures.mask_lab import (
     row_numbers,
     row_words,
     toggled,
+    turned,
 )
 from visformer.pictures.selection import Cell as Focus
 from visformer.session.state import Session, State
-from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource, parse
+from visformer.values.intervention import (
+    UNTOUCHED,
+    Causal,
+    Cell,
+    HideSource,
+    Intervention,
+    parse,
+)
 from visformer.values.trace import Trace
 
 
@@ -32,6 +41,17 @@ def shown(trace: Trace, **changes: object) -> State:
     session = Session()
     session.set(trace=trace, model=trace.model, **{"step": len(trace), **changes})
     return session.state
+
+
+def runs_of(state: State) -> Runs | None:
+    return compare(state.plain, state.shown)
+
+
+def clicked(state: State, query: int, key: int, field: int | None) -> Intervention:
+    """Return what a click on a cell asks for."""
+    assert state.shown is not None
+    change = turned(state.shown, state.selection, (query, key), field)
+    return toggled(state.intervention, state.plain, change)
 
 
 def both(*, tokens: tuple[str, ...] | None = None) -> State:
@@ -49,7 +69,7 @@ def test_the_difference_is_altered_minus_untouched() -> None:
     state = both()
     assert state.plain is not None
     assert state.trace is not None
-    picture = difference_picture(state)
+    picture = difference_picture(runs_of(state), state.selection)
     assert picture is not None
     expected = state.trace.attention("cross", 0, 1) - state.plain.attention(
         "cross", 0, 1
@@ -57,37 +77,37 @@ def test_the_difference_is_altered_minus_untouched() -> None:
     np.testing.assert_array_equal(picture.values, expected)
     reach = np.abs(expected).max()
     np.testing.assert_allclose(picture.shade, 0.5 + expected / (2 * reach), atol=1e-6)
-    assert difference_words(state) == ""
+    assert difference_words(runs_of(state)) == ""
 
 
 def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
     state = both(tokens=("other",))
-    runs = compared(state)
+    runs = runs_of(state)
     assert runs is not None
     assert runs[2] == 2
-    picture = difference_picture(state)
+    picture = difference_picture(runs_of(state), state.selection)
     assert picture is not None
     assert picture.values.shape == (2, 3)
-    assert "From decoder row 3 on" in difference_words(state)
-    assert candidate_numbers(state) is not None
-    assert "after different beginnings" in difference_words(state)
+    assert "From decoder row 3 on" in difference_words(runs_of(state))
+    assert candidate_numbers(runs_of(state)) is not None
+    assert "after different beginnings" in difference_words(runs_of(state))
     session = Session()
     session.state = replace(state, kind="decoder")
-    picture = difference_picture(session.state)
+    picture = difference_picture(runs_of(session.state), session.state.selection)
     assert picture is not None
     assert picture.values.shape == (2, 2)
 
 
 def test_nothing_is_compared_with_an_untouched_run() -> None:
     state = shown(make_trace())
-    assert difference_picture(state) is None
-    assert candidate_numbers(state) is None
+    assert difference_picture(runs_of(state), state.selection) is None
+    assert candidate_numbers(runs_of(state)) is None
 
 
 def test_a_row_from_score_to_weight() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
     state = shown(trace, kind="decoder", locked=Focus("decoder", 1, 0))
-    numbers = row_numbers(state)
+    numbers = row_numbers(state.shown, None, state.selection)
     assert numbers is not None
     score, additive, masked, weight = numbers.values
     assert numbers.rows == ("score", "mask", "masked score", "weight")
@@ -96,13 +116,16 @@ def test_a_row_from_score_to_weight() -> None:
     assert masked.tolist() == [*score[:2].tolist(), -1e9]
     e = np.exp(score[:2] - score[:2].max())
     np.testing.assert_allclose(weight, [*(e / e.sum()), 0], atol=1e-6)
-    assert "(token 2): a hidden score is replaced by −1e9" in row_words(state)
-    assert row_words(state).endswith("add up to 1.0000.")
+    assert "(token 2): a hidden score is replaced by −1e9" in row_words(
+        state.shown, state.selection
+    )
+    assert row_words(state.shown, state.selection).endswith("add up to 1.0000.")
 
 
 def test_multiplying_shows_the_mask_as_a_factor() -> None:
     trace = make_trace(source=3, target=3, masked_value=0.0)
-    numbers = row_numbers(shown(trace, kind="decoder", locked=Focus("decoder", 0, 0)))
+    state = shown(trace, kind="decoder", locked=Focus("decoder", 0, 0))
+    numbers = row_numbers(trace, None, state.selection)
     assert numbers is not None
     score, factor, masked, weight = numbers.values
     assert factor.tolist() == [1, 0, 0]
@@ -110,12 +133,12 @@ def test_multiplying_shows_the_mask_as_a_factor() -> None:
     e = np.exp(masked)
     np.testing.assert_allclose(weight, e / e.sum(), rtol=1e-5)
     leaky = shown(trace, kind="decoder", locked=Focus("decoder", 0, 0))
-    assert "e⁰ = 1 still gets a weight" in row_words(leaky)
+    assert "e⁰ = 1 still gets a weight" in row_words(leaky.shown, leaky.selection)
 
 
 def test_candidates_of_both_runs() -> None:
     state = both()
-    numbers = candidate_numbers(state)
+    numbers = candidate_numbers(runs_of(state))
     assert numbers is not None
     before, after, difference = numbers.values
     there = ~np.isnan(before) & ~np.isnan(after)
@@ -127,8 +150,8 @@ def test_candidates_of_both_runs() -> None:
 
 def test_cells_and_fields() -> None:
     state = shown(make_trace(), kind="decoder")
-    assert toggled(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
-    assert toggled(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
+    assert clicked(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
+    assert clicked(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
     made = parse(["causal +1 @ layer 2; hide 1; hide 3"])
     assert causal_of(made, 1) == Causal(1, 1)
     assert causal_of(made, None) is None
@@ -188,11 +211,11 @@ def test_a_cell_painted_twice_leaves_no_change() -> None:
     kept = altered.intervention.with_mask(HideSource(0))
     for intervention in (altered.intervention, kept):
         state = shown(altered, plain=plain, kind="decoder", intervention=intervention)
-        assert toggled(state, 0, 2, None) == intervention.without(painted)
+        assert clicked(state, 0, 2, None) == intervention.without(painted)
     # what a moved diagonal leaves of the cell is not known here: it is said outright
     moved = altered.intervention.with_mask(Causal(1))
     state = shown(altered, plain=plain, kind="decoder", intervention=moved)
-    assert Cell("decoder", 0, 2, False) in toggled(state, 0, 2, None).masks
+    assert Cell("decoder", 0, 2, False) in clicked(state, 0, 2, None).masks
 
 
 def test_the_layer_in_the_field_is_painted() -> None:
@@ -202,9 +225,9 @@ def test_the_layer_in_the_field_is_painted() -> None:
     opened[0, 2] = True
     by_layer = replace(plain, masks={**plain.masks, "decoder": np.stack([own, opened])})
     state = shown(by_layer, kind="decoder", layer=0)
-    assert toggled(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
-    assert toggled(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
-    picture = paint_picture(state, 1)
+    assert clicked(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
+    assert clicked(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
+    picture = paint_picture(state.shown, state.selection, 1)
     assert picture is not None
     assert "layer 2" in picture.title
     np.testing.assert_array_equal(picture.values, opened)

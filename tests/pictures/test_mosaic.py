@@ -8,20 +8,29 @@ import pytest
 from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from visformer.pictures.attention import mosaic as mosaics
-from visformer.pictures.attention.mosaic import Mosaic, mosaic, reduced
+from visformer.pictures.attention.mosaic import Mosaic, reduced
 from visformer.pictures.selection import Scale
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
 
 
 def made(shown: State, kind: Kind, thumbnail: tuple[int, int] = (999, 999)) -> Mosaic:
-    picture = mosaic(shown, kind, thumbnail=thumbnail)
-    assert picture is not None
-    return picture
+    *_, last = parts(shown, kind, thumbnail)
+    return last
 
 
-def test_no_trace_is_no_mosaic() -> None:
-    assert mosaic(State(), "cross") is None
+def parts(shown: State, kind: Kind, thumbnail: tuple[int, int]) -> list[Mosaic]:
+    assert shown.trace is not None
+    assert shown.shown is not None
+    queries, keys = shown.trace.tokens(kind)
+    made = mosaics.mosaic_parts(
+        shown.shown,
+        shown.selection,
+        kind,
+        extent=(len(queries), len(keys)),
+        thumbnail=thumbnail,
+    )
+    return list(made)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,6 +119,6 @@ def test_a_long_sentence_gives_the_same_in_parts(
     monkeypatch.setattr(mosaics, "WHOLE_LAYER", limits[0])
     monkeypatch.setattr(mosaics, "WHOLE_HEAD", limits[1])
     monkeypatch.setattr(mosaics, "BLOCK", 30)
-    parts = list(mosaics.mosaic_parts(shown, kind, thumbnail=(4, 3)))
-    assert len(parts) > 4
-    assert np.allclose(parts[-1].image, expected, atol=1e-6)
+    found = parts(shown, kind, (4, 3))
+    assert len(found) > 4
+    assert np.array_equal(found[-1].image, expected)

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
-from visformer.pictures.look import Look, Order
+from visformer.pictures.look import Order
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -14,7 +13,7 @@ PLACES = [(layer, head) for layer in range(2) for head in range(2)]
 
 
 def ranked(trace: Trace, kind: Kind, order: Order) -> Ranking:
-    parts = list(ranking_parts(state(trace, look=Look(order=order)), kind))
+    parts = list(ranking_parts(trace, kind, order))
     assert parts[:-1] == [None] * 4
     last = parts[-1]
     assert last is not None
@@ -56,5 +55,5 @@ def test_heads_without_a_number_come_last_in_their_places() -> None:
 
 
 def test_in_place_there_is_no_ranking() -> None:
-    assert not list(ranking_parts(state(make_trace()), "cross"))
+    assert not list(ranking_parts(make_trace(), "cross", "place"))
     assert order_words("place", "cross") == ""

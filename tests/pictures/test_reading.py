@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pictures.test_maps import by_hand, state
+from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import EOS, PAD, grown, make_trace
 from visformer.analysis.rollout import running_rollout
 from visformer.pictures.attention import summary as summaries
@@ -41,7 +41,7 @@ def sentence(**changes: Any) -> Trace:
 
 
 def read(trace: Trace, kind: Kind, look: Look, **changes: Any) -> Reading:
-    made = reading(state(trace, look=look, **changes), kind)
+    made = reading(*looked(state(trace, look=look, **changes)), kind)
     assert made is not None
     return made
 
@@ -54,7 +54,7 @@ def test_the_default_is_one_head_untouched(kind: Kind) -> None:
     assert shown.done == ""
     assert shown.title.endswith("layer 2, head 2")
     assert shown.cell(1, 0) == Cell(kind, 1, 0)
-    picture = attention_map(state(trace), kind)
+    picture = attention_map(*looked(state(trace)), kind)
     assert picture is not None
     assert picture.done == ""
 
@@ -200,20 +200,23 @@ def test_cells_and_words_are_found_in_each_other() -> None:
 
 def test_marks_are_those_of_the_whole_word() -> None:
     look_at = state(sentence(), look=ALL, locked=Cell("cross", 2, 2))
-    cross, encoder = reading(look_at, "cross"), reading(look_at, "encoder")
+    cross, encoder = (
+        reading(*looked(look_at), "cross"),
+        reading(*looked(look_at), "encoder"),
+    )
     assert cross is not None
     assert encoder is not None
-    assert shown_marks(look_at, cross) == Marks((1, 1), (1,), (1,))
-    assert shown_marks(look_at, encoder) == Marks(None, (1,), (1,))
+    assert shown_marks(cross, look_at.cell) == Marks((1, 1), (1,), (1,))
+    assert shown_marks(encoder, look_at.cell) == Marks(None, (1,), (1,))
 
 
 def test_moving_skips_what_is_hidden_and_stops_at_the_edge() -> None:
     shown = state(sentence(), look=ALL)
-    assert move(shown, Cell("cross", 1, 2), 0, 1) == Cell("cross", 1, 3)
-    assert move(shown, Cell("cross", 1, 3), 0, 1) == Cell("cross", 1, 3)
-    assert move(shown, Cell("cross", 1, 5), 0, -1) == Cell("cross", 1, 1)
+    assert move(*looked(shown), Cell("cross", 1, 2), (0, 1)) == Cell("cross", 1, 3)
+    assert move(*looked(shown), Cell("cross", 1, 3), (0, 1)) == Cell("cross", 1, 3)
+    assert move(*looked(shown), Cell("cross", 1, 5), (0, -1)) == Cell("cross", 1, 1)
     plain = state(sentence())
-    assert move(plain, Cell("cross", 0, 0), 2, 9) == Cell("cross", 2, 5)
+    assert move(*looked(plain), Cell("cross", 0, 0), (2, 9)) == Cell("cross", 2, 5)
 
 
 def test_the_partner_is_the_strongest() -> None:
@@ -224,20 +227,24 @@ def test_the_partner_is_the_strongest() -> None:
 
 def test_the_status_line_says_what_was_done() -> None:
     look = replace(ALL, summary="mean", renormalise=True)
-    words = cell_words(state(sentence(), look=look, locked=Cell("cross", 1, 1)))
+    words = cell_words(
+        *looked(state(sentence(), look=look, locked=Cell("cross", 1, 1)))
+    )
     assert words.startswith("cross · layer 1 · “chat” reads “tired”: 0.")
     assert words.endswith(
         "(mean of 2 heads; special tokens, pads, punctuation hidden, "
         "renormalised; subwords merged)"
     )
-    hidden = cell_words(state(sentence(), look=look, locked=Cell("cross", 1, 5)))
+    hidden = cell_words(
+        *looked(state(sentence(), look=look, locked=Cell("cross", 1, 5)))
+    )
     assert "hidden (" in hidden
 
 
 def test_the_strip_is_tinted_by_what_is_shown() -> None:
     shown = state(sentence(), look=ALL, locked=Cell("cross", 1, 0))
     row = read(sentence(), "cross", ALL).values[1]
-    chips = source_strip(shown)
+    chips = source_strip(*looked(shown))
     tints = [chip.tint for chip in chips]
     assert tints == pytest.approx([row[0], row[1], row[1], row[2], 0, 0])
     assert "subwords merged" in chips[0].done
@@ -249,21 +256,21 @@ def test_nothing_decoded_or_all_hidden_is_a_picture(kind: Kind, step: int) -> No
     trace = sentence(source=(".",) * 6, target=("!",) * 5)
     for summary in ("head", "rollout"):
         look = replace(ALL, summary=summary)
-        picture = attention_map(state(trace, step, look=look), kind)
+        picture = attention_map(*looked(state(trace, step, look=look)), kind)
         assert picture is not None
         assert picture.values.shape == (len(picture.rows), len(picture.columns))
         assert picture.values.size or picture.note
-    assert reading(State(look=ALL), kind) is None
+    assert reading(*looked(State(look=ALL)), kind) is None
 
 
 def test_a_long_summary_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summaries, "LARGE", 0)
     trace = sentence()
     shown = state(trace, look=Look(summary="rollout"))
-    assert reading(shown, "cross") is None
+    assert reading(*looked(shown), "cross") is None
     parts = sum(1 for _ in summaries.summary_parts(trace, "cross", 0, "rollout"))
     assert parts >= 2 * 2 + 2  # every head of the encoder and of the cross layer
-    made = reading(shown, "cross")
+    made = reading(*looked(shown), "cross")
     assert made is not None
     assert np.allclose(made.values.sum(1), 1, atol=1e-6)
-    assert reading(replace(shown, layer=1), "cross") is None
+    assert reading(*looked(replace(shown, layer=1)), "cross") is None

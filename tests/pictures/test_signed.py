@@ -9,6 +9,7 @@ from tests.pictures import test_computation as computation
 from tests.pictures import test_mask_lab as mask_lab
 from tests.pictures import test_output as output
 from tests.pictures import test_position_lab as position_lab
+from tests.pictures.test_maps import looked
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.logit_lens import SHOWS, all_lens, step_lens
@@ -59,11 +60,11 @@ def test_weights_and_masks_are_not_signed_and_differences_are() -> None:
     state = mask_lab.both()
     assert state.trace is not None
     for kind in KINDS:
-        check(attention_map(state, kind), signed=False)
+        check(attention_map(*looked(state), kind), signed=False)
         for part in PARTS:
             check(mask_picture(state.trace, kind, part, 0), signed=False)
-    check(paint_picture(state), signed=False)
-    check(difference_picture(state), signed=True)
+    check(paint_picture(state.shown, state.selection, None), signed=False)
+    check(difference_picture(mask_lab.runs_of(state), state.selection), signed=True)
 
 
 def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:

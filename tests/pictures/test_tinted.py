@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.pictures.test_maps import state
+from tests.pictures.test_maps import looked, state
 from tests.pictures.test_reading import ALL, sentence
 from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.reading import reading
@@ -16,10 +16,10 @@ def made(
     kind: Kind, cell: Cell | None = None, by: Side = "query", look: Look = PLAIN
 ) -> Tinted:
     shown = state(sentence(), locked=cell, look=look)
-    read, picture = reading(shown, kind), attention_map(shown, kind)
+    read, picture = reading(*looked(shown), kind), attention_map(*looked(shown), kind)
     assert read is not None
     assert picture is not None
-    return tinted(sentence(), read, picture, shown_marks(shown, read), by)
+    return tinted(sentence(), read, picture, shown_marks(read, shown.cell), by)
 
 
 def text(pieces: tuple[Piece, ...]) -> str:

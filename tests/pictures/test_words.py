@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.pictures.test_maps import by_hand, state
+from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import make_trace
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import Cell
@@ -21,22 +21,22 @@ def blind(fill: float) -> Trace:
 
 
 def test_no_cell_no_words() -> None:
-    assert cell_words(State()) == ""
-    assert cell_words(state(make_trace())) == ""
+    assert cell_words(*looked(State())) == ""
+    assert cell_words(*looked(state(make_trace()))) == ""
 
 
 def test_a_cell_is_said_with_four_digits() -> None:
-    words = cell_words(state(by_hand(), hovered=Cell("cross", 0, 1)))
+    words = cell_words(*looked(state(by_hand(), hovered=Cell("cross", 0, 1))))
     assert words == "cross · layer 1, head 1 · “<s>” reads “▁s1”: 0.2500"
 
 
 def test_layer_and_head_count_from_one() -> None:
     shown = state(make_trace(), layer=1, head=1, locked=Cell("encoder", 0, 0))
-    assert "encoder self · layer 2, head 2" in cell_words(shown)
+    assert "encoder self · layer 2, head 2" in cell_words(*looked(shown))
 
 
 def test_a_masked_cell_is_said_to_be_masked() -> None:
-    words = cell_words(state(make_trace(), locked=Cell("decoder", 0, 2)))
+    words = cell_words(*looked(state(make_trace(), locked=Cell("decoder", 0, 2))))
     assert words.endswith("reads “▁t1”: 0, masked")
 
 
@@ -49,4 +49,4 @@ def test_a_masked_cell_is_said_to_be_masked() -> None:
 )
 def test_a_row_that_attends_to_nothing_is_said(fill: float, words: str) -> None:
     shown = state(blind(fill), locked=Cell("cross", 1, 2))
-    assert words in cell_words(shown)
+    assert words in cell_words(*looked(shown))

@@ -170,9 +170,9 @@ def test_resizing_reduces_again(
     view.draw(state(make_trace(source=300, target=200, layers=1, heads=4)))
     sizes: list[tuple[int, int]] = []
 
-    def spy(*given: Any, thumbnail: tuple[int, int]) -> Mosaic | None:
+    def spy(*given: Any, thumbnail: tuple[int, int], **extent: Any) -> Mosaic:
         sizes.append(thumbnail)
-        return mosaic(*given, thumbnail=thumbnail)
+        return mosaic(*given, thumbnail=thumbnail, **extent)
 
     monkeypatch.setattr(attention, "mosaic", spy)
     view.resize(700, 500)
@@ -191,8 +191,11 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     shown = state(make_trace(20, 20, layers=3))
     view.draw(shown)
     qtbot.waitUntil(lambda: not view.slicing)
-    whole = mosaic(shown, "cross", thumbnail=view.overview.thumbnail(3, 2))
-    assert whole is not None
+    assert shown.shown is not None
+    size = view.overview.thumbnail(3, 2)
+    whole = mosaic(
+        shown.shown, shown.selection, "cross", extent=(20, 20), thumbnail=size
+    )
     assert drawn
     assert drawn[-1] is not None
     assert np.array_equal(drawn[-1].image, whole.image)

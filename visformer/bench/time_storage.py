@@ -194,7 +194,9 @@ def first_maps(trace: Trace) -> list[Matrix | None]:
     """Return the three maps of the first step, as the window derives them."""
     session = Session()
     session.set(trace=trace, model=trace.model, step=1, recorded=True)
-    return [attention_map(session.state, kind) for kind in KINDS]
+    state = session.state
+    looked = state.shown, state.selection, state.look
+    return [attention_map(*looked, kind) for kind in KINDS]
 
 
 def opening(path: Path) -> Opening:

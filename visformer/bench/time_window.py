@@ -320,7 +320,11 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
     session = Session()
     session.set(trace=trace, model=trace.model, step=len(trace))
     weights = trace.attention("encoder", 0)
-    mosaic(session.state, "encoder")  # its weights are derived once, and kept
+    extent = len(trace.source), len(trace.source)
+    selection = session.state.selection
+    mosaic(
+        trace, selection, "encoder", extent=extent
+    )  # its weights are derived once, and kept
     overview, plots = Overview(lambda: None), pg.GraphicsLayoutWidget()
     images = [
         plots.addPlot(row=layer, col=head)
@@ -337,7 +341,7 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
 
     def ours() -> float:
         def draw() -> None:
-            overview.draw(mosaic(session.state, "encoder"))
+            overview.draw(mosaic(trace, selection, "encoder", extent=extent))
             overview.repaint()
 
         return seconds(draw, time.perf_counter)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from visformer.analysis.leaks import Leak, leaks
 from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.masks import (
     attends_to_nothing,
     fill_text,
@@ -17,7 +19,7 @@ from visformer.pictures.masks import (
 )
 from visformer.pictures.picture import Matrix, Numbers
 from visformer.pictures.positions import diverging, ends
-from visformer.session.state import State
+from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, Cell, HideSource, Intervention
@@ -29,35 +31,66 @@ TOP = 10  # candidates compared
 NO_DIFFERENCE = "Alter the masks above: the difference to the untouched run comes here."
 
 
-def painted_layer(state: State, layer: int | None) -> int:
+class Runs(NamedTuple):
+    """The untouched and the altered run, after the same number of steps."""
+
+    plain: Trace
+    altered: Trace
+    rows: int  # decoder rows that can be compared: both consumed the same tokens
+
+
+def compare(plain: Trace | None, altered: Trace | None) -> Runs | None:
+    """Put two runs side by side; None where one is missing or nothing is altered.
+
+    The untouched one is cut to as many rows as the altered one has.
+    """
+    if plain is None or altered is None or not altered.intervention:
+        return None
+    plain = plain.until(len(altered))
+    pairs = zip(plain.target_ids.tolist(), altered.target_ids.tolist(), strict=False)
+    rows = next(
+        (at for at, (one, other) in enumerate(pairs) if one != other),
+        min(len(plain), len(altered)),
+    )
+    return Runs(plain, altered, rows)
+
+
+def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
     """Return the layer whose mask is painted: the field's, or else the focused one."""
-    return place(state, state.kind)[0] if layer is None else layer
+    return place(trace, selection, selection.kind)[0] if field is None else field
 
 
-def paint_picture(state: State, field: int | None = None) -> Matrix | None:
+def paint_picture(
+    trace: Trace | None, selection: Selection, field: int | None
+) -> Matrix | None:
     """Return the mask that a click changes: of the focused kind, the field's layer."""
-    trace = state.shown
     if trace is None:
         return None
-    layer = painted_layer(state, field)
-    picture = mask_picture(trace, state.kind, "combined", layer)
-    title = (
-        f"{KIND_NAMES[state.kind]} mask, {layer_words(layer)}: "
-        "click a cell to change it"
-    )
+    kind, layer = selection.kind, painted_layer(trace, selection, field)
+    picture = mask_picture(trace, kind, "combined", layer)
+    title = f"{KIND_NAMES[kind]} mask, {layer_words(layer)}: click a cell to change it"
     return replace(picture, title=title)
 
 
-def toggled(state: State, query: int, key: int, layer: int | None) -> Intervention:
-    """Return the intervention with one cell of the focused kind turned over."""
-    if state.shown is None:
-        return state.intervention
-    mask = state.shown.mask(state.kind, painted_layer(state, layer))
-    change = Cell(state.kind, query, key, not bool(mask[query, key]), layer)
-    kept = state.intervention.without(change)
-    if kept != state.intervention and _needless(state.plain, kept, change):
+def toggled(
+    intervention: Intervention, plain: Trace | None, change: Cell
+) -> Intervention:
+    """Return the intervention with a cell changed, or without a change needed no more.
+
+    ``plain``: the untouched run, where it is known.
+    """
+    kept = intervention.without(change)
+    if kept != intervention and _needless(plain, kept, change):
         return kept
-    return state.intervention.with_mask(change)
+    return intervention.with_mask(change)
+
+
+def turned(
+    trace: Trace, selection: Selection, cell: tuple[int, int], field: int | None
+) -> Cell:
+    """Return the change that turns a cell of the focused kind over."""
+    mask = trace.mask(selection.kind, painted_layer(trace, selection, field))
+    return Cell(selection.kind, *cell, not bool(mask[cell]), field)
 
 
 def _needless(plain: Trace | None, kept: Intervention, change: Cell) -> bool:
@@ -90,38 +123,21 @@ def hidden_of(intervention: Intervention, layer: int | None) -> frozenset[int]:
     return frozenset(change.token for change in found if change.layer == layer)
 
 
-def compared(state: State) -> tuple[Trace, Trace, int] | None:
-    """Return untouched and altered run, and how many decoder rows can be compared.
-
-    A row can where both runs consumed the same tokens up to it.
-    """
-    if state.plain is None or state.shown is None or not state.shown.intervention:
-        return None
-    plain, altered = state.plain.until(state.step), state.shown
-    pairs = zip(plain.target_ids.tolist(), altered.target_ids.tolist(), strict=False)
-    rows = next(
-        (at for at, (one, other) in enumerate(pairs) if one != other),
-        min(len(plain), len(altered)),
-    )
-    return plain, altered, rows
-
-
-def difference_picture(state: State) -> Matrix | None:
+def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None:
     """Return altered - untouched weights of the focused head, where comparable."""
-    runs = compared(state)
     if runs is None:
         return None
-    plain, altered, rows = runs
-    kind, (layer, head) = state.kind, place(state, state.kind)
-    before = plain.attention(kind, layer, head)
-    after = altered.attention(kind, layer, head)
+    kind, rows = selection.kind, runs.rows
+    layer, head = place(runs.altered, selection, kind)
+    before = head_weights(runs.plain, kind, layer, head)
+    after = head_weights(runs.altered, kind, layer, head)
     if kind != "encoder":
         before, after = before[:rows], after[:rows]
         if kind == "decoder":
             before, after = before[:, :rows], after[:, :rows]
     values = after - before
     reach = float(np.nanmax(np.abs(values), initial=0)) or 1.0
-    row_labels, columns = labels(altered, kind)
+    row_labels, columns = labels(runs.altered, kind)
     return Matrix(
         title=f"altered − untouched: {KIND_NAMES[kind]} · {head_words(layer, head)}",
         values=values,
@@ -136,9 +152,8 @@ def difference_picture(state: State) -> Matrix | None:
     )
 
 
-def difference_words(state: State) -> str:
+def difference_words(runs: Runs | None) -> str:
     """Say which decoder rows cannot be compared; "" where all can."""
-    runs = compared(state)
     if runs is None:
         return ""
     plain, altered, rows = runs
@@ -152,28 +167,29 @@ def difference_words(state: State) -> str:
     )
 
 
-def row_numbers(state: State) -> Numbers | None:
+def row_numbers(
+    trace: Trace | None, runs: Runs | None, selection: Selection
+) -> Numbers | None:
     """Return one row from score to weight, of the cell in focus or the last query."""
-    trace = state.shown
     if trace is None:
         return None
-    kind, (layer, head) = state.kind, place(state, state.kind)
-    queries, keys = trace.tokens(kind)
-    if not queries or not keys:
+    kind = selection.kind
+    query, keys = focused_query(trace, selection), trace.tokens(kind)[1]
+    if query is None or not keys:
         return None
-    query = focused_query(state, len(queries))
-    fill = trace.model.config.masked_value
-    scores = trace.scores(kind, layer, head)[query]
-    mask = trace.mask(kind, layer)[query]
-    additive = np.where(mask, 0, fill).astype(np.float32)
-    masked = np.where(mask, scores, np.float32(fill))
-    rows = {"score": scores, "mask": additive, "masked score": masked}
-    if fill == 0:
-        rows["mask"] = mask.astype(np.float32)
-    rows["weight"] = trace.attention(kind, layer, head)[query]
-    runs = compared(state)
-    if runs is not None and (kind == "encoder" or query < runs[2]):
-        before = runs[0].attention(kind, layer, head)[query]
+    layer, head = place(trace, selection, kind)
+    row = slice(query, query + 1)
+    heads = trace.attention_heads(kind, layer, head)
+    mask, value = heads.mask[query], trace.model.config.masked_value
+    additive = np.where(mask, 0, value).astype(np.float32)
+    rows = {
+        "score": heads.scores(row)[0, 0],
+        "mask": additive if value else mask.astype(np.float32),
+        "masked score": heads.masked(row)[0, 0],
+        "weight": row_weights(trace, kind, layer, head, row)[0],
+    }
+    if runs is not None and (kind == "encoder" or query < runs.rows):
+        before = row_weights(runs.plain, kind, layer, head, row)[0]
         padded = np.full(len(keys), np.nan, np.float32)
         padded[: len(before)] = before
         rows["untouched weight"] = padded
@@ -185,40 +201,37 @@ def row_numbers(state: State) -> Numbers | None:
     )
 
 
-def row_words(state: State) -> str:
+def row_words(trace: Trace | None, selection: Selection) -> str:
     """Say which row the numbers are of, and how the mask comes in."""
-    trace = state.shown
-    if trace is None or not trace.tokens(state.kind)[0]:
+    query = None if trace is None else focused_query(trace, selection)
+    if trace is None or query is None:
         return "Nothing is decoded yet: there is no row."
-    layer, head = place(state, state.kind)
-    queries = trace.tokens(state.kind)[0]
-    query = focused_query(state, len(queries))
-    total = float(trace.attention(state.kind, layer, head)[query].sum())
-    fill = trace.model.config.masked_value
+    layer, head = place(trace, selection, selection.kind)
+    row = slice(query, query + 1)
+    total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
+    value = trace.model.config.masked_value
     how = (
         "score × mask: a hidden score becomes 0, and e⁰ = 1 still gets a weight"
-        if fill == 0
-        else f"a hidden score is replaced by {fill_text(fill)} before the softmax"
+        if value == 0
+        else f"a hidden score is replaced by {fill_text(value)} before the softmax"
     )
-    named = token_words(visible(queries[query]), query)
+    named = token_words(visible(trace.tokens(selection.kind)[0][query]), query)
     return f"Query {named}: {how}. The weights add up to {total:.4f}."
 
 
-def focused_query(state: State, count: int) -> int:
-    """Return the query of the cell in focus, or else the last one."""
-    cell = state.cell
-    if cell is not None and cell.kind == state.kind and cell.query < count:
+def focused_query(trace: Trace, selection: Selection) -> int | None:
+    """Return the query of the cell in focus, or else the last one; None for none."""
+    cell, queries = selection.cell, trace.tokens(selection.kind)[0]
+    if cell is not None and cell.kind == selection.kind and cell.query < len(queries):
         return cell.query
-    return count - 1
+    return len(queries) - 1 if queries else None
 
 
-def candidate_numbers(state: State) -> Numbers | None:
+def candidate_numbers(runs: Runs | None) -> Numbers | None:
     """Compare the step's best tokens in both runs; NaN below the kept ones."""
-    runs = compared(state)
-    if runs is None or not 0 < state.step <= min(len(runs[0]), len(runs[1])):
+    if runs is None or not 0 < len(runs.altered) == len(runs.plain):
         return None
-    plain, altered, _ = runs
-    before, after = plain.steps[state.step - 1], altered.steps[state.step - 1]
+    before, after = runs.plain.steps[-1], runs.altered.steps[-1]
     kept = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
     tokens = list((kept[0] | kept[1]).values())[:TOP]
     first, second = (

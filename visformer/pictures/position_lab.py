@@ -10,6 +10,7 @@ import numpy as np
 from visformer.engine.messages import Shuffled
 from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
 from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.positions import diverging, ends, heat_picture
 from visformer.session.state import State
@@ -150,7 +151,7 @@ def attention_pictures(state: State) -> tuple[Matrix, ...]:
     """Return the focused head's map, untouched first, altered second where there is."""
     if state.shown is None:
         return ()
-    kind, (layer, head) = state.kind, place(state, state.kind)
+    kind, (layer, head) = state.kind, place(state.shown, state.selection, state.kind)
     where = f"{KIND_NAMES[kind]} · {head_words(layer, head)}"
     altered = bool(state.shown.intervention)
     runs = [("altered" if altered else "untouched", state.shown)]
@@ -166,7 +167,7 @@ def _attention(
     state: State, trace: Trace, at: tuple[Kind, int, int], title: str
 ) -> Matrix:
     kind, layer, head = at
-    values = trace.attention(kind, layer, head)
+    values = head_weights(trace, kind, layer, head)
     shades, bar, note = shade(values, state.scale)
     rows, columns = labels(trace, kind)
     return Matrix(

@@ -187,8 +187,8 @@ class MainWindow(QMainWindow):
 
     def _draw(self, state: State) -> None:
         """Bring every visible part in line with the State."""
-        self.source_strip.draw(source_strip(state))
-        self.target_strip.draw(target_strip(state))
+        self.source_strip.draw(source_strip(state.shown, state.selection, state.look))
+        self.target_strip.draw(target_strip(state.shown, state.selection, state.look))
         self.transport.draw(state)
         self.candidates.draw(state)
         self.altered.draw(state)
@@ -210,7 +210,7 @@ class MainWindow(QMainWindow):
         recorded = "recorded, " if state.recorded else ""
         speed = f"{state.step_ms:.1f} ms/step" if state.step_ms else "no step timed yet"
         where = f"layer {state.layer + 1}, head {state.head + 1}"
-        words = state.busy or cell_words(state)
+        words = state.busy or cell_words(state.shown, state.selection, state.look)
         texts = (
             f"{recorded}{device} | {speed}",
             where,
@@ -273,7 +273,9 @@ class MainWindow(QMainWindow):
         """Move the locked cell by so many queries and keys."""
         state = self.session.state
         if state.locked is not None:
-            cell = move(state, state.locked, rows, columns)
+            by = rows, columns
+            looked = state.shown, state.selection, state.look
+            cell = move(*looked, state.locked, by)
             self.session.set(locked=cell, hovered=None)
 
     def guarded(self, action: Callable[[], object]) -> None:

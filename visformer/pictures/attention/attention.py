@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
+from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix, shade
-from visformer.session.state import State
+from visformer.pictures.selection import Cell, Selection
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 
 ROW_AXES: dict[Kind, str] = {
     "encoder": "query: source token that reads",
@@ -22,18 +24,20 @@ UNDECODED = "Nothing is decoded yet: step on to see the first row."
 HIDDEN = "Every token that would stand here is hidden."
 
 
-def attention_map(state: State, kind: Kind) -> Matrix | None:
-    """Return the weights that the State's look asks for; None without a Trace."""
-    shown = reading(state, kind)
-    return None if shown is None else matrix(state, shown)
+def attention_map(
+    trace: Trace | None, selection: Selection, look: Look, kind: Kind
+) -> Matrix | None:
+    """Return the weights that a look asks for; None without a Trace."""
+    shown = reading(trace, selection, look, kind)
+    return None if shown is None else matrix(shown, selection)
 
 
-def matrix(state: State, shown: Reading) -> Matrix:
+def matrix(shown: Reading, selection: Selection) -> Matrix:
     """Shade a Reading."""
     kind, values = shown.kind, shown.values
-    shades, ends, note = shade(values, state.scale)
+    shades, ends, note = shade(values, selection.scale)
     if not values.size:
-        note = UNDECODED if shown.queries is None or not state.step else HIDDEN
+        note = HIDDEN if shown.query_tokens else UNDECODED
     return Matrix(
         title=shown.title,
         values=values,
@@ -45,19 +49,18 @@ def matrix(state: State, shown: Reading) -> Matrix:
         ends=ends,
         note=note,
         hidden=shown.masked,
-        marked=shown_marks(state, shown).cell,
+        marked=shown_marks(shown, selection.cell).cell,
         done=shown.done,
     )
 
 
-def shown_marks(state: State, shown: Reading) -> Marks:
+def shown_marks(shown: Reading, cell: Cell | None) -> Marks:
     """Return what the cell in focus marks of a Reading: places, not tokens."""
-    marked = marks(state, shown.kind)
-    if shown.queries is None:
+    marked = marks(cell, shown.kind)
+    if shown.queries is None or cell is None:
         return marked
-    cell = state.cell if marked.cell is not None else None
     return Marks(
-        shown.place(cell) if cell is not None else None,
+        shown.place(cell) if cell.kind == shown.kind else None,
         shown.rows_of(marked.rows),
         shown.columns_of(marked.columns),
     )

@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.pictures.attention.maps import ARROW, place
-from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.selection import Cell
-from visformer.session.state import State
+from visformer.pictures.look import Look
+from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, probability
 
 
-def cell_words(state: State) -> str:
+def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     """Say what the cell in focus is and what its weight is; "" where there is none."""
-    cell, trace = state.cell, state.shown
+    cell = selection.cell
     if cell is None or trace is None:
         return ""
-    if not state.look.plain:
-        return _changed_words(state, cell)
-    layer, head = place(state, cell.kind)
+    if not look.plain:
+        return _changed_words(reading(trace, selection, look, cell.kind), cell)
+    layer, head = place(trace, selection, cell.kind)
     weights = head_weights(trace, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
@@ -32,12 +32,11 @@ def cell_words(state: State) -> str:
     return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
 
 
-def _changed_words(state: State, cell: Cell) -> str:
+def _changed_words(shown: Reading | None, cell: Cell) -> str:
     """Say a weight that is not one head's own, and what was done to it."""
-    shown = reading(state, cell.kind)
-    at = shown.place(cell) if shown is not None else None
     if shown is None:
         return ""
+    at = shown.place(cell)
     if at is None:
         return f"{shown.title} · hidden ({shown.done})"
     row, column = at

@@ -10,11 +10,11 @@ import numpy as np
 
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Table
-from visformer.pictures.selection import Cell
-from visformer.session.state import State
+from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
+from visformer.words import head_words
 
 Side = Literal["source", "target"]
 ARROW = " → "  # from the token that a row consumed to the token that it predicts
@@ -29,13 +29,10 @@ class Marks:
     columns: tuple[int, ...] = ()
 
 
-def place(state: State, kind: Kind) -> tuple[int, int]:
+def place(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
     """Return the chosen layer and head, inside what a kind has."""
-    trace = state.shown
-    if trace is None:
-        return 0, 0
-    layer = max(0, min(state.layer, trace.layers(kind) - 1))
-    return layer, max(0, min(state.head, trace.heads - 1))
+    layer = max(0, min(selection.layer, trace.layers(kind) - 1))
+    return layer, max(0, min(selection.head, trace.heads - 1))
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -56,16 +53,9 @@ def _shown(token: str) -> str:
     return visible(token)
 
 
-def longest_labels(trace: Trace, kind: Kind) -> tuple[str, str]:
-    """Return the longest row and column label, "" where there is none."""
-    rows, columns = labels(trace, kind)
-    return max(rows, key=len, default=""), max(columns, key=len, default="")
-
-
-def marks(state: State, kind: Kind) -> Marks:
+def marks(cell: Cell | None, kind: Kind) -> Marks:
     """Return what the cell in focus marks: both its tokens, wherever they stand."""
-    cell = state.cell
-    if cell is None or state.shown is None:
+    if cell is None:
         return Marks()
     if cell.kind == kind:
         return Marks((cell.query, cell.key), (cell.query,), (cell.key,))
@@ -85,15 +75,14 @@ def _tokens(cell: Cell, side: Side) -> tuple[int, ...]:
     return tuple(sorted({index for where, index in pairs if where == side}))
 
 
-def all_numbers(state: State) -> Table | None:
-    """Return every head of the focused kind: a query a row, a key a column."""
-    trace, kind = state.shown, state.kind
+def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
+    """Return every head of a kind: a query a row, a key a column."""
     if trace is None or not trace.tokens(kind)[0]:
         return None
     rows, columns = labels(trace, kind)
     names, values = [], []
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads):
-            names += [f"layer {layer + 1}, head {head + 1}: {row}" for row in rows]
+            names += [f"{head_words(layer, head)}: {row}" for row in rows]
             values.append(head_weights(trace, kind, layer, head))
     return Table(tuple(names), columns, np.concatenate(values))

@@ -19,10 +19,10 @@ from visformer.pictures.attention.weights import (
     size,
 )
 from visformer.pictures.picture import shade
-from visformer.pictures.selection import SCALES, Scale
-from visformer.session.state import State
+from visformer.pictures.selection import SCALES, Scale, Selection
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 Cell = TypeVar("Cell", bound=np.generic)
@@ -62,31 +62,40 @@ class Mosaic:
 
 
 def mosaic(
-    state: State, kind: Kind, *, thumbnail: tuple[int, int] = UNLIMITED
-) -> Mosaic | None:
-    """Return all heads of a kind; None without a Trace.
+    trace: Trace,
+    selection: Selection,
+    kind: Kind,
+    *,
+    extent: tuple[int, int],
+    thumbnail: tuple[int, int] = UNLIMITED,
+) -> Mosaic:
+    """Return all heads of a kind.
 
-    ``thumbnail``: height and width in pixels; larger maps are reduced by maximum.
+    ``extent``: rows and columns that room is kept for; ``thumbnail``: height and width
+    in pixels, larger maps are reduced by maximum.
     """
-    parts = list(mosaic_parts(state, kind, thumbnail=thumbnail))
-    return parts[-1] if parts else None
+    *_, last = mosaic_parts(trace, selection, kind, extent=extent, thumbnail=thumbnail)
+    return last
 
 
 def mosaic_parts(
-    state: State, kind: Kind, *, thumbnail: tuple[int, int] = UNLIMITED
+    trace: Trace,
+    selection: Selection,
+    kind: Kind,
+    *,
+    extent: tuple[int, int],
+    thumbnail: tuple[int, int] = UNLIMITED,
 ) -> Iterator[Mosaic]:
     """Yield the same Mosaic again and again while its image is filled.
 
     A part takes a few milliseconds, so that a long sentence stops nobody's work.
     """
-    if state.shown is None or state.trace is None:
-        return
-    layers, heads = state.trace.layers(kind), state.trace.heads
-    rows, columns = (len(tokens) for tokens in state.trace.tokens(kind))
+    layers, heads = trace.layers(kind), trace.heads
+    rows, columns = extent
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
     image = np.zeros((layers, height, heads, width), np.float32)
-    shown = [len(tokens) for tokens in state.shown.tokens(kind)]
+    shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
     made = Mosaic(
         title=f"all heads · {KIND_NAMES[kind]}",
@@ -96,66 +105,69 @@ def mosaic_parts(
         height=height,
         width=width,
         filled=filled,
-        chosen=place(state, kind),
-        note=SCALES[state.scale] + _reduction_words(factors),
+        chosen=place(trace, selection, kind),
+        note=SCALES[selection.scale] + _reduction_words(factors),
     )
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
-        for _ in _fill(room, state, (kind, layer), factors):
+        for _ in _fill(room, trace, (kind, layer), selection.scale, factors):
             yield made
     yield made
 
 
-def is_large(state: State, kind: Kind) -> bool:
+def is_large(trace: Trace, kind: Kind) -> bool:
     """Tell whether a kind's overview takes longer than a step may."""
-    if state.trace is None:
-        return False
-    heads = state.trace.layers(kind) * state.trace.heads
-    return size(state.trace, kind) * heads > LARGE
+    return size(trace, kind) * trace.layers(kind) * trace.heads > LARGE
 
 
 def _fill(
-    room: Floats, state: State, at: tuple[Kind, int], factors: tuple[int, int]
+    room: Floats,
+    trace: Trace,
+    at: tuple[Kind, int],
+    scale: Scale,
+    factors: tuple[int, int],
 ) -> Iterator[None]:
     """Fill thumbnails [H, height, width] of a layer, yielding between parts."""
-    if state.trace is None or state.shown is None or not room.size:
+    if not room.size:
         return
-    cells, (kind, layer) = size(state.trace, at[0]), at
+    cells, (kind, layer) = size(trace.whole, at[0]), at
     if cells * len(room) <= WHOLE_LAYER:
-        room[:] = _thumbnails(
-            layer_weights(state.shown, kind, layer), state.scale, factors
-        )
+        room[:] = _thumbnails(layer_weights(trace, kind, layer), scale, factors)
         yield
         return
     for head in range(len(room)):
         if cells <= WHOLE_HEAD:
-            weights = head_weights(state.shown, kind, layer, head)[None]
-            room[head] = _thumbnails(weights, state.scale, factors)[0]
+            weights = head_weights(trace, kind, layer, head)[None]
+            room[head] = _thumbnails(weights, scale, factors)[0]
             yield
         else:
-            yield from _fill_head(room[head], state, (kind, layer, head), factors)
+            yield from _fill_head(
+                room[head], trace, (kind, layer, head), scale, factors
+            )
 
 
 def _fill_head(
-    room: Floats, state: State, at: tuple[Kind, int, int], factors: tuple[int, int]
+    room: Floats,
+    trace: Trace,
+    at: tuple[Kind, int, int],
+    scale: Scale,
+    factors: tuple[int, int],
 ) -> Iterator[None]:
     """Fill one thumbnail [height, width], some rows at a time."""
-    if state.shown is None:
-        return
     kind, layer, head = at
-    queries, keys = (len(tokens) for tokens in state.shown.tokens(kind))
-    by_row = state.scale == "row"
+    queries, keys = (len(tokens) for tokens in trace.tokens(kind))
+    by_row = scale == "row"
     step = max(1, BLOCK // keys // factors[0])
     for first in range(0, len(room), step):
         last = min(queries, (first + step) * factors[0])
         rows = slice(first * factors[0], last)
-        weights = row_weights(state.shown, kind, layer, head, rows)[None]
+        weights = row_weights(trace, kind, layer, head, rows)[None]
         if by_row:
             weights = shade(weights, "row")[0]
         room[first : first + step] = reduced(weights, factors)[0]
         yield
     if not by_row:
-        room[:] = shade(room, state.scale)[0]
+        room[:] = shade(room, scale)[0]
 
 
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:

@@ -14,9 +14,9 @@ from visformer.analysis.head_measures import (
 )
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Order
-from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 from visformer.words import decimals
 
 WORDS: dict[Order, str] = {
@@ -43,14 +43,13 @@ class Ranking:
     words: str
 
 
-def ranking_parts(state: State, kind: Kind) -> Iterator[Ranking | None]:
-    """Yield None after each head, and last the Ranking that the State's look asks for.
+def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | None]:
+    """Yield None after each head, and last the Ranking; nothing in order of place.
 
     Measures are of the model's own weights of what is shown, every token. Heads
     without a number come last.
     """
-    trace, order = state.shown, state.look.order
-    if trace is None or order == "place":
+    if order == "place":
         return
     found = []
     for layer in range(trace.layers(kind)):

@@ -28,13 +28,12 @@ from visformer.pictures.attention.maps import ARROW, Side, labels, place, sides
 from visformer.pictures.attention.summary import summary
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import HIDDEN, Hidden, Look
-from visformer.pictures.selection import Cell
-from visformer.session.state import State
+from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES
+from visformer.words import KIND_NAMES, head_words, layer_words
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -52,9 +51,10 @@ class Reading:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     masked: Bools | None  # [R, C]: True where the mask forbids all of it
+    query_tokens: int  # of the sentence, hidden ones too
+    key_tokens: int
     queries: Groups | None = None
     keys: Groups | None = None
-    key_tokens: int = 0  # of the sentence, hidden ones too
 
     def cell(self, row: int, column: int) -> Cell:
         """Return the tokens of a place: of words, the first ones."""
@@ -103,40 +103,51 @@ class Reading:
         return (index, other) if side == "query" else (other, index)
 
 
-def reading(state: State, kind: Kind) -> Reading | None:
-    """Return what the State's look makes of a kind.
+def reading(
+    trace: Trace | None, selection: Selection, look: Look, kind: Kind
+) -> Reading | None:
+    """Return what a look makes of a kind.
 
     None without a Trace, and while a summary of a long sentence is not made.
     """
-    trace = state.shown
     if trace is None:
         return None
-    layer, head = place(state, kind)
-    if state.look.plain:
+    layer, head = place(trace, selection, kind)
+    if look.plain:
         rows, columns = labels(trace, kind)
         return Reading(
             kind=kind,
-            title=f"{KIND_NAMES[kind]} · layer {layer + 1}, head {head + 1}",
+            title=title_words(trace, selection, look, kind),
             done="",
             values=head_weights(trace, kind, layer, head),
             rows=rows,
             columns=columns,
             masked=~trace.mask(kind, layer),
+            query_tokens=len(rows),
+            key_tokens=len(columns),
         )
     made: Floats | None
-    if state.look.summary == "head":
+    if look.summary == "head":
         made = head_weights(trace, kind, layer, head)
     else:
-        made = summary(trace, kind, layer, state.look.summary)
+        made = summary(trace, kind, layer, look.summary)
     if made is None:
         return None
-    mask = _masked(trace, state.look, kind, layer)
-    return _changed(state, kind, made, mask)
+    mask = _masked(trace, look, kind, layer)
+    title = title_words(trace, selection, look, kind)
+    return _changed(trace, look, kind, title, made, mask)
 
 
-def move(state: State, cell: Cell, rows: int, columns: int) -> Cell:
+def move(
+    trace: Trace | None,
+    selection: Selection,
+    look: Look,
+    cell: Cell,
+    by: tuple[int, int],
+) -> Cell:
     """Return the cell so many rows and columns on, of those on screen."""
-    shown = reading(state, cell.kind)
+    rows, columns = by
+    shown = reading(trace, selection, look, cell.kind)
     at = shown.nearest(cell) if shown is not None else None
     if shown is None or at is None:
         return cell
@@ -145,30 +156,25 @@ def move(state: State, cell: Cell, rows: int, columns: int) -> Cell:
     return shown.cell(row, column)
 
 
-def done_words(state: State, kind: Kind) -> str:
+def done_words(trace: Trace, look: Look, kind: Kind) -> str:
     """Say what the look does to the weights; "" for one head's own."""
-    return "; ".join(part for part in _done_parts(state, kind) if part)
+    return "; ".join(part for part in _done_parts(trace, look, kind) if part)
 
 
-def title_words(state: State, kind: Kind) -> str:
+def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
     """Name the kind, and which layers and heads are shown."""
-    trace, name = state.shown, KIND_NAMES[kind]
-    layer, head = place(state, kind)
-    layers = trace.layers(kind) if trace is not None else 1
-    match state.look.summary:
+    name, (layer, head) = KIND_NAMES[kind], place(trace, selection, kind)
+    match look.summary:
         case "head":
-            return f"{name} · layer {layer + 1}, head {head + 1}"
+            return f"{name} · {head_words(layer, head)}"
         case "all":
-            return f"{name} · all {layers} layers"
+            return f"{name} · all {trace.layers(kind)} layers"
         case "rollout" if kind != "cross":
             return f"{name} · layers 1 to {layer + 1}"
-    return f"{name} · layer {layer + 1}"
+    return f"{name} · {layer_words(layer)}"
 
 
-def _done_parts(state: State, kind: Kind) -> list[str]:
-    look, trace = state.look, state.shown
-    if trace is None:
-        return []
+def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
     heads = trace.heads
     mean = f"mean of {heads} heads"
     match look.summary:
@@ -224,11 +230,15 @@ def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
     return ~allowed
 
 
-def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> Reading:
+def _changed(
+    trace: Trace,
+    look: Look,
+    kind: Kind,
+    title: str,
+    values: Floats,
+    masked: Bools | None,
+) -> Reading:
     """Leave tokens out, renormalise, merge; and name what is left."""
-    trace, look = state.shown, state.look
-    if trace is None:
-        raise ValueError("there is no Trace to show.")
     rows, columns = _groups(trace, kind, look)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
@@ -241,14 +251,15 @@ def _changed(state: State, kind: Kind, values: Floats, masked: Bools | None) -> 
             masked = merged((~masked).astype(np.float32), *inner) == 0
     return Reading(
         kind=kind,
-        title=title_words(state, kind),
-        done=done_words(state, kind),
+        title=title,
+        done=done_words(trace, look, kind),
         values=values,
         rows=_row_labels(trace, kind, rows, look),
         columns=_labels(trace.tokens(kind)[1], columns, words=look.words),
         masked=masked,
         queries=rows,
         keys=columns,
+        query_tokens=len(trace.tokens(kind)[0]),
         key_tokens=len(trace.tokens(kind)[1]),
     )
 

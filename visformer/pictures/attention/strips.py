@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from visformer.pictures.attention.maps import place
 from visformer.pictures.attention.reading import done_words, reading
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.selection import Cell
-from visformer.session.state import State
+from visformer.pictures.look import Look
+from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,43 +30,45 @@ class Chip:
     done: str = ""  # what was done to the weight that tints, in words
 
 
-def focus(state: State) -> Cell | None:
+def focus(trace: Trace, selection: Selection) -> Cell | None:
     """Return the row whose attention tints the strips.
 
     The cell in focus, or else what the current step reads of the source.
     """
-    if state.cell is not None:
-        return state.cell
-    if state.shown is None or not len(state.shown):
-        return None
-    return Cell("cross", len(state.shown) - 1, -1)
+    if selection.cell is not None:
+        return selection.cell
+    return Cell("cross", len(trace) - 1, -1) if len(trace) else None
 
 
-def _tints(state: State, reads: tuple[Kind, ...], length: int) -> Floats:
+def _tints(
+    trace: Trace, selection: Selection, look: Look, reads: tuple[Kind, ...], length: int
+) -> Floats:
     """Weights of the row in focus, where it reads this strip; zeros elsewhere."""
-    cell, trace = focus(state), state.shown
-    if cell is None or trace is None or cell.kind not in reads:
+    cell = focus(trace, selection)
+    if cell is None or cell.kind not in reads:
         return np.zeros(length, np.float32)
-    if not state.look.plain:
-        shown = reading(state, cell.kind)
+    if not look.plain:
+        shown = reading(trace, selection, look, cell.kind)
         return np.zeros(length, np.float32) if shown is None else shown.tints(cell)
-    layer = min(state.layer, trace.layers(cell.kind) - 1)
-    weights: Floats = head_weights(trace, cell.kind, layer, state.head)[cell.query]
+    layer, head = place(trace, selection, cell.kind)
+    weights: Floats = head_weights(trace, cell.kind, layer, head)[cell.query]
     return weights
 
 
-def _done(state: State) -> str:
-    cell = focus(state)
-    return "" if cell is None else done_words(state, cell.kind)
+def _done(trace: Trace, selection: Selection, look: Look) -> str:
+    cell = focus(trace, selection)
+    return "" if cell is None else done_words(trace, look, cell.kind)
 
 
-def source_strip(state: State) -> tuple[Chip, ...]:
+def source_strip(
+    trace: Trace | None, selection: Selection, look: Look
+) -> tuple[Chip, ...]:
     """Return the source tokens."""
-    trace, cell = state.shown, state.cell
     if trace is None:
         return ()
-    tints = _tints(state, ("encoder", "cross"), len(trace.source))
-    marks, done = set(), _done(state)
+    cell, length = selection.cell, len(trace.source)
+    tints = _tints(trace, selection, look, ("encoder", "cross"), length)
+    marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
     return tuple(
@@ -75,13 +79,15 @@ def source_strip(state: State) -> tuple[Chip, ...]:
     )
 
 
-def target_strip(state: State) -> tuple[Chip, ...]:
+def target_strip(
+    trace: Trace | None, selection: Selection, look: Look
+) -> tuple[Chip, ...]:
     """Return the target tokens read so far, and last the current step's choice."""
-    trace, cell = state.shown, state.cell
     if trace is None or not len(trace):
         return ()
-    tints = _tints(state, ("decoder",), len(trace))
-    marks, done = set(), _done(state)
+    cell = selection.cell
+    tints = _tints(trace, selection, look, ("decoder",), len(trace))
+    marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     origins = [False, *(step.origin == "forced" for step in trace.steps)]

@@ -74,7 +74,9 @@ class AttentionView(QWidget):
         self._turns.timeout.connect(self._work)
         self.panels = {kind: self._panel(kind) for kind in KINDS}
         self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
-        self.overview = Overview(lambda: all_numbers(self._state))
+        self.overview = Overview(
+            lambda: all_numbers(self._state.shown, self._state.kind)
+        )
         self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
@@ -134,48 +136,56 @@ class AttentionView(QWidget):
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
         mass = look.mass if look.form == "arcs" else None
         shown = _Shown(state.shown, kind)
-        looks = (*numbers, mass, *place(state, kind), state.scale)
+        at = place(state.shown, state.selection, kind) if state.shown else (0, 0)
+        looks = (*numbers, mass, *at, state.scale)
         if self._changed(kind, (shown, looks, extent, longest)):
             self._tasks.pop(kind, None)
-            made = reading(state, kind)
+            made = reading(state.shown, state.selection, look, kind)
             if made is None and state.shown is not None:
-                layer = place(state, kind)[0]
-                parts = summary_parts(state.shown, kind, layer, look.summary)
+                parts = summary_parts(state.shown, kind, at[0], look.summary)
                 self._begin(kind, parts)
                 return
             self._readings[kind] = made
-            picture = None if made is None else matrix(state, made)
+            picture = None if made is None else matrix(made, state.selection)
             panel.draw(picture, look, extent=extent, longest=longest)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:
-            panel.mark(state.shown, drawn, shown_marks(state, drawn), look)
+            panel.mark(state.shown, drawn, shown_marks(drawn, state.cell), look)
 
     def _draw_overview(self) -> None:
         state, kind = self._state, self._state.kind
-        if state.trace is None:
+        if state.trace is None or state.shown is None:
             self._slices.stop()
             if self._changed("overview", (None,)):
                 self.overview.draw(None)
             return
         size = self.overview.thumbnail(state.trace.layers(kind), state.trace.heads)
         shown = _Shown(state.shown, kind)
-        needs = (shown, kind, state.scale, self._extent(kind), size)
+        extent = self._extent(state.trace, kind)
+        needs = (shown, kind, state.scale, extent, size)
         if self._changed("overview", needs):
             self._begin_overview(needs, size)
-        self.overview.choose(place(state, kind))
+        self.overview.choose(place(state.shown, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview, in slices where the sentence is long."""
         state, kind = self._state, self._state.kind
         self._slices.stop()
+        if state.trace is None or state.shown is None:
+            return
         kept = self._overviews.get(kind)
         if kept is not None and kept[0] == needs:
             self.overview.draw(kept[1])
-        elif is_large(state, kind):
-            self._parts = mosaic_parts(state, kind, thumbnail=size)
+            return
+        selection, extent = state.selection, self._extent(state.trace, kind)
+        if is_large(state.trace, kind):
+            self._parts = mosaic_parts(
+                state.shown, selection, kind, extent=extent, thumbnail=size
+            )
             self._slices.start()
         else:
-            self.overview.draw(mosaic(state, kind, thumbnail=size))
+            drawn = mosaic(state.shown, selection, kind, extent=extent, thumbnail=size)
+            self.overview.draw(drawn)
 
     def _draw_slice(self) -> None:
         """Go on with the overview for a few milliseconds, and show how far it is."""
@@ -189,7 +199,9 @@ class AttentionView(QWidget):
                 finished = False
                 break
         self.overview.draw(self._filling)
-        self.overview.choose(place(self._state, kind))
+        if self._state.shown is not None:
+            selection = self._state.selection
+            self.overview.choose(place(self._state.shown, selection, kind))
         if finished and self._filling is not None:
             self._slices.stop()
             self._overviews[kind] = self._drawn["overview"], self._filling
@@ -202,8 +214,8 @@ class AttentionView(QWidget):
         self._tasks.pop("order", None)
         ranking = None
         if order != "place" and state.shown is not None:
-            parts = ranking_parts(state, kind)
-            if is_large(state, kind):
+            parts = ranking_parts(state.shown, kind, order)
+            if is_large(state.shown.whole, kind):
                 self._begin("order", parts)
             else:
                 ranking = list(parts)[-1]
@@ -260,11 +272,9 @@ class AttentionView(QWidget):
             self._extents[kind] = len(rows), len(columns)
             self._longest[kind] = longest[kind][0], column
 
-    def _extent(self, kind: Kind) -> tuple[int, int] | None:
+    def _extent(self, trace: Trace, kind: Kind) -> tuple[int, int]:
         """Rows and columns of the overview's thumbnails: every token decoded."""
-        if self._state.trace is None:
-            return None
-        queries, keys = self._state.trace.tokens(kind)
+        queries, keys = trace.tokens(kind)
         return len(queries), len(keys)
 
     # ---- what the user does ----------------------------------------------------

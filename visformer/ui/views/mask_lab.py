@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -21,29 +21,34 @@ from PySide6.QtWidgets import (
 
 from visformer.pictures.mask_lab import (
     NO_DIFFERENCE,
+    Runs,
     candidate_numbers,
     causal_of,
+    compare,
     difference_picture,
     difference_words,
     empty_row_words,
+    focused_query,
     hidden_of,
     leak_words,
     paint_picture,
+    painted_layer,
     row_numbers,
     row_words,
     toggled,
+    turned,
 )
 from visformer.pictures.masks import fill_text
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
 from visformer.text import visible
+from visformer.ui.changed import Changed
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
-from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
@@ -59,7 +64,8 @@ class MaskLab(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
-        self._searched: Trace | None = None  # its leaks are named
+        self._changed = Changed()
+        self._runs: Runs | None = None
         self._leaks = ""
         self.layers = self._chooser("layers that a change is made in")
         self.layers.activated.connect(lambda _: self._change_layer())
@@ -90,6 +96,7 @@ class MaskLab(QWidget):
         self.row_words = paragraph("the row in words")
         self.row, self.candidates = NumberTable(), NumberTable()
         self._lay_out()
+        self._fit()
 
     def _chooser(self, name: str) -> QComboBox:
         box = QComboBox()
@@ -147,28 +154,61 @@ class MaskLab(QWidget):
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""
         self._state = state
-        self._fill_fields()
-        self.mask_map.draw(paint_picture(state, self._layer))
-        pictures = attention_pictures(state)
+        shown, selection = state.shown, state.selection
+        runs = shown, state.plain
+        if self._changed("runs", *runs):
+            self._runs = compare(state.plain, shown)
+        kind = (*runs, state.kind)
+        if self._changed("fields", *kind, state.intervention, state.model):
+            self._fill_fields()
+        self._draw_mask()
+        head = (*kind, state.layer, state.head)
+        if self._changed("attention", *head, state.scale):
+            self._draw_attention()
+        if self._changed("difference", *head, state.trace, state.busy):
+            self._draw_difference()
+        if self._changed("leaks", shown):
+            self._leaks = leak_words(shown)
+        if self._changed("leaks in words", shown, state.head):
+            empty = empty_row_words(shown, state.head)
+            self.leaks.setText(f"{self._leaks} {empty}".strip())
+        query = None if shown is None else focused_query(shown, selection)
+        if self._changed("row", *head, query):
+            self.row_words.setText(row_words(shown, selection))
+            self.row.draw(row_numbers(shown, self._runs, selection))
+
+    def _draw_mask(self) -> None:
+        shown, selection = self._state.shown, self._state.selection
+        layer = None
+        if shown is not None:
+            layer = painted_layer(shown, selection, self._layer)
+        if self._changed("mask", shown, selection.kind, layer):
+            self.mask_map.draw(paint_picture(shown, selection, layer))
+
+    def _draw_attention(self) -> None:
+        pictures = attention_pictures(self._state)
         for index, heat_map in enumerate(self.attention):
             there = index < len(pictures)
             heat_map.setVisible(there or index == 0)
             heat_map.draw(pictures[index] if there else None)
-        difference = difference_picture(state)
+
+    def _draw_difference(self) -> None:
+        difference = difference_picture(self._runs, self._state.selection)
         self.difference.draw(difference)
         self.difference.setVisible(difference is not None)
-        texts = f"{text_words(state)} {difference_words(state)}"
+        texts = f"{text_words(self._state)} {difference_words(self._runs)}"
         self.text.setText(texts if difference is not None else NO_DIFFERENCE)
-        if state.shown is not self._searched:  # hovering searches nothing again
-            self._searched = state.shown
-            self._leaks = leak_words(state.shown)
-        empty = empty_row_words(state.shown, state.head)
-        self.leaks.setText(f"{self._leaks} {empty}".strip())
-        self.row_words.setText(row_words(state))
-        candidates = candidate_numbers(state)
+        candidates = candidate_numbers(self._runs)
         self.candidates.draw(candidates)
         self.candidates.setVisible(candidates is not None)
-        self.row.draw(row_numbers(state))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the maps' cells in sight below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "attention"):
+            self._fit()
+
+    def _fit(self) -> None:
         least = 12 * self.fontMetrics().lineSpacing()
         for heat_map in (self.mask_map, *self.attention, self.difference):
             heat_map.setMinimumHeight(least)
@@ -244,7 +284,7 @@ class MaskLab(QWidget):
 
     def _change_layer(self) -> None:
         self._fill_fields()
-        self.mask_map.draw(paint_picture(self._state, self._layer))
+        self._draw_mask()
 
     def _change_causal(self) -> None:
         name, offset = self.causal.currentData(), self.offset.value()
@@ -265,8 +305,10 @@ class MaskLab(QWidget):
         )
 
     def _paint(self, cell: tuple[int, int] | None) -> None:
-        if cell is not None:
-            self.altered.emit(toggled(self._state, *cell, self._layer))
+        state = self._state
+        if cell is not None and state.shown is not None:
+            change = turned(state.shown, state.selection, cell, self._layer)
+            self.altered.emit(toggled(state.intervention, state.plain, change))
 
     def _hover(self, cell: tuple[int, int] | None) -> None:
         hovered = None if cell is None else Cell(self._state.kind, *cell)

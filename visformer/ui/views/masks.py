@@ -114,7 +114,9 @@ class MasksView(QWidget):
         if state.batch:
             altered = bool(state.intervention)
             words = batch_words(trace, state.head, altered=altered)
-        places = {kind: place(state, kind) for kind in KINDS}
+        places: Places = {}
+        if trace is not None:
+            places = {kind: place(trace, state.selection, kind) for kind in KINDS}
         self._maps.draw(trace, places, cell, words)
 
     def _lock(self, cell: Cell) -> None:
