@@ -331,7 +331,7 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
         for layer in range(layers)
         for head in range(8)
     ]
-    items = [pg.ImageItem() for _ in images]
+    items = [pg.ImageItem(axisOrder="row-major") for _ in images]
     for plot, item in zip(images, items, strict=True):
         plot.addItem(item)
     for widget in (overview, plots):

@@ -7,4 +7,4 @@ os.environ.setdefault("PYQTGRAPH_QT_LIB", "PySide6")
 
 import pyqtgraph
 
-pyqtgraph.setConfigOptions(imageAxisOrder="row-major", antialias=True)
+pyqtgraph.setConfigOptions(antialias=True)

@@ -39,9 +39,9 @@ SIDE = 64  # pixels drawn; shown smaller
 
 def icon(name: str, colour: QColor, faint: QColor) -> QIcon:
     """Return an icon; ``faint`` is its colour while it is disabled."""
-    made = QIcon(_painted(name, colour))
-    made.addPixmap(_painted(name, faint), QIcon.Mode.Disabled)
-    return made
+    result = QIcon(_painted(name, colour))
+    result.addPixmap(_painted(name, faint), QIcon.Mode.Disabled)
+    return result
 
 
 def _painted(name: str, colour: QColor) -> QPixmap:

@@ -74,7 +74,7 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
 
 def palette(colours: Colours) -> QPalette:
     """Return the Qt palette of a theme."""
-    made = QPalette()
+    result = QPalette()
     role = QPalette.ColorRole
     for key, value in {
         role.Window: colours.window,
@@ -98,7 +98,7 @@ def palette(colours: Colours) -> QPalette:
         role.Shadow: colours.line,
         role.Accent: colours.accent,
     }.items():
-        made.setColor(key, QColor(value))
+        result.setColor(key, QColor(value))
     for key in (role.WindowText, role.Text, role.ButtonText):
-        made.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
-    return made
+        result.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
+    return result

@@ -163,7 +163,7 @@ class _Diagram(QWidget):
         if self._changed("size of the text", *needs, state.trace is None):
             self._fit()
         wide, high = self._units()
-        self.drawing = self._made(self.chosen)
+        self.drawing = self._drawing_of(self.chosen)
         if self.drawing is not None:
             self.setMinimumSize(
                 math.floor(self.drawing.width * wide),
@@ -176,7 +176,7 @@ class _Diagram(QWidget):
         """Choose the size of the text, whichever block will be shown inside."""
         self._bars = 0
         for self._scale in SCALES:
-            drawing, (wide, high) = self._made(""), self._units()
+            drawing, (wide, high) = self._drawing_of(""), self._units()
             across = drawing is None or drawing.width * wide < self._room.width() + 1
             down = drawing is None or drawing.height * high < self._room.height() + 1
             if across and down:
@@ -184,7 +184,7 @@ class _Diagram(QWidget):
         self._scale = 1.0  # it is scrolled, and the bars take room
         self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
 
-    def _made(self, chosen: str) -> Drawing | None:
+    def _drawing_of(self, chosen: str) -> Drawing | None:
         wide, high = self._units()
         return architecture(
             self._state,

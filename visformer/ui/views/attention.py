@@ -19,8 +19,10 @@ from visformer.pictures.attention.summary import summary_parts
 from visformer.pictures.look import Look, Order
 from visformer.session.state import State
 from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
+from visformer.ui.widgets.token_canvas import SideToken
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import same
 from visformer.values.trace import Trace
@@ -294,10 +296,10 @@ class AttentionView(QWidget):
     def _choose(self, at: tuple[int, int]) -> None:
         self.picked.emit({"layer": at[0], "head": at[1]})
 
-    def _hover(self, kind: Kind, at: tuple[int | str, int] | None) -> None:
+    def _hover(self, kind: Kind, at: MapCell | SideToken | None) -> None:
         self.picked.emit(self._focus(kind, "hovered", at))
 
-    def _click(self, kind: Kind, at: tuple[int | str, int] | None) -> None:
+    def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
         """Lock a cell, or free it where it is locked; a click beside takes the kind."""
         changes: dict[str, object] = {"kind": kind}
         if at is not None:
@@ -307,22 +309,18 @@ class AttentionView(QWidget):
         self.picked.emit(changes)
 
     def _focus(
-        self, kind: Kind, field: str, at: tuple[int | str, int] | None
+        self, kind: Kind, field: str, at: MapCell | SideToken | None
     ) -> dict[str, object]:
         """Return the changes that put a cell in focus.
 
-        ``at``: a row and column, or a token's side and index: then the cell is that of
-        its strongest weight, and its weights stand out.
+        Of a token, it is the cell of its strongest weight, and its weights stand out.
         """
         shown, look = self._readings.get(kind), self._state.look
         if at is None or shown is None:
             return {field: None}
-        side, index = at
-        if isinstance(side, int):
-            return {field: shown.cell(side, index)}
-        changes: dict[str, object] = {
-            field: shown.cell(*shown.partner(side, index)),
-        }
-        if side != look.by:
-            changes["look"] = replace(look, by=side)  # type: ignore[arg-type]
+        if isinstance(at, MapCell):
+            return {field: shown.cell(*at)}
+        changes: dict[str, object] = {field: shown.cell(*shown.partner(*at))}
+        if at.side != look.by:
+            changes["look"] = replace(look, by=at.side)
         return changes

@@ -20,7 +20,7 @@ from visformer.pictures.attention.maps import Marks
 from visformer.pictures.look import Side
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.labels import short
-from visformer.ui.widgets.token_canvas import TokenCanvas
+from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
 WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
 FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
@@ -116,23 +116,23 @@ class ArcsCanvas(TokenCanvas):
                 self._paint_label(painter, edges, (side, index), label, index in marked)
 
     def _paint_arcs(
-        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+        self, painter: QPainter, lines: Arcs, pitch: float, edges: tuple[float, float]
     ) -> None:
         """Paint all arcs, faded where some stand out; those painted over them."""
-        own = found.rows if self._by == "query" else found.columns
+        own = lines.rows if self._by == "query" else lines.columns
         wanted = self._marks.rows if self._by == "query" else self._marks.columns
         seen = self.visibleRegion().boundingRect()
         painter.setOpacity(FADED if wanted else 1.0)
-        painter.drawPixmap(seen.topLeft(), self._layer_of(found, pitch, edges, seen))
+        painter.drawPixmap(seen.topLeft(), self._layer_of(lines, pitch, edges, seen))
         painter.setOpacity(1.0)
         if wanted:
             bold = np.isin(own, wanted)
-            rows, columns, strengths = found
+            rows, columns, strengths = lines
             some = Arcs(rows[bold], columns[bold], strengths[bold])
             self._stroke(painter, some, pitch, edges)
 
     def _layer_of(
-        self, found: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
+        self, lines: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
     ) -> QPixmap:
         """Return all arcs in sight as a picture, kept while the mouse moves."""
         ratio = self.devicePixelRatioF()
@@ -144,24 +144,24 @@ class ArcsCanvas(TokenCanvas):
             picture.fill(Qt.GlobalColor.transparent)
             painter = QPainter(picture)
             painter.translate(-seen.topLeft())
-            self._stroke(painter, found, pitch, edges)
+            self._stroke(painter, lines, pitch, edges)
             painter.end()
             self._layer = needs, picture
         return self._layer[1]
 
     def _stroke(
-        self, painter: QPainter, found: Arcs, pitch: float, edges: tuple[float, float]
+        self, painter: QPainter, lines: Arcs, pitch: float, edges: tuple[float, float]
     ) -> None:
         (start, end), middle = edges, sum(edges) / 2
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        levels = np.ceil(found.strengths * LEVELS).astype(np.int64)
+        levels = np.ceil(lines.strengths * LEVELS).astype(np.int64)
         for level in np.unique(levels).tolist():  # the strongest last
             here, strength = levels == level, level / LEVELS
             shade = self.palette().color(QPalette.ColorRole.Highlight)
             shade.setAlphaF(FAINTEST + (1 - FAINTEST) * strength)
             painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
-            tops = ((found.rows[here] + 0.5) * pitch).tolist()
-            bottoms = ((found.columns[here] + 0.5) * pitch).tolist()
+            tops = ((lines.rows[here] + 0.5) * pitch).tolist()
+            bottoms = ((lines.columns[here] + 0.5) * pitch).tolist()
             path = QPainterPath()
             for y, to in zip(tops, bottoms, strict=True):
                 path.moveTo(start, y)
@@ -201,14 +201,14 @@ class ArcsCanvas(TokenCanvas):
 
     # ---- mouse -----------------------------------------------------------------
 
-    def token_at(self, at: QPointF) -> tuple[Side, int] | None:
+    def token_at(self, at: QPointF) -> SideToken | None:
         """Return the token whose line and half of the picture a point is in."""
         start, end = self._sides()
         side: Side = "query" if at.x() < (start + end) / 2 else "key"
         index = math.floor(at.y() / self._pitch())
         count = len(self._labels()[0 if side == "query" else 1])
         usable = self._matrix is not None and self._matrix.values.size > 0
-        return (side, index) if usable and 0 <= index < count else None
+        return SideToken(side, index) if usable and 0 <= index < count else None
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
@@ -34,14 +35,19 @@ WHOLE_UP_TO = 1 << 20  # cells: larger pictures are cut and reduced to what is i
 ZOOM_STEP = 1.25
 NOTHING: Bytes = np.zeros((0, 0), np.uint8)
 
-Cell = tuple[int, int]
+
+class MapCell(NamedTuple):
+    """A row and a column of a picture, whatever they stand for."""
+
+    row: int
+    column: int
 
 
 class Canvas(QWidget):
     """One image, all of it or a part in sight; rows downwards, a unit is a cell."""
 
-    hovered = Signal(object)  # (row, column) or None
-    clicked = Signal(object)
+    hovered = Signal(object)  # a MapCell or None
+    clicked = Signal(object)  # the same
     moved = Signal()  # the part in sight is another
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -58,10 +64,10 @@ class Canvas(QWidget):
         self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
         self._crossed: list[QRectF] = []  # those in sight, found with the hatched
-        self._cell: Cell | None = None
+        self._cell: tuple[int, int] | None = None
         self._rows: tuple[int, ...] = ()
         self._columns: tuple[int, ...] = ()
-        self._under: Cell | None = None
+        self._under: MapCell | None = None
         self._pressed: QPointF | None = None
         self._grabbed: QRectF | None = None  # the view when a drag began
 
@@ -77,7 +83,10 @@ class Canvas(QWidget):
         self.update()
 
     def mark(
-        self, cell: Cell | None, rows: tuple[int, ...], columns: tuple[int, ...]
+        self,
+        cell: tuple[int, int] | None,
+        rows: tuple[int, ...],
+        columns: tuple[int, ...],
     ) -> None:
         """Frame a cell, and edge rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
@@ -191,14 +200,14 @@ class Canvas(QWidget):
 
     # ---- the mouse -------------------------------------------------------------
 
-    def cell_at(self, at: QPointF) -> Cell | None:
+    def cell_at(self, at: QPointF) -> MapCell | None:
         """Return the (row, column) at a point in pixels, None where there is none."""
         if not QRectF(self.rect()).contains(at):
             return None
         cells = self._cells_at(at)
         row, column = math.floor(cells.y()), math.floor(cells.x())
         rows, columns = self._codes.shape
-        return (row, column) if row < rows and column < columns else None
+        return MapCell(row, column) if row < rows and column < columns else None
 
     def _cells_at(self, at: QPointF) -> QPointF:
         x, y = at.x() / max(1, self.width()), at.y() / max(1, self.height())
@@ -245,7 +254,7 @@ class Canvas(QWidget):
         """Nothing is under the mouse."""
         self._hover(None)
 
-    def _hover(self, cell: Cell | None) -> None:
+    def _hover(self, cell: MapCell | None) -> None:
         if cell != self._under:
             self._under = cell
             self.hovered.emit(cell)

@@ -54,7 +54,7 @@ class CellTexts(QWidget):
         if matrix is None or not self.texts:
             return
         painter = QPainter(self)
-        made = codes(matrix.shade, matrix.hidden)
+        cell_codes = codes(matrix.shade, matrix.hidden)
         colours = colour_table(self.palette(), signed=matrix.signed)
         inks = _inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
@@ -63,7 +63,7 @@ class CellTexts(QWidget):
         for row in range(max(0, math.floor(view.top())), last_row):
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
-                painter.setPen(inks[made[row, column]])
+                painter.setPen(inks[cell_codes[row, column]])
                 box = QRectF(left, top, wide, high)
                 _write(painter, box, self.texts[row][column])
 

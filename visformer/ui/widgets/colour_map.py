@@ -29,10 +29,10 @@ DARK_SIGNED = ("#ffb875", "#a8561a", "#0c0e12", "#2f6fb8", "#a5d3ff")
 
 def codes(shade: Floats, hidden: Bools | None) -> Bytes:
     """Turn shades [R, C] in [0, 1] or NaN into codes, uint8 of the same shape."""
-    made = np.empty(shade.shape, np.uint8)
+    result = np.empty(shade.shape, np.uint8)
     rows = max(1, BLOCK // max(1, shade.shape[1]))
     for first in range(0, len(shade), rows):  # a block at a time stays in the cache
-        part, out = shade[first : first + rows], made[first : first + rows]
+        part, out = shade[first : first + rows], result[first : first + rows]
         with np.errstate(invalid="ignore"):
             scaled = part * np.float32(HIGH - LOW) + np.float32(LOW + 0.5)
             np.copyto(out, scaled, casting="unsafe")
@@ -40,7 +40,7 @@ def codes(shade: Floats, hidden: Bools | None) -> Bytes:
             out[np.isnan(part)] = NAN
         if hidden is not None:
             out[hidden[first : first + rows] & (out == LOW)] = HIDDEN
-    return made
+    return result
 
 
 def nan_crosses() -> QBrush:
@@ -66,15 +66,15 @@ def _table(dark: bool, signed: bool, hidden: str) -> Bytes:
         (False, True): LIGHT_SIGNED,
         (True, True): DARK_SIGNED,
     }[dark, signed]
-    colours = np.array([_rgba(name) for name in anchors])
+    stops = np.array([_rgba(name) for name in anchors])
     at = np.linspace(0, len(anchors) - 1, HIGH - LOW + 1)
-    made = np.empty((256, 4), np.uint8)
+    colours = np.empty((256, 4), np.uint8)
     for channel in range(4):
-        ramp = np.interp(at, range(len(anchors)), colours[:, channel])
-        made[LOW : HIGH + 1, channel] = ramp.round()
-    made[HIDDEN], made[NAN] = _rgba(hidden), _rgba(NAN_COLOUR)
-    made.setflags(write=False)
-    return made
+        ramp = np.interp(at, range(len(anchors)), stops[:, channel])
+        colours[LOW : HIGH + 1, channel] = ramp.round()
+    colours[HIDDEN], colours[NAN] = _rgba(hidden), _rgba(NAN_COLOUR)
+    colours.setflags(write=False)
+    return colours
 
 
 def coloured(codes: Bytes, colours: Bytes) -> QImage:

@@ -150,8 +150,8 @@ class Curves(QWidget):
         self._plot.clear()
         self._plot.addItem(self._line, ignoreBounds=True)
         self._drawn = self._chosen()
-        made = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
-        for curve, pen in zip(self._drawn, made, strict=False):
+        styles = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
+        for curve, pen in zip(self._drawn, styles, strict=False):
             self._plot.plot(
                 curve.positions,
                 curve.values,
@@ -161,20 +161,20 @@ class Curves(QWidget):
             )
         self._plot.setMinimumHeight(8 * self.fontMetrics().lineSpacing())
         self._plot.setXRange(*self._range, padding=0.01)
-        self._fill_legend(self._drawn, made)
+        self._fill_legend(self._drawn, styles)
 
     def _chosen(self) -> tuple[Curve, ...]:
         if self._table is None:
             return ()
         return curves(self._table, self._dimensions, *self._range, waves=self._waves)
 
-    def _fill_legend(self, drawn: tuple[Curve, ...], made: list[QPen]) -> None:
+    def _fill_legend(self, drawn: tuple[Curve, ...], styles: list[QPen]) -> None:
         for row, (swatch, label) in enumerate(self._legend):
             used = row < len(drawn)
             swatch.setVisible(used)
             label.setVisible(used)
             label.setText(drawn[row].words if used else "")
-            swatch.set_pen(made[row])
+            swatch.set_pen(styles[row])
 
 
 class _Swatch(QWidget):

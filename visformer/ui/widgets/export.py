@@ -65,11 +65,11 @@ class Export(QObject):
         table = self.table()
         if table is None:
             return
-        made = form.make(self._widget, table)
-        if isinstance(made, QImage):
-            QGuiApplication.clipboard().setImage(made)
+        content = form.make(self._widget, table)
+        if isinstance(content, QImage):
+            QGuiApplication.clipboard().setImage(content)
         else:
-            QGuiApplication.clipboard().setText(made)
+            QGuiApplication.clipboard().setText(content)
 
     def save(self, form: Format) -> None:
         """Ask for a name and write the picture or its numbers."""
@@ -79,10 +79,10 @@ class Export(QObject):
         )
         if not path or table is None:
             return
-        made = form.make(self._widget, table)
+        content = form.make(self._widget, table)
         try:
             Path(path).write_bytes(
-                _png(made) if isinstance(made, QImage) else made.encode()
+                _png(content) if isinstance(content, QImage) else content.encode()
             )
         except OSError as error:
             reason = error.strerror or "the system refused"

@@ -29,8 +29,8 @@ EMPTY = "Nothing to show yet."
 class HeatMap(QWidget):
     """Draws a Matrix; reports the cell under the mouse and the cell clicked."""
 
-    hovered = Signal(object)  # (row, column) or None
-    clicked = Signal(object)  # (row, column); None: beside the cells
+    hovered = Signal(object)  # a MapCell or None
+    clicked = Signal(object)  # a MapCell; None: beside the cells
     failed = Signal(str)
 
     def __init__(
@@ -143,14 +143,14 @@ class HeatMap(QWidget):
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
-        made = codes(matrix.shade, matrix.hidden)
-        self.canvas.draw(made, matrix.hidden, colours)
+        cell_codes = codes(matrix.shade, matrix.hidden)
+        self.canvas.draw(cell_codes, matrix.hidden, colours)
         self._bar.draw(
             colours,
             matrix.ends,
             matrix.note if matrix.values.size else "",
             hidden=matrix.hidden is not None and bool(matrix.hidden.any()),
-            unknown=bool((made == NAN).any()),
+            unknown=bool((cell_codes == NAN).any()),
         )
 
     # ---- where things stand ----------------------------------------------------

@@ -21,8 +21,8 @@ from visformer.values.trace import Trace
 class KindPanel(QStackedWidget):
     """Shows a Matrix in the form asked for.
 
-    ``hovered`` and ``clicked`` give (row, column) of the heat map, (side, index) of a
-    token of the other forms, or None. The other forms are built when first shown.
+    ``hovered`` and ``clicked`` give a MapCell of the heat map, a SideToken of the other
+    forms, or None. The other forms are built when first shown.
     """
 
     hovered = Signal(object)
@@ -49,13 +49,13 @@ class KindPanel(QStackedWidget):
         """Return the arcs or the text."""
         if form not in self._panels:
             canvas = ArcsCanvas() if form == "arcs" else RunningText()
-            made = Panel(canvas, f"{self._name} attention as {form}")
+            panel = Panel(canvas, f"{self._name} attention as {form}")
             canvas.pointed.connect(self.hovered)
             canvas.clicked.connect(self.clicked)
-            made.clicked.connect(self.clicked)
-            made.failed.connect(self.failed)
-            self._panels[form] = made
-            self.addWidget(made)
+            panel.clicked.connect(self.clicked)
+            panel.failed.connect(self.failed)
+            self._panels[form] = panel
+            self.addWidget(panel)
         return self._panels[form]
 
     def draw(

@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 
 from visformer import words
 from visformer.pictures.picture import Numbers, Table
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
@@ -126,8 +127,8 @@ class _Bar(QStyledItemDelegate):
 class NumberTable(QTableView):
     """Shows Numbers; reports the place under the mouse and the place clicked."""
 
-    hovered = Signal(object)  # (row, column), or None
-    picked = Signal(object)
+    hovered = Signal(object)  # a MapCell or None
+    picked = Signal(object)  # a MapCell
     failed = Signal(str)
 
     def __init__(self) -> None:
@@ -147,8 +148,8 @@ class NumberTable(QTableView):
             header.setSectionsClickable(False)
         self.export = Export(self, self.table)
         self.export.failed.connect(self.failed)
-        self.entered.connect(lambda at: self.hovered.emit((at.row(), at.column())))
-        self.clicked.connect(lambda at: self.picked.emit((at.row(), at.column())))
+        self.entered.connect(lambda at: self.hovered.emit(_place(at)))
+        self.clicked.connect(lambda at: self.picked.emit(_place(at)))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.customContextMenuRequested.connect(self._pop_up)
 
@@ -246,6 +247,10 @@ class NumberTable(QTableView):
         self.export.popup(self.viewport().mapToGlobal(place))
 
 
+def _place(at: QModelIndex) -> MapCell:
+    return MapCell(at.row(), at.column())
+
+
 def _bars(numbers: Numbers) -> Floats:
     """Return every number as a share of the largest it is compared with."""
     axis = {"row": 1, "column": 0, "all": None}[numbers.by]
@@ -256,8 +261,8 @@ def _bars(numbers: Numbers) -> Floats:
         return magnitude
     top = magnitude.max(axis, keepdims=True)
     shares = np.sign(numbers.values) * magnitude / np.where(top > 0, top, 1)
-    made: Floats = shares.astype(np.float32)
-    return made
+    scaled: Floats = shares.astype(np.float32)
+    return scaled
 
 
 def _is_signed(bars: Floats) -> bool:

@@ -25,7 +25,7 @@ from visformer.pictures.attention.tinted import Piece, Tinted
 from visformer.pictures.look import Side
 from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
-from visformer.ui.widgets.token_canvas import TokenCanvas
+from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
 # "</s>" reads from left to right in any text
 ISOLATE, END_ISOLATE = "\u2066", "\u2069"
@@ -171,13 +171,13 @@ class RunningText(TokenCanvas):
 
     # ---- mouse -----------------------------------------------------------------
 
-    def token_at(self, at: QPointF) -> tuple[Side, int] | None:
+    def token_at(self, at: QPointF) -> SideToken | None:
         """Return the token at a point."""
         point = QRectF(at.x(), at.y(), 0, 0)
         for paragraph in self._paragraphs:
             for index in _seen(paragraph, point):
                 if any(box.contains(at) for box in _boxes(paragraph, index)):
-                    return paragraph.side, index
+                    return SideToken(paragraph.side, index)
         return None
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -249,7 +249,7 @@ def _boxes(paragraph: _Paragraph, index: int) -> list[QRectF]:
     layout = paragraph.layout
     if index not in paragraph.boxes:
         start = paragraph.starts[index]
-        end, made = start + _units(paragraph.pieces[index].text), []
+        end, boxes = start + _units(paragraph.pieces[index].text), []
         for number in range(layout.lineCount()):
             line = layout.lineAt(number)
             first = max(start, line.textStart())
@@ -257,8 +257,8 @@ def _boxes(paragraph: _Paragraph, index: int) -> list[QRectF]:
             if first < last:
                 for run in line.glyphRuns(first, last - first):
                     ink, high = run.boundingRect(), line.height()
-                    made.append(QRectF(ink.x(), line.y(), ink.width(), high))
-        paragraph.boxes[index] = made
+                    boxes.append(QRectF(ink.x(), line.y(), ink.width(), high))
+        paragraph.boxes[index] = boxes
     return [box.translated(layout.position()) for box in paragraph.boxes[index]]
 
 

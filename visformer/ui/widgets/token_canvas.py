@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -9,19 +11,26 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from visformer.pictures.look import Side
 
 
+class SideToken(NamedTuple):
+    """A token of the queries or of the keys."""
+
+    side: Side
+    place: int  # in its sentence
+
+
 class TokenCanvas(QWidget):
     """Reports the token under the mouse as (side, index)."""
 
-    pointed = Signal(object)  # (side, index) or None
-    clicked = Signal(object)
+    pointed = Signal(object)  # a SideToken or None
+    clicked = Signal(object)  # the same
 
     def __init__(self) -> None:
         super().__init__()
-        self._under: tuple[Side, int] | None = None
+        self._under: SideToken | None = None
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
-    def token_at(self, at: QPointF) -> tuple[Side, int] | None:
+    def token_at(self, at: QPointF) -> SideToken | None:
         """Return the token at a point."""
         raise NotImplementedError
 
@@ -38,7 +47,7 @@ class TokenCanvas(QWidget):
         """Nothing is under the mouse."""
         self._point(None)
 
-    def _point(self, at: tuple[Side, int] | None) -> None:
+    def _point(self, at: SideToken | None) -> None:
         if at != self._under:
             self._under = at
             self.pointed.emit(at)
