@@ -35,7 +35,7 @@ def test_weights_give_what_torch_gives(mask: Tensor | None) -> None:
 
 
 def test_attention_gives_what_torch_gives() -> None:
-    attention, x, memory = Attention(8, 2, FILL, 0.0), drawn(3, 4, 8), drawn(3, 6, 8)
+    attention, x, memory = Attention(d_model=8, heads=2), drawn(3, 4, 8), drawn(3, 6, 8)
     ids = torch.tensor([[1] * 6, [1] * 5 + [0], [1] * 2 + [0] * 4])
     mask = encoder_mask("keys", ids != 0)
     made, projections = attention(x, memory, mask)
@@ -71,7 +71,7 @@ def test_weights_by_hand() -> None:
 
 def test_query_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     length = parts.QUERY_BLOCK + 6
-    attention, x = Attention(4, 1, FILL, 0.0), drawn(1, length, 4)
+    attention, x = Attention(d_model=4, heads=1), drawn(1, length, 4)
     mask = causal_mask(length)[None]
     blocked, _ = attention(x, x, mask)
     monkeypatch.setattr(parts, "QUERY_BLOCK", length)

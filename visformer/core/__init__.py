@@ -1,6 +1,13 @@
-"""The Transformer and its decoding, in PyTorch; knows nothing of windows.
+"""The Transformer and its decoding, in PyTorch; knows nothing of windows or files.
+
+To read it in one sitting: ``values/config.py`` (the choices), ``position_rules``,
+``mask_rules``, ``parts`` (attention, feed-forward, norms, and the order in which a
+layer runs them), ``model`` (layer, stack, Transformer, logits). Then decoding:
+``packed`` and ``incremental`` (the same layers with a cache), ``one_row`` (the fast
+path of one row on a CPU), ``decoding`` (step, back, force, feed, finish).
 
 Letters used throughout: ``B`` batch, ``H`` heads, ``S`` source length, ``T`` target
-length, ``Q`` and ``K`` query and key length of any attention, ``D`` model width,
-``V`` vocabulary. Masks are bool, ``True`` = may attend.
+length, ``Q`` and ``K`` query and key length of any attention, ``D`` model width, ``d``
+head width, ``F`` feed-forward width, ``V`` vocabulary, ``L`` layers. Masks are bool,
+``True`` = may attend.
 """

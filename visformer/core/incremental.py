@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from visformer.core.mask_rules import RULES, causal_mask
 from visformer.core.one_row import OneRow
 from visformer.core.packed import PackedDecoder, PackedLayer
-from visformer.core.parts import Attention, split_heads
+from visformer.core.parts import (
+    Attention,
+    attend,
+    feed_forward,
+    split_heads,
+    through_sublayers,
+)
 from visformer.core.position_rules import PASS, STEP, Places
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
@@ -43,11 +49,10 @@ class DecoderState:
         parts = self.memory_rows.split(config.d_model, -1)
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
         hidden = self.hides.source_keys and not bool(readable.all())
-        self.readable = readable[:, None, None] if hidden else None
+        self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
         self.cache = memory.new_empty(shape)
         self.visible: Tensor | None = None  # bool [B, length], None: all
-        self._nothing = memory.new_zeros(1, 1, 1)
         alone = batch == 1 and memory.device.type == "cpu"
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
 
@@ -104,7 +109,7 @@ class DecoderState:
         return rows.view(batch, count, -1)
 
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
-        """Self-attention mask of the new rows, [B, 1, n, length]; None: all allowed."""
+        """Self-attention mask of the new rows, [B, n, length]; None: all allowed."""
         device = self.cache.device
         if self.hides.target_keys and (visible is not None or self.visible is not None):
             old, new = self.visible, visible
@@ -116,19 +121,17 @@ class DecoderState:
         rows = visible if self.hides.target_rows else None
         if count == 1 and self.visible is None and rows is None:
             return None
-        mask = causal_mask(self.length + count, device)[None, None, self.length :]
+        mask = causal_mask(self.length + count, device)[None, self.length :]
         if self.visible is not None:
-            mask = mask & self.visible[:, None, None]
-        return mask if rows is None else mask & rows[:, None, :, None]
+            mask = mask & self.visible[:, None]
+        return mask if rows is None else mask & rows[:, :, None]
 
     def _cross_mask(self, visible: Tensor | None) -> Tensor | None:
-        """Cross attention mask of the new rows, to broadcast; None: all allowed."""
+        """Cross attention mask of the new rows, to broadcast to [B, n, S]."""
         if visible is None or not self.hides.cross_rows:
             return self.readable
-        rows = visible[:, None, :, None]
-        if self.readable is not None:
-            return rows & self.readable
-        return rows.expand(-1, -1, -1, self.memory[0].shape[2])
+        rows = visible[:, :, None]
+        return rows if self.readable is None else rows & self.readable
 
     def _layer(
         self,
@@ -141,27 +144,28 @@ class DecoderState:
         """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
         first = self.packed.layout.part("decoder", index, 0).start
         width = x.shape[1]
-        own, cross, feed = part.around
 
-        normed = own.enter(x) if own.enter else x
-        made = part.qkv.into(normed, rows[:, first : first + 3 * width])
-        k, v = self._remember(index, made)
-        x = x + part.self_output(self._attend(made[:, :width], k, v, masks[0]))
-        x = own.leave(x) if own.leave else x
+        def attend_back(x: Tensor) -> Tensor:
+            qkv = part.qkv.into(x, rows[:, first : first + 3 * width])  # [B n, 3 D]
+            k, v = self._remember(index, qkv)
+            return part.self_output(self._attend(qkv[:, :width], k, v, masks[0]))
 
-        normed = cross.enter(x) if cross.enter else x
-        query = rows[:, first + 3 * width : first + 4 * width]
-        part.cross_query.into(normed, query)
-        k, v = self.memory[2 * index], self.memory[2 * index + 1]
-        x = x + part.cross_output(self._attend(query, k, v, masks[1]))
-        x = cross.leave(x) if cross.leave else x
+        def attend_across(x: Tensor) -> Tensor:
+            query = rows[:, first + 3 * width : first + 4 * width]  # [B n, D]
+            part.cross_query.into(x, query)
+            k, v = self.memory[2 * index], self.memory[2 * index + 1]
+            return part.cross_output(self._attend(query, k, v, masks[1]))
 
-        normed = feed.enter(x) if feed.enter else x
-        inner = self.packed.activation(part.w1(normed))
-        if part.gate is not None:
-            inner = inner * part.gate(normed)
-        x = x + part.w2(inner)
-        return feed.leave(x) if feed.leave else x
+        def feed(x: Tensor) -> Tensor:
+            activation = self.packed.activation
+            return feed_forward(
+                x, w1=part.w1, w2=part.w2, gate=part.gate, activation=activation
+            )
+
+        functions = (attend_back, attend_across, feed)
+        norm_first = self.packed.model.config.norm_first
+        sublayers = zip(functions, part.norms, strict=True)
+        return through_sublayers(x, sublayers, norm_first=norm_first)
 
     def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
@@ -173,24 +177,11 @@ class DecoderState:
         return seen[0], seen[1]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Q [B n, D], k and v [B, H, K, d] -> heads joined [B n, D].
-
-        ``attention_weights`` in fewer calls: heads of all sentences side by side.
-        """
-        batch, heads, keys, size = k.shape
-        split = (
-            q.view(batch, -1, heads, size)
-            .transpose(1, 2)
-            .reshape(-1, len(q) // batch, size)
-        )
-        scores = torch.baddbmm(
-            self._nothing, split, k.flatten(0, 1).mT, beta=0, alpha=size**-0.5
-        )
-        if mask is not None:
-            fill = self.packed.model.config.masked_value
-            scores.view(batch, heads, -1, keys).masked_fill_(~mask, fill)
-        z = torch.bmm(scores.softmax(-1), v.flatten(0, 1))
-        return z.view(batch, heads, -1, size).transpose(1, 2).reshape(-1, heads * size)
+        """Attend from q [B n, D] to k and v [B, H, K, d] -> heads joined [B n, D]."""
+        batch, heads = k.shape[:2]
+        q = split_heads(q.unflatten(0, (batch, -1)), heads)  # [B, H, n, d]
+        masked_value = self.packed.model.config.masked_value
+        return attend(q, k, v, mask, masked_value).flatten(0, 1)
 
 
 def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:

@@ -65,7 +65,7 @@ def _feed_forward(layer: Layer) -> FeedForwardWeights:
     part: FeedForward = layer.feed_forward
     return FeedForwardWeights(
         w1=_linear(part.w1),
-        gate=_linear(part.gate) if part.gated else None,
+        gate=None if part.gate is None else _linear(part.gate),
         w2=_linear(part.w2),
         norm=_norm(layer.feed_forward_norm),
     )

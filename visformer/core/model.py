@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from visformer.core.mask_rules import make_masks
-from visformer.core.parts import Attention, Dropout, FeedForward, Projections, make_norm
+from visformer.core.parts import (
+    Attention,
+    Dropout,
+    FeedForward,
+    Projections,
+    make_norm,
+    through_sublayers,
+)
 from visformer.core.position_rules import PASS, Places, fixed_table
 from visformer.values.config import ModelConfig
 
@@ -36,67 +43,141 @@ def norm_length(config: ModelConfig, *, cross: bool) -> int:
 class Layer(nn.Module):
     """Self-attention, in a decoder cross attention, feed-forward; residuals, norms."""
 
-    def __init__(self, config: ModelConfig, dropout: float, *, cross: bool) -> None:
+    def __init__(
+        self,
+        *,
+        self_attention: Attention,
+        self_attention_norm: nn.Module,
+        cross_attention: Attention | None = None,
+        cross_attention_norm: nn.Module | None = None,
+        feed_forward: FeedForward,
+        feed_forward_norm: nn.Module,
+        norm_first: bool,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.norm_first = config.norm_first
-        biases = config.decoder_bias if cross else config.encoder_bias
-        sizes = (config.d_model, config.heads, config.masked_value, dropout)
-        length = norm_length(config, cross=cross)
-        self.self_attention = Attention(*sizes, biases=biases)
-        self.self_attention_norm = make_norm(config, length)
-        if cross:
-            self.cross_attention = Attention(*sizes, biases=biases)
-            self.cross_attention_norm = make_norm(config, length)
-        self.feed_forward = FeedForward(config, dropout)
-        self.feed_forward_norm = make_norm(config, length)
+        self.norm_first = norm_first
+        self.self_attention = self_attention
+        self.self_attention_norm = self_attention_norm
+        if cross_attention is not None and cross_attention_norm is not None:
+            self.cross_attention = cross_attention
+            self.cross_attention_norm = cross_attention_norm
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = feed_forward_norm
         self.dropout = Dropout(dropout)
 
-    def enter(self, x: Tensor, norm: nn.Module) -> Tensor:
-        """Return what a sublayer reads from the residual stream ``x``."""
-        result: Tensor = norm(x) if self.norm_first else x
-        return result
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        memory: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+    ) -> tuple[Tensor, list[Projections]]:
+        """[B, T, D] -> [B, T, D], and what each attention projected.
 
-    def leave(self, x: Tensor, added: Tensor, norm: nn.Module) -> Tensor:
-        """Return the residual stream after a sublayer ``added`` to it."""
-        x = x + self.dropout(added)
-        return x if self.norm_first else norm(x)
+        The masks broadcast to [B, T, T] and [B, T, S]. Without the encoder's output
+        ``memory`` [B, S, D] there is no cross attention.
+        """
+        projected: list[Projections] = []
+        drop: Callable[[Tensor], Tensor] = self.dropout
 
-    def attend(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Projections]:
-        """Self-attention sublayer: [B, T, D] -> [B, T, D]."""
-        normed = self.enter(x, self.self_attention_norm)
-        added, made = self.self_attention(normed, normed, mask)
-        return self.leave(x, added, self.self_attention_norm), made
+        def attend(x: Tensor) -> Tensor:
+            added, projections = self.self_attention(x, x, mask)
+            projected.append(projections)
+            return drop(added)
 
-    def attend_across(
-        self, x: Tensor, memory: Tensor, mask: Tensor
-    ) -> tuple[Tensor, Projections]:
-        """Cross attention sublayer: [B, T, D] reads the encoder output [B, S, D]."""
-        normed = self.enter(x, self.cross_attention_norm)
-        added, made = self.cross_attention(normed, memory, mask)
-        return self.leave(x, added, self.cross_attention_norm), made
+        def attend_across(x: Tensor) -> Tensor:
+            added, projections = self.cross_attention(x, memory, cross_mask)
+            projected.append(projections)
+            return drop(added)
 
-    def feed(self, x: Tensor) -> Tensor:
-        """Feed-forward sublayer: [B, T, D] -> [B, T, D]."""
-        added = self.feed_forward(self.enter(x, self.feed_forward_norm))
-        return self.leave(x, added, self.feed_forward_norm)
+        def feed(x: Tensor) -> Tensor:
+            return drop(self.feed_forward(x))
+
+        sublayers = [(attend, self.self_attention_norm)]
+        if memory is not None:
+            sublayers.append((attend_across, self.cross_attention_norm))
+        sublayers.append((feed, self.feed_forward_norm))
+        return through_sublayers(x, sublayers, norm_first=self.norm_first), projected
 
 
 class Stack(nn.Module):
     """The layers of the encoder or of the decoder, and their final norm."""
 
-    def __init__(self, config: ModelConfig, dropout: float, *, cross: bool) -> None:
+    def __init__(self, layers: Iterable[Layer], norm: nn.Module) -> None:
         super().__init__()
-        count = config.decoder_layers if cross else config.encoder_layers
-        self.layers = nn.ModuleList(
-            Layer(config, dropout, cross=cross) for _ in range(count)
-        )
-        self.norm: nn.Module = nn.Identity()
-        if config.final_norm:
-            self.norm = make_norm(config, norm_length(config, cross=cross))
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
 
     def __iter__(self) -> Iterator[Layer]:
         """Go through the layers, from the first to the last."""
         return iter(cast("Iterator[Layer]", self.layers))
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: LayerMasks,
+        memory: Tensor | None = None,
+        cross_mask: LayerMasks = (),
+    ) -> StackRecord:
+        """Run [B, T, D] through all layers; the rest is as in ``Layer``."""
+        hidden, attention, cross = [x], [], []
+        masks = itertools.zip_longest(_each(mask), _each(cross_mask))
+        for layer, (own, across) in zip(self, masks, strict=False):
+            x, projected = layer(x, own, memory, across)
+            hidden.append(x)
+            attention.append(projected[0])
+            cross.extend(projected[1:])
+        return StackRecord(hidden, attention, cross, self.norm(x))
+
+
+def _each(mask: LayerMasks) -> Iterable[Tensor]:
+    """Return a mask for every layer."""
+    return itertools.repeat(mask) if isinstance(mask, Tensor) else mask
+
+
+def make_stack(config: ModelConfig, *, cross: bool, dropout: float) -> Stack:
+    """Build a config's decoder, which attends across to the encoder, or its encoder."""
+    count = config.decoder_layers if cross else config.encoder_layers
+    length = norm_length(config, cross=cross)
+
+    def attention() -> Attention:
+        return Attention(
+            d_model=config.d_model,
+            heads=config.heads,
+            masked_value=config.masked_value,
+            biases=config.decoder_bias if cross else config.encoder_bias,
+            dropout=dropout,
+        )
+
+    def norm() -> nn.Module:
+        return make_norm(
+            config.norm, d_model=config.d_model, eps=config.norm_eps, length=length
+        )
+
+    def layer() -> Layer:
+        return Layer(
+            self_attention=attention(),
+            self_attention_norm=norm(),
+            cross_attention=attention() if cross else None,
+            cross_attention_norm=norm() if cross else None,
+            feed_forward=FeedForward(
+                d_model=config.d_model,
+                inner=config.feed_forward,
+                activation=config.activation,
+                gated=config.gated,
+                w1_bias=config.w1_bias,
+                w2_bias=config.w2_bias,
+                gate_bias=config.gate_bias,
+                dropout=dropout,
+            ),
+            feed_forward_norm=norm(),
+            norm_first=config.norm_first,
+            dropout=dropout,
+        )
+
+    final = norm() if config.final_norm else nn.Identity()
+    return Stack((layer() for _ in range(count)), final)
 
 
 class Transformer(nn.Module):
@@ -111,8 +192,8 @@ class Transformer(nn.Module):
             if config.shared_embedding
             else nn.Embedding(config.source_vocabulary, config.d_model)
         )
-        self.encoder = Stack(config, dropout, cross=False)
-        self.decoder = Stack(config, dropout, cross=True)
+        self.encoder = make_stack(config, cross=False, dropout=dropout)
+        self.decoder = make_stack(config, cross=True, dropout=dropout)
         self.output = nn.Linear(
             config.d_model, config.target_vocabulary, bias=config.output_bias
         )
@@ -167,12 +248,8 @@ class Transformer(nn.Module):
 
     def encode(self, ids: Tensor, mask: LayerMasks) -> StackRecord:
         """Run the encoder over ids [B, S]; masks broadcast to [B, S, S]."""
-        hidden, made = [self.embed("source", ids)], []
-        for layer, allowed in zip(self.encoder, self._each(mask), strict=False):
-            x, projections = layer.attend(hidden[-1], allowed)
-            hidden.append(layer.feed(x))
-            made.append(projections)
-        return StackRecord(hidden, made, [], self.encoder.norm(hidden[-1]))
+        record: StackRecord = self.encoder(self.embed("source", ids), mask)
+        return record
 
     def decode(
         self,
@@ -187,21 +264,9 @@ class Transformer(nn.Module):
         The masks broadcast to [B, T, T] and [B, T, S]; ``places`` as in ``embed``.
         Without a memory the cross attention is skipped, its residual and norm too.
         """
-        hidden, made, crossed = [self.embed("target", ids, places=places)], [], []
-        masks = zip(self._each(self_mask), self._each(cross_mask), strict=False)
-        for layer, (own, across) in zip(self.decoder, masks, strict=False):
-            x, projections = layer.attend(hidden[-1], own)
-            made.append(projections)
-            if memory is not None:
-                x, projections = layer.attend_across(x, memory, across)
-                crossed.append(projections)
-            hidden.append(layer.feed(x))
-        return StackRecord(hidden, made, crossed, self.decoder.norm(hidden[-1]))
-
-    @staticmethod
-    def _each(mask: LayerMasks) -> Iterable[Tensor]:
-        """Return a mask for every layer."""
-        return itertools.repeat(mask) if isinstance(mask, Tensor) else mask
+        x = self.embed("target", ids, places=places)  # [B, T, D]
+        record: StackRecord = self.decoder(x, self_mask, memory, cross_mask)
+        return record
 
     def forward(self, source: Tensor, target: Tensor, pad: int) -> Tensor:
         """Teacher-force source [B, S], target [B, T] -> decoder output [B, T, D].

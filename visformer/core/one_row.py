@@ -7,13 +7,14 @@ long. Norms, activations and softmaxes are torch's own functions, on the same me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
+from visformer.core.parts import feed_forward, through_sublayers
 from visformer.core.position_rules import Places
 from visformer.values.arrays import Floats
 
@@ -29,11 +30,13 @@ class OneRow:
         ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
         """
         self._model = model = packed.model
-        self._layout, self._activation = packed.layout, packed.activation
+        self._layout, self._activation = packed.layout, _on_arrays(packed.activation)
         self._embedding = model.target_embedding.weight.detach().numpy()
         self._embedding_scale = np.float32(model.scale)
         self._positions = model.position_table("target").detach()
-        self._layers = packed.layers
+        self._layers, self._norm_first = packed.layers, model.config.norm_first
+        self._norms = [tuple(map(_on_arrays, part.norms)) for part in packed.layers]
+        self._final = _on_arrays(model.decoder.norm)
         self._cache = cache[:, 0].numpy()
         self._memory = [part[0].numpy() for part in memory]
         self._heads = model.config.heads
@@ -55,7 +58,7 @@ class OneRow:
                 x = self._layer(index, part, x, row, at)
                 row[layout.hidden("decoder", index + 1)] = x
         if self._model.config.final_norm:
-            row[layout.output("decoder")] = _apply(self._model.decoder.norm, x)
+            row[layout.output("decoder")] = self._final(x)
         return row
 
     def _layer(
@@ -63,27 +66,35 @@ class OneRow:
     ) -> Floats:
         """Run one layer on [D]; leave q, k, v and the cross query in ``row``."""
         first, width = self._layout.part("decoder", index, 0).start, len(x)
-        own, cross, feed = part.around
 
-        made = row[first : first + 3 * width]
-        part.qkv.product.into(_apply(own.enter, x), made)
-        q, k, v = made.reshape(3, self._heads, -1)
-        keys, values = self._cache[2 * index], self._cache[2 * index + 1]
-        keys[:, at], values[:, at] = k, v
-        z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])
-        x = _apply(own.leave, x + part.self_output.product(z))
+        def attend_back(x: Floats) -> Floats:
+            qkv = row[first : first + 3 * width]
+            part.qkv.product.into(x, qkv)
+            q, k, v = qkv.reshape(3, self._heads, -1)  # [H, d] each
+            keys, values = self._cache[2 * index], self._cache[2 * index + 1]
+            keys[:, at], values[:, at] = k, v
+            z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])
+            return part.self_output.product(z)
 
-        query = row[first + 3 * width : first + 4 * width]
-        part.cross_query.product.into(_apply(cross.enter, x), query)
-        keys, values = self._memory[2 * index], self._memory[2 * index + 1]
-        z = self._attend(query.reshape(self._heads, -1), keys, values)
-        x = _apply(cross.leave, x + part.cross_output.product(z))
+        def attend_across(x: Floats) -> Floats:
+            query = row[first + 3 * width : first + 4 * width]
+            part.cross_query.product.into(x, query)
+            keys, values = self._memory[2 * index], self._memory[2 * index + 1]
+            z = self._attend(query.reshape(self._heads, -1), keys, values)
+            return part.cross_output.product(z)
 
-        normed = _apply(feed.enter, x)
-        inner = _apply(self._activation, part.w1.product(normed))
-        if part.gate is not None:
-            inner = inner * part.gate.product(normed)
-        return _apply(feed.leave, x + part.w2.product(inner))
+        def feed(x: Floats) -> Floats:
+            return feed_forward(
+                x,
+                w1=part.w1.product,
+                w2=part.w2.product,
+                gate=None if part.gate is None else part.gate.product,
+                activation=self._activation,
+            )
+
+        functions = (attend_back, attend_across, feed)
+        sublayers = zip(functions, self._norms[index], strict=True)
+        return through_sublayers(x, sublayers, norm_first=self._norm_first)
 
     def _attend(self, q: Floats, k: Floats, v: Floats) -> Floats:
         """Attend from q [H, d] to k and v [H, K, d] -> heads joined [D]."""
@@ -94,6 +105,6 @@ class OneRow:
         return z
 
 
-def _apply(function: Function | None, x: Floats) -> Floats:
-    """Apply a function of tensors, if any."""
-    return x if function is None else function(torch.from_numpy(x)).numpy()
+def _on_arrays(function: Function) -> Callable[[Floats], Floats]:
+    """Return a function of tensors as one of arrays, on the same memory."""
+    return lambda x: function(torch.from_numpy(x)).numpy()

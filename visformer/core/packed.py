@@ -7,6 +7,7 @@ it fastest: that is up to twice as fast as ``F.linear``'s [out, in].
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,7 +21,8 @@ from visformer.values.arrays import Floats
 from visformer.values.trace import Columns
 
 
-class Product(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
     """x W + b of one vector, by numpy: its BLAS reads W twice as fast as torch's."""
 
     bias: Floats
@@ -72,27 +74,16 @@ class Affine:
 Function = Callable[[Tensor], Tensor]
 
 
-class Sublayer(NamedTuple):
-    """The norm around a sublayer; where it stands is asked once, when packing."""
+def _function(norm: nn.Module) -> Function:
+    """Return a norm as a plain function: to call a module costs more than the norm."""
+    if type(norm) is not nn.LayerNorm:
+        return norm
+    shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
-    enter: Function | None  # the norm before it
-    leave: Function | None  # the norm after the residual
+    def function(x: Tensor) -> Tensor:
+        return torch.layer_norm(x, shape, weight, bias, eps)
 
-
-def _sublayer(norm: nn.Module, norm_first: bool) -> Sublayer:
-    function: Function = norm
-    if type(norm) is nn.LayerNorm:  # a module's call costs more than the norm of a row
-        shape, weight, bias, eps = (
-            norm.normalized_shape,
-            norm.weight,
-            norm.bias,
-            norm.eps,
-        )
-
-        def function(x: Tensor) -> Tensor:
-            return torch.layer_norm(x, shape, weight, bias, eps)
-
-    return Sublayer(function, None) if norm_first else Sublayer(None, function)
+    return function
 
 
 class PackedLayer(NamedTuple):
@@ -105,7 +96,7 @@ class PackedLayer(NamedTuple):
     w1: Affine
     gate: Affine | None
     w2: Affine
-    around: tuple[Sublayer, Sublayer, Sublayer]
+    norms: tuple[Function, Function, Function]  # self, cross, feed-forward
     layer: Layer
 
 
@@ -121,19 +112,23 @@ class PackedDecoder:
 
     @staticmethod
     def _pack(layer: Layer) -> PackedLayer:
-        own, cross = layer.self_attention, layer.cross_attention
+        own, cross, feed = (
+            layer.self_attention,
+            layer.cross_attention,
+            layer.feed_forward,
+        )
         return PackedLayer(
             Affine(own.query, own.key, own.value),
             Affine(own.output),
             Affine(cross.query),
             Affine(cross.output),
-            Affine(layer.feed_forward.w1),
-            Affine(layer.feed_forward.gate) if layer.feed_forward.gated else None,
-            Affine(layer.feed_forward.w2),
+            Affine(feed.w1),
+            None if feed.gate is None else Affine(feed.gate),
+            Affine(feed.w2),
             (
-                _sublayer(layer.self_attention_norm, layer.norm_first),
-                _sublayer(layer.cross_attention_norm, layer.norm_first),
-                _sublayer(layer.feed_forward_norm, layer.norm_first),
+                _function(layer.self_attention_norm),
+                _function(layer.cross_attention_norm),
+                _function(layer.feed_forward_norm),
             ),
             layer,
         )

@@ -1,16 +1,21 @@
-"""The parts of a layer: attention, feed-forward, norms, dropout."""
+"""The parts of a layer: attention, feed-forward, norms, dropout, and their order.
+
+Passes over whole sequences and cached steps run the same functions.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from visformer.values.config import Activation, Biases, ModelConfig, Norm
+from visformer.values.arrays import Floats
+from visformer.values.config import Activation, Biases, Norm
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -18,6 +23,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh,
 }
+Array = TypeVar("Array", Tensor, Floats)  # one row is computed in numpy
 QUERY_BLOCK = 1024  # queries attended at a time, so that no long [H, Q, K] exists
 
 
@@ -55,35 +61,64 @@ class Dropout(nn.Module):
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """[B, T, D] -> [B, H, T, D / H]."""
-    apart: Tensor = x.unflatten(-1, (heads, -1))
+    """[B, T, D] -> [B, H, T, d]."""
+    apart: Tensor = x.unflatten(-1, (heads, -1))  # [B, T, H, d]
     return apart.transpose(1, 2)
 
 
-def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, fill: float) -> Tensor:
-    """softmax(q k^T / sqrt(d_k)) over the keys (section 3.2.1): -> [B, H, Q, K].
+def join_heads(x: Tensor) -> Tensor:
+    """[B, H, T, d] -> [B, T, D]."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def attention_weights(
+    q: Tensor, k: Tensor, mask: Tensor | None, masked_value: float
+) -> Tensor:
+    """softmax(q k^T / sqrt(d)) over the keys (section 3.2.1): -> [B, H, Q, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K]
-    (None allows everything). A masked score is replaced by ``fill``; a finite one makes
-    a row that may attend to nothing attend equally to everything.
+    (None allows everything). A masked score is replaced by ``masked_value``; a finite
+    one makes a row that may attend to nothing attend equally to everything.
     """
-    scores = (q @ k.mT).div_(math.sqrt(q.shape[-1]))
+    scores = (q @ k.mT).div_(math.sqrt(q.shape[-1]))  # [B, H, Q, K]
     if mask is not None:
-        scores = scores.masked_fill_(~mask, fill)
+        scores = scores.masked_fill_(~mask, masked_value)
     return scores.softmax(-1)
 
 
 def weights_by_blocks(
-    q: Tensor, k: Tensor, mask: Tensor, fill: float
+    q: Tensor, k: Tensor, mask: Tensor | None, masked_value: float
 ) -> Iterator[Tensor]:
     """Yield the weights of some queries at a time, [B, H, n, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
-    mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
-    pairs = zip(q.split(QUERY_BLOCK, 2), mask.split(QUERY_BLOCK, 2), strict=True)
-    for rows, allowed in pairs:
-        yield attention_weights(rows, k, allowed, fill)
+    masks: Iterable[Tensor | None] = itertools.repeat(None)
+    if mask is not None:
+        mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
+        masks = mask.split(QUERY_BLOCK, 2)  # [B, 1, n, K] each
+    for queries, allowed in zip(q.split(QUERY_BLOCK, 2), masks, strict=False):
+        yield attention_weights(queries, k, allowed, masked_value)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    masked_value: float,
+    *,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Weigh the values ``v`` [B, H, K, d]: -> the heads side by side, [B, Q, D].
+
+    The others are those of ``weights_by_blocks``; ``dropout`` falls on the weights.
+    """
+    blocks = [
+        (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
+        for weights in weights_by_blocks(q, k, mask, masked_value)
+    ]
+    return join_heads(torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0])
 
 
 class Attention(nn.Module):
@@ -91,20 +126,19 @@ class Attention(nn.Module):
 
     def __init__(
         self,
+        *,
         d_model: int,
         heads: int,
-        fill: float,
-        dropout: float,
-        *,
+        masked_value: float = -1e9,
         biases: Biases = "all",
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.heads, self.fill = heads, fill
-        asking, giving = biases == "all", biases != "none"
-        self.query = nn.Linear(d_model, d_model, bias=asking)
-        self.key = nn.Linear(d_model, d_model, bias=asking)
-        self.value = nn.Linear(d_model, d_model, bias=giving)
-        self.output = nn.Linear(d_model, d_model, bias=giving)
+        self.heads, self.masked_value = heads, masked_value
+        self.query = nn.Linear(d_model, d_model, bias=biases == "all")
+        self.key = nn.Linear(d_model, d_model, bias=biases == "all")
+        self.value = nn.Linear(d_model, d_model, bias=biases != "none")
+        self.output = nn.Linear(d_model, d_model, bias=biases != "none")
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -114,39 +148,63 @@ class Attention(nn.Module):
 
         ``mask`` is bool, broadcast to [B, Q, K].
         """
-        made = Projections(self.query(x), self.key(memory), self.value(memory))
-        q, k, v = (split_heads(part, self.heads) for part in made)
-        blocks = [
-            self.dropout(weights) @ v
-            for weights in weights_by_blocks(q, k, mask, self.fill)
-        ]
-        joined = torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0]
-        return self.output(joined.transpose(1, 2).flatten(2)), made
+        projections = Projections(self.query(x), self.key(memory), self.value(memory))
+        q, k, v = (
+            split_heads(part, self.heads) for part in projections
+        )  # [B, H, ., d]
+        z = attend(q, k, v, mask, self.masked_value, dropout=self.dropout)  # [B, Q, D]
+        return self.output(z), projections
 
 
-class FeedForward(nn.Module):
-    """act(x W1 + b1) W2 + b2 at every position (section 3.3), gated or not.
+def feed_forward(
+    x: Array,
+    *,
+    w1: Callable[[Array], Array],
+    w2: Callable[[Array], Array],
+    gate: Callable[[Array], Array] | None,
+    activation: Callable[[Array], Array],
+) -> Array:
+    """act(x W1 + b1) W2 + b2 (section 3.3), [..., D] -> [..., D], gated or not.
 
     A gate multiplies what is activated by a second projection of x (Shazeer 2020).
     """
+    inner = activation(w1(x))  # [..., F]
+    if gate is not None:
+        inner = inner * gate(x)
+    return w2(inner)
 
-    def __init__(self, config: ModelConfig, dropout: float) -> None:
+
+class FeedForward(nn.Module):
+    """The feed-forward network, the same at every position."""
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        inner: int,
+        activation: Activation = "relu",
+        gated: bool = False,
+        w1_bias: bool = True,
+        w2_bias: bool = True,
+        gate_bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        width, inner = config.d_model, config.feed_forward
-        self.w1 = nn.Linear(width, inner, bias=config.w1_bias)
-        if config.gated:
-            self.gate = nn.Linear(width, inner, bias=config.gate_bias)
-        self.w2 = nn.Linear(inner, width, bias=config.w2_bias)
-        self.gated, self.activation = config.gated, ACTIVATIONS[config.activation]
+        self.w1 = nn.Linear(d_model, inner, bias=w1_bias)
+        self.gate = nn.Linear(d_model, inner, bias=gate_bias) if gated else None
+        self.w2 = nn.Linear(inner, d_model, bias=w2_bias)
+        self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        inner = self.activation(self.w1(x))
-        if self.gated:
-            inner = inner * self.gate(x)
-        result: Tensor = self.w2(self.dropout(inner))
-        return result
+        return feed_forward(
+            x,
+            w1=self.w1,
+            w2=lambda inner: self.w2(self.dropout(inner)),
+            gate=self.gate,
+            activation=self.activation,
+        )
 
 
 class UnbiasedNorm(nn.Module):
@@ -171,10 +229,24 @@ NORMS: dict[Norm, Callable[[tuple[int, ...], float], nn.Module]] = {
 }
 
 
-def make_norm(config: ModelConfig, length: int) -> nn.Module:
-    """Return a fresh norm of the kind that the config names.
+def make_norm(kind: Norm, *, d_model: int, eps: float, length: int = 0) -> nn.Module:
+    """Return a fresh norm.
 
     It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.
     """
-    shape = (length, config.d_model) if length else (config.d_model,)
-    return NORMS[config.norm](shape, config.norm_eps)
+    return NORMS[kind]((length, d_model) if length else (d_model,), eps)
+
+
+def through_sublayers(
+    x: Array,
+    sublayers: Iterable[tuple[Callable[[Array], Array], Callable[[Array], Array]]],
+    *,
+    norm_first: bool,
+) -> Array:
+    """Run sublayers, each with its norm, along the residual stream [..., D].
+
+    Post-norm is norm(x + f(x)), the paper's (section 3.1), pre-norm x + f(norm(x)).
+    """
+    for function, norm in sublayers:
+        x = x + function(norm(x)) if norm_first else norm(x + function(x))
+    return x
