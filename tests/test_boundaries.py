@@ -23,8 +23,9 @@ ROOMS = {  # room -> what it must not import
     "session": (*QT, *TORCH),
     "ui": TORCH,
     "cli.py": (*QT, *TORCH),
+    "commands": (*QT, *TORCH),
     "app.py": TORCH,
-    "render.py": TORCH,
+    "offscreen.py": TORCH,
     "bench/bench_command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
 }

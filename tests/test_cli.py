@@ -6,13 +6,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
+from pytestqt.qtbot import QtBot
 
 from tests.formats import layout_models
 from tests.formats.folders import write_letters
-from visformer.cli import main
+from visformer.cli import COMMANDS, Command, main
+from visformer.ui.views import VIEWS
+from visformer.ui.views.masks import MasksView
+from visformer.ui.views.positions import PositionsView
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +98,7 @@ def test_no_screen_is_one_sentence(
     assert "no screen here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["translate", "render", "inspect", "train"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +106,40 @@ def test_every_command_has_help(
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"usage: visformer {command}" in capsys.readouterr().out
+
+
+def test_a_command_is_one_entry(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ModuleType("visformer_greet")
+    vars(module)["add_options"] = lambda parser: parser.add_argument("name")
+    vars(module)["run"] = lambda options: print(f"Hello {options.name}") or 7
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    greet = Command(module.__name__, "Say hello.")
+    monkeypatch.setitem(COMMANDS, "greet", greet)
+    assert main(["greet", "you"]) == 7
+    assert capsys.readouterr().out == "Hello you\n"
+    for arguments, words in {
+        ("greet", "--help"): "Say hello.",
+        ("-h",): "greet",
+    }.items():
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert words in capsys.readouterr().out
+
+
+def test_the_help_of_render_names_every_page(
+    qtbot: QtBot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = []
+    for name, _title, view_class in VIEWS:
+        view = view_class()
+        qtbot.addWidget(view)
+        if isinstance(view, MasksView | PositionsView):
+            pages.append(f"{name}: {', '.join(view.pages.names)}")
+    with pytest.raises(SystemExit):
+        main(["render", "--help"])
+    assert f"of {'; '.join(pages)}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_inspect_names_sizes_and_checks(

@@ -1,0 +1,62 @@
+"""``visformer inspect``: what a checkpoint is, as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from visformer.commands.shared import add_overrides, overrides
+from visformer.errors import CheckpointError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what ``visformer inspect`` takes."""
+    parser.add_argument("path", help="a checkpoint folder or file")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="also compare cached decoding, the full pass and a batch row",
+    )
+    parser.add_argument("--device", help="cpu, cuda or mps (the best there is)")
+    add_overrides(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; returns 0, or 2 where it names a problem."""
+    from visformer.formats.loading import inspect
+
+    given: dict[str, Any] = dict(overrides(options))
+    report = inspect(Path(options.path), **given)
+    if report["problem"] and not report["tensors"]:
+        raise CheckpointError(report["problem"])
+    if options.check:
+        from visformer.core.check import check
+        from visformer.formats.loading import load
+
+        checkpoint = load(Path(options.path), device=options.device, **given)
+        report["check"] = check(checkpoint)
+    if options.json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        for line in _lines(report):
+            print(line)
+    return 2 if report["problem"] else 0
+
+
+def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:
+    """Yield a report as indented text; what is unknown is left out."""
+    for key, value in report.items():
+        if isinstance(value, dict):
+            yield f"{indent}{key}:"
+            yield from _lines(value, indent + "  ")
+        elif isinstance(value, list | tuple):
+            yield f"{indent}{key}:{'' if value else ' none'}"
+            for item in value:
+                parts = item.values() if isinstance(item, dict) else (item,)
+                yield f"{indent}  {' '.join(map(str, parts))}"
+        elif value is not None:
+            yield f"{indent}{key}: {value}"
