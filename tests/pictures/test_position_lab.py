@@ -13,7 +13,9 @@ from visformer.core.decoding import Decoding
 from visformer.core.passes import run_shuffled
 from visformer.engine.messages import Shuffled
 from visformer.errors import InputError
+from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (
+    Side,
     attention_pictures,
     change_of,
     distance_products,
@@ -43,22 +45,35 @@ def decoded(*changes: str) -> tuple[State, np.ndarray]:
     return shown(made.finish(), positions=table), table
 
 
+def inputs(state: State, side: Side) -> tuple[Matrix, ...]:
+    return input_pictures(state.shown, state.positions, side)
+
+
+def tables(state: State) -> tuple[Matrix, ...]:
+    change = state.intervention.positions
+    return table_pictures(state.trace, state.positions, change)
+
+
+def attentions(state: State) -> tuple[Matrix, ...]:
+    return attention_pictures(state.shown, state.plain, state.selection)
+
+
 @pytest.mark.parametrize("changes", [(), ("positions shifted 5",)])
 def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) -> None:
     state, table = decoded(*changes)
     checkpoint = tiny_checkpoint()
     first = 5 if changes else 0
     for side, ids in (("source", "source_ids"), ("target", "target_ids")):
-        parts = input_parts(state, side)  # type: ignore[arg-type]
-        assert parts is not None
         assert state.shown is not None
+        parts = input_parts(state.shown, table, side)  # type: ignore[arg-type]
+        assert parts is not None
         tokens = getattr(state.shown, ids)
         weights = checkpoint.model.target_embedding.weight.detach().numpy()
         np.testing.assert_allclose(parts.embedding, 4 * weights[tokens], atol=1e-5)
         expected = table[first : first + len(tokens)]
         np.testing.assert_allclose(parts.position, expected, atol=1e-6)
         np.testing.assert_array_equal(parts.embedding + parts.position, parts.input)
-    pictures = input_pictures(state, "source")
+    pictures = inputs(state, "source")
     assert [p.title.split(" [")[0] for p in pictures] == [
         "embedding × √d",
         "+ position",
@@ -70,17 +85,17 @@ def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) ->
 def test_a_learned_table_of_the_target_is_not_guessed() -> None:
     trace = make_trace(d_model=16, heads=2)
     learned = replace(trace, model=with_config(trace.model, positions="learned"))
-    assert input_pictures(shown(learned), "target") == ()
-    assert len(input_pictures(shown(learned), "source")) == 3
+    assert inputs(shown(learned), "target") == ()
+    assert len(inputs(shown(learned), "source")) == 3
 
 
 def test_positions_along_the_batch_are_the_first_for_every_token() -> None:
     trace = make_trace(d_model=16, heads=2)
     batch = replace(trace, model=with_config(trace.model, position_axis="batch"))
     state = shown(batch)
-    parts = input_parts(state, "source")
-    assert parts is not None
     assert state.positions is not None
+    parts = input_parts(batch, state.positions, "source")
+    assert parts is not None
     assert (parts.position == state.positions[0]).all()
 
 
@@ -100,19 +115,24 @@ def test_fields_make_a_change() -> None:
 
 def test_tables_and_attention_stand_side_by_side() -> None:
     plain = make_trace(d_model=16, heads=2)
-    assert len(table_pictures(shown(plain))) == 1
-    assert len(attention_pictures(shown(plain))) == 1
+    assert len(tables(shown(plain))) == 1
+    assert len(attentions(shown(plain))) == 1
     change = Intervention(positions=PositionChange("scaled", 3))
     other = replace(make_trace(d_model=16, heads=2, seed=4), intervention=change)
     state = shown(other, plain=plain, intervention=change, kind="cross", head=1)
-    own, changed = table_pictures(state)
+    own, changed = tables(state)
     np.testing.assert_allclose(changed.values, 3 * own.values, rtol=1e-6)
-    untouched, altered = attention_pictures(state)
+    untouched, altered = attentions(state)
     np.testing.assert_array_equal(untouched.values, plain.attention("cross", 0, 1))
     np.testing.assert_array_equal(altered.values, other.attention("cross", 0, 1))
-    assert text_words(state).startswith(f"Untouched and altered: {other.text}")
+    assert text_words(state.trace, state.plain).startswith(
+        f"Untouched and altered: {other.text}"
+    )
     state = replace(state, plain=plain.until(2))
-    assert text_words(state) == f"Untouched: t0 t1\nAltered: {other.text}"
+    assert (
+        text_words(state.trace, state.plain)
+        == f"Untouched: t0 t1\nAltered: {other.text}"
+    )
 
 
 def test_a_bag_of_words_is_told_from_a_sentence() -> None:

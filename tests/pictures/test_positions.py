@@ -23,7 +23,6 @@ from visformer.pictures.positions import (
     table_words,
     waves_of,
 )
-from visformer.session.state import State
 
 RNG = np.random.default_rng(0)
 LEARNED = RNG.normal(0, 0.02, (40, 6)).astype(np.float32)
@@ -143,23 +142,23 @@ def test_bad_dimensions_are_answered_in_one_sentence(text: str, words: str) -> N
 
 def test_the_first_range_holds_the_sentence() -> None:
     table = sinusoid(50, 4)
-    assert default_last(State(positions=table)) == 31
+    assert default_last(table, None) == 31
     trace = make_trace(source=40, target=3)
-    assert default_last(State(positions=table, trace=trace)) == 39
-    assert default_last(State(positions=table[:7], trace=trace)) == 6
-    assert default_last(State()) == -1
+    assert default_last(table, trace) == 39
+    assert default_last(table[:7], trace) == 6
+    assert default_last(None, None) == -1
 
 
 def test_a_cell_is_said_in_words_with_its_tokens() -> None:
     trace = make_trace(source=3, target=2)
-    state = State(positions=sinusoid(9, 4), trace=trace, shown=trace)
-    words = cell_words(state, 1, 1)
+    table = sinusoid(9, 4)
+    words = cell_words(table, trace, 1, 1)
     assert words == (
         f"pos 1 · source “{trace.source[1]}” (token 2) · "
         f"target “{trace.target[1]}” (token 2) · dim 1: 0.5403"
     )
-    assert cell_words(state, 5, 0) == "pos 5 · dim 0: −0.9589"
-    assert cell_words(State(), 0, 0) == ""
+    assert cell_words(table, trace, 5, 0) == "pos 5 · dim 0: −0.9589"
+    assert cell_words(table, None, 1, 1) == "pos 1 · dim 1: 0.5403"
 
 
 def test_halves_have_their_own_wavelengths() -> None:

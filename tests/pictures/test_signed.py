@@ -17,11 +17,6 @@ from visformer.pictures.mask_lab import difference_picture, paint_picture
 from visformer.pictures.masks import PARTS, mask_picture
 from visformer.pictures.output import output_picture
 from visformer.pictures.picture import Matrix
-from visformer.pictures.position_lab import (
-    attention_pictures,
-    input_pictures,
-    table_pictures,
-)
 from visformer.pictures.positions import LIKENESSES, heat_picture, similarity_picture
 from visformer.values.facts import KINDS
 
@@ -50,9 +45,9 @@ def test_tables_of_positions_are_signed() -> None:
     for likeness in LIKENESSES:
         check(similarity_picture(TABLE, 0, 7, likeness=likeness), signed=True)
     state, _ = position_lab.decoded()
-    for picture in (*input_pictures(state, "source"), *table_pictures(state)):
+    for picture in (*position_lab.inputs(state, "source"), *position_lab.tables(state)):
         check(picture, signed=True)
-    for picture in attention_pictures(state):
+    for picture in position_lab.attentions(state):
         check(picture, signed=False)
 
 

@@ -1,21 +1,26 @@
-"""Words on a run that was altered, beside the untouched one."""
+"""Words on a run that was altered, beside the baseline: the run without the change."""
 
 from __future__ import annotations
 
-from visformer.session.state import State
+from visformer.values.intervention import Intervention
+from visformer.values.trace import Trace
 
 
-def altered_words(state: State) -> str:
-    """Return what is changed and how the text differs; "" for the model's own run."""
-    shown = state.shown.intervention if state.shown is not None else None
-    wanted = state.intervention
+def altered_words(
+    wanted: Intervention, trace: Trace | None, baseline: Trace | None
+) -> str:
+    """Return what is changed and how the text differs; "" for the model's own run.
+
+    ``trace`` is the whole run on screen; ``baseline`` None while it is not known.
+    """
+    shown = trace.intervention if trace is not None else None
     if not wanted and not shown:
         return ""
     if wanted and wanted != shown:
         return f"To be changed: {wanted}"
     words = f"Altered run: {shown}"
-    if state.plain is None or state.trace is None or state.busy:
+    if baseline is None or trace is None:
         return words
-    if state.plain.text == state.trace.text:
+    if baseline.text == trace.text:
         return f"{words}. The text stays the same."
-    return f"{words}. Untouched: “{state.plain.text}”"
+    return f"{words}. Untouched: “{baseline.text}”"

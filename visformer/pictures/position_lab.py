@@ -9,14 +9,13 @@ import numpy as np
 
 from visformer.engine.messages import Shuffled
 from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
-from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.positions import diverging, ends, heat_picture
-from visformer.session.state import State
+from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind
 from visformer.values.intervention import PositionChange, PositionForm, change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
@@ -63,22 +62,24 @@ def token_positions(trace: Trace, table: Floats, side: Side) -> Floats | None:
     return np.repeat(table[:1], count, 0) if first else table[:count]
 
 
-def input_parts(state: State, side: Side) -> Parts | None:
+def input_parts(trace: Trace, table: Floats, side: Side) -> Parts | None:
     """Return embedding, position and their sum; the embedding is the difference."""
-    if state.shown is None or state.positions is None:
-        return None
-    position = token_positions(state.shown, state.positions, side)
+    position = token_positions(trace, table, side)
     if position is None or not len(position):
         return None
     stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
-    whole = state.shown.hidden(stack, 0)
+    whole = trace.hidden(stack, 0)
     return Parts(whole - position, position, whole)
 
 
-def input_pictures(state: State, side: Side) -> tuple[Matrix, ...]:
+def input_pictures(
+    trace: Trace | None, table: Floats | None, side: Side
+) -> tuple[Matrix, ...]:
     """Return the maps of embedding, position and input on one range of colours."""
-    parts, trace = input_parts(state, side), state.shown
-    if parts is None or trace is None:
+    if trace is None or table is None:
+        return ()
+    parts = input_parts(trace, table, side)
+    if parts is None:
         return ()
     tokens = trace.source if side == "source" else trace.target
     scaled = " × √d" if trace.model.config.embedding_scale else ""
@@ -131,15 +132,18 @@ def change_of(
     )
 
 
-def table_pictures(state: State) -> tuple[Matrix, ...]:
-    """Return the model's own table and, where it is changed, the changed one."""
-    table, trace = state.positions, state.trace
+def table_pictures(
+    trace: Trace | None, table: Floats | None, change: PositionChange | None
+) -> tuple[Matrix, ...]:
+    """Return the model's own table and, where it is changed, the changed one.
+
+    As many rows of the table [P, D] as the longer side of ``trace`` has tokens.
+    """
     if table is None:
         return ()
     longest = max(len(trace.source), len(trace), 16) if trace is not None else 16
     last = min(longest, len(table)) - 1
     own = _retitled(heat_picture(table, 0, last), "the model's own positions")
-    change = state.intervention.positions
     if change is None:
         return (own,)
     changed = heat_picture(change_table(table, change), 0, last)
@@ -147,28 +151,28 @@ def table_pictures(state: State) -> tuple[Matrix, ...]:
     return own, _retitled(changed, f"changed: {change}")
 
 
-def attention_pictures(state: State) -> tuple[Matrix, ...]:
-    """Return the focused head's map, untouched first, altered second where there is."""
-    if state.shown is None:
+def attention_pictures(
+    trace: Trace | None, baseline: Trace | None, selection: Selection
+) -> tuple[Matrix, ...]:
+    """Return the focused head's map; before an altered run's that of the ``baseline``.
+
+    The baseline is shown up to the same step, the run without the change.
+    """
+    if trace is None:
         return ()
-    kind, (layer, head) = state.kind, place(state.shown, state.selection, state.kind)
-    where = f"{KIND_NAMES[kind]} · {head_words(layer, head)}"
-    altered = bool(state.shown.intervention)
-    runs = [("altered" if altered else "untouched", state.shown)]
-    if state.plain is not None and altered:
-        runs.insert(0, ("untouched", state.plain.until(state.step)))
-    return tuple(
-        _attention(state, trace, (kind, layer, head), f"{name}: {where}")
-        for name, trace in runs
-    )
+    where = KIND_NAMES[selection.kind]
+    where += f" · {head_words(selection.layer, selection.head)}"
+    altered = bool(trace.intervention)
+    runs = [("altered" if altered else "untouched", trace)]
+    if baseline is not None and altered:
+        runs.insert(0, ("untouched", baseline.until(len(trace))))
+    return tuple(_attention(run, selection, f"{name}: {where}") for name, run in runs)
 
 
-def _attention(
-    state: State, trace: Trace, at: tuple[Kind, int, int], title: str
-) -> Matrix:
-    kind, layer, head = at
+def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
+    kind, layer, head = selection.kind, selection.layer, selection.head
     values = head_weights(trace, kind, layer, head)
-    shades, bar, note = shade(values, state.scale)
+    shades, bar, note = shade(values, selection.scale)
     rows, columns = labels(trace, kind)
     return Matrix(
         title=title,
@@ -184,16 +188,15 @@ def _attention(
     )
 
 
-def text_words(state: State) -> str:
-    """Return both translations, in words."""
-    trace, plain = state.trace, state.plain
+def text_words(trace: Trace | None, baseline: Trace | None) -> str:
+    """Return the text of a run, and of the baseline where that is another run."""
     if trace is None:
         return ""
-    if not trace.intervention or plain is None:
+    if not trace.intervention or baseline is None:
         return f"Untouched: {trace.text}"
-    if plain.text == trace.text:
+    if baseline.text == trace.text:
         return f"Untouched and altered: {trace.text} {SAME_TEXT}"
-    return f"Untouched: {plain.text}\nAltered: {trace.text}"
+    return f"Untouched: {baseline.text}\nAltered: {trace.text}"
 
 
 # ---- a bag of words ----------------------------------------------------------------

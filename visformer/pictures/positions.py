@@ -11,10 +11,10 @@ import numpy as np
 
 from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
+from visformer.values.trace import Trace
 from visformer.words import dimension_words, number, position_words, token_words
 
 Likeness = Literal["dot product", "cosine"]
@@ -28,13 +28,12 @@ MOST_CURVES = 8  # as many as can be told apart by colour and dash
 MOST_COMPARED = 1024  # positions in the similarity map: a million cells
 
 
-def default_last(state: State) -> int:
+def default_last(table: Floats | None, trace: Trace | None) -> int:
     """Return the last position of the range that is shown at first; -1 for no table."""
-    if state.positions is None:
+    if table is None:
         return -1
-    trace = state.trace
     longest = max(len(trace.source), len(trace)) if trace else 0
-    return min(len(state.positions), max(FIRST_ROWS, longest)) - 1
+    return min(len(table), max(FIRST_ROWS, longest)) - 1
 
 
 def heat_picture(table: Floats, first: int, last: int) -> Matrix:
@@ -164,15 +163,15 @@ def _equals_formula(table: Floats) -> bool:
     return bool((difference <= tolerance).all())
 
 
-def has_table(state: State) -> bool:
-    """Tell whether the open model adds positions at all."""
-    none = state.model is not None and state.model.config.positions == "none"
-    return state.positions is not None and state.positions.size > 0 and not none
+def has_table(table: Floats | None, model: ModelFacts | None) -> bool:
+    """Tell whether a model adds positions at all."""
+    none = model is not None and model.config.positions == "none"
+    return table is not None and table.size > 0 and not none
 
 
-def nothing_words(state: State) -> str:
+def nothing_words(model: ModelFacts | None) -> str:
     """Say why there is no table of positions."""
-    if state.model is not None and state.model.config.positions == "none":
+    if model is not None and model.config.positions == "none":
         return (
             "This model adds no positional encoding: its embeddings do not tell where "
             "a token stands, so there is no table to show."
@@ -215,13 +214,12 @@ def _kind_words(width: int, waves: Waves) -> str:
     )
 
 
-def cell_words(state: State, position: int, dimension: int) -> str:
+def cell_words(
+    table: Floats, trace: Trace | None, position: int, dimension: int
+) -> str:
     """Say which number one cell of the table is, and which tokens stand there."""
-    table = state.positions
-    if table is None:
-        return ""
     value = float(table[position, dimension])
-    said = [position_words(position), *_tokens_at(state, position)]
+    said = [position_words(position), *_tokens_at(trace, position)]
     return " · ".join([*said, f"{dimension_words(dimension)}: {number(value)}"])
 
 
@@ -250,14 +248,14 @@ def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
 
     Each is named once, in the order typed; at most MOST_CURVES of them.
     """
-    found: dict[int, None] = {}
+    dimensions: dict[int, None] = {}
     for part in filter(None, re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", text))):
-        found |= dict.fromkeys(_span(part, width))
-        if len(found) > MOST_CURVES:
+        dimensions |= dict.fromkeys(_span(part, width))
+        if len(dimensions) > MOST_CURVES:
             raise InputError(f"at most {MOST_CURVES} curves can be told apart.")
-    if not found:
+    if not dimensions:
         raise InputError("type dimensions, such as 0, 1, 8-11.")
-    return tuple(found)
+    return tuple(dimensions)
 
 
 def _span(part: str, width: int) -> range:
@@ -298,11 +296,11 @@ def _measured_words(table: Floats, dimension: int) -> str:
     )
 
 
-def _tokens_at(state: State, position: int) -> list[str]:
-    """Name the tokens of the shown sentence that stand at a position."""
-    if state.shown is None:
+def _tokens_at(trace: Trace | None, position: int) -> list[str]:
+    """Name the tokens of a sentence that stand at a position."""
+    if trace is None:
         return []
-    sides = {"source": state.shown.source, "target": state.shown.target}
+    sides = {"source": trace.source, "target": trace.target}
     return [
         f"{side} {token_words(visible(tokens[position]), position)}"
         for side, tokens in sides.items()

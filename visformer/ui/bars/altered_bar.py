@@ -42,6 +42,7 @@ class AlteredBar(QWidget):
 
     def draw(self, state: State) -> None:
         """Say what is changed, and what that did to the text."""
-        words = altered_words(state)
+        baseline = None if state.busy else state.plain  # known when all is run
+        words = altered_words(state.intervention, state.trace, baseline)
         self.words.setText(words)
         self.setVisible(bool(words))

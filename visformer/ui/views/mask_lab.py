@@ -186,7 +186,8 @@ class MaskLab(QWidget):
             self.mask_map.draw(paint_picture(shown, selection, layer))
 
     def _draw_attention(self) -> None:
-        pictures = attention_pictures(self._state)
+        state = self._state
+        pictures = attention_pictures(state.shown, state.plain, state.selection)
         for index, heat_map in enumerate(self.attention):
             there = index < len(pictures)
             heat_map.setVisible(there or index == 0)
@@ -196,7 +197,8 @@ class MaskLab(QWidget):
         difference = difference_picture(self._runs, self._state.selection)
         self.difference.draw(difference)
         self.difference.setVisible(difference is not None)
-        texts = f"{text_words(self._state)} {difference_words(self._runs)}"
+        texts = text_words(self._state.trace, self._state.plain)
+        texts += f" {difference_words(self._runs)}"
         self.text.setText(texts if difference is not None else NO_DIFFERENCE)
         candidates = candidate_numbers(self._runs)
         self.candidates.draw(candidates)

@@ -87,11 +87,11 @@ class PositionInput(QWidget):
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
         self._state = state
-        if not same(self._made_of(), self._drawn):
+        if not same(self._drawn_from(), self._drawn):
             self._redraw()
 
-    def _made_of(self) -> tuple[object, ...]:
-        """Return what the maps are made of; the source's stay from step to step."""
+    def _drawn_from(self) -> tuple[object, ...]:
+        """Return what the maps follow from; the source's stay from step to step."""
         shown = self._state.shown
         source = self.side.currentIndex() == 0
         rows = shown.encoder_rows if shown is not None and source else shown
@@ -105,9 +105,9 @@ class PositionInput(QWidget):
             self._draw_curves()
 
     def _redraw(self) -> None:
-        self._drawn = self._made_of()
+        self._drawn = self._drawn_from()
         side = SIDES[self.side.currentIndex()]
-        pictures = input_pictures(self._state, side)
+        pictures = input_pictures(self._state.shown, self._state.positions, side)
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
         self.about.setText(

@@ -99,15 +99,19 @@ class PositionLab(QWidget):
         """Show both runs; the fields say what is changed."""
         self._state = state
         self._fill_fields(state)
+        change = state.intervention.positions
         for maps, pictures in (
-            (self._tables, table_pictures(state)),
-            (self._attention, attention_pictures(state)),
+            (self._tables, table_pictures(state.trace, state.positions, change)),
+            (
+                self._attention,
+                attention_pictures(state.shown, state.plain, state.selection),
+            ),
         ):
             for index, heat_map in enumerate(maps):
                 there = index < len(pictures)
                 heat_map.setVisible(there or index == 0)
                 heat_map.draw(pictures[index] if there else None)
-        self._text.setText(text_words(state))
+        self._text.setText(text_words(state.trace, state.plain))
         self.bag.setText(shuffle_words(state.shuffle) if state.shuffle else "")
         self.bag.setVisible(state.shuffle is not None)
         idle = state.trace is not None and not state.recorded and not state.busy

@@ -121,29 +121,31 @@ class PositionsView(QWidget):
         if self._changed("table", state.positions, state.model):
             self._range.touched = False
             self._draw_table()
-        elif not self._range.touched and default_last(state) != default_last(before):
-            self._range.offer(default_last(state))
+            return
+        last = default_last(state.positions, state.trace)
+        before_that = default_last(before.positions, before.trace)
+        if not self._range.touched and last != before_that:
+            self._range.offer(last)
 
     def _draw_table(self) -> None:
         """Show another model's table, or say that there is none."""
-        table = self._state.positions
-        usable = has_table(self._state)
+        table, model = self._state.positions, self._state.model
+        usable = has_table(table, model)
         self._range.setVisible(usable)
         self._pictures.setVisible(usable)
         self._hover.setText(HINT if usable else "")
         if table is None or not usable:
-            self._about.setText(nothing_words(self._state))
+            self._about.setText(nothing_words(model))
             self._heat_map.draw(None)
             self._curves.draw(None)
             self._similarity.draw(None)
             return
         waves = waves_of(table)
-        model = self._state.model
         self._about.setText(table_words(table, waves=waves, model=model))
         self._curves.draw(table, waves=waves)
         self._similarity.draw(table)
         self._range.set_count(len(table))
-        self._range.offer(default_last(self._state))
+        self._range.offer(default_last(table, self._state.trace))
 
     def _draw_range(self, first: int, last: int) -> None:
         if self._state.positions is not None:
@@ -153,12 +155,14 @@ class PositionsView(QWidget):
 
     def _tell(self, cell: tuple[int, int] | None) -> None:
         """Say the cell pointed at, and mark its position in the curves."""
-        if cell is None or self._state.positions is None:
+        table = self._state.positions
+        if cell is None or table is None:
             self._hover.setText(HINT)
             self._curves.mark(None)
             return
         position = self._range.first + cell[0]
-        self._hover.setText(cell_words(self._state, position, cell[1]))
+        words = cell_words(table, self._state.shown, position, cell[1])
+        self._hover.setText(words)
         self._curves.mark(position)
 
 
