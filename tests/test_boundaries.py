@@ -1,7 +1,12 @@
-"""The house's arrows: which room may import what, checked in a fresh interpreter."""
+"""The house's arrows: which room may import what.
+
+Packages of others are checked in a fresh interpreter, our own rooms by reading the
+import statements, those for types included.
+"""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +33,31 @@ ROOMS = {  # room -> what it must not import
     "offscreen.py": TORCH,
     "bench/bench_command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
+}
+ENGINE = ("engine.handle", "engine.messages", "engine.mirror")  # its client's side
+ARROWS = {  # room -> all of ours that it may import
+    "values": ("errors", "files", "text"),
+    "tokenizers": ("errors", "files", "text", "values"),
+    "analysis": ("values",),
+    "core": ("errors", "files", "tokenizers", "values"),
+    "formats": ("core", "errors", "files", "text", "tokenizers", "values"),
+    "training": ("core", "errors", "files", "formats", "text", "tokenizers", "values"),
+    "engine": ("core", "errors", "formats", "tokenizers", "values"),
+    "pictures": (
+        *("analysis", "errors", "text", "values", "words"),
+        *("engine.messages", "session.state"),  # some still take the whole State
+    ),
+    "session": (*ENGINE, "errors", "pictures", "text", "values", "words"),
+    "ui": (
+        *ENGINE,
+        "errors",
+        "paths",
+        "pictures",
+        "session",
+        "text",
+        "values",
+        "words",
+    ),
 }
 BLOCKER = """
 import importlib, sys
@@ -65,3 +95,51 @@ def test_room_imports_nothing_forbidden(room: str) -> None:
 
 def test_blocker_bites() -> None:
     assert "forbidden import: torch" in _imports(TORCH, ["visformer.core.model"])
+
+
+def _arrows(source: str) -> set[str]:
+    """Return what a module imports of ours, without ``visformer.``."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            module = node.module or ""
+            names |= {f"{module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    ours = {name for name in names if name.startswith("visformer.")}
+    return {name.removeprefix("visformer.") for name in ours}
+
+
+def _strays(room: str, source: str) -> list[str]:
+    """Return the imports that a room may not have."""
+    allowed = [f"{name}." for name in (room, *ARROWS[room])]
+    return sorted(
+        name for name in _arrows(source) if not f"{name}.".startswith(tuple(allowed))
+    )
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_room_imports_only_the_rooms_below_it(room: str) -> None:
+    strays = {
+        file.name: found
+        for file in sorted((PACKAGE / room).rglob("*.py"))
+        if (found := _strays(room, file.read_text("utf-8")))
+    }
+    assert strays == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("core", "from visformer.formats.loading import load"),
+        ("core", "import visformer.engine.messages"),
+        ("values", "from visformer.analysis.rollout import rollout"),
+        ("values", "from visformer import words"),
+        ("session", "def f():\n    from visformer.engine.process import serve"),
+        ("ui", "if TYPE_CHECKING:\n    from visformer.core.decoding import Decoding"),
+    ],
+)
+def test_a_planted_import_is_seen(room: str, line: str) -> None:
+    assert len(_strays(room, line)) == 1
+    assert _strays(room, f"from visformer.{room}.x import y") == []

@@ -12,34 +12,66 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
     from visformer.core.passes import run
+    from visformer.errors import CheckpointError, InputError, VisformerError
     from visformer.formats.fresh import build
     from visformer.formats.loading import load
-    from visformer.values.intervention import Intervention
+    from visformer.values.config import ModelConfig
+    from visformer.values.facts import ModelFacts
+    from visformer.values.intervention import (
+        Causal,
+        Cell,
+        HideSource,
+        Intervention,
+        PositionChange,
+    )
+    from visformer.values.step import Candidate, Step
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
 
 __version__ = "0.1.0"
 __all__ = [
+    "Candidate",
+    "Causal",
+    "Cell",
     "Checkpoint",
+    "CheckpointError",
     "Decoding",
+    "HideSource",
+    "InputError",
     "Intervention",
+    "ModelConfig",
+    "ModelFacts",
+    "PositionChange",
+    "Step",
     "Strategy",
     "Trace",
+    "VisformerError",
     "build",
     "load",
     "open_trace",
     "run",
     "show",
 ]
-_PLACES = {
-    "Checkpoint": "visformer.core.checkpoint",
-    "Decoding": "visformer.core.decoding",
-    "Intervention": "visformer.values.intervention",
-    "Strategy": "visformer.values.strategy",
-    "Trace": "visformer.values.trace",
-    "build": "visformer.formats.fresh",
-    "load": "visformer.formats.loading",
-    "run": "visformer.core.passes",
+_MODULES = {  # where the names that are not defined here stand
+    "Candidate": "values.step",
+    "Causal": "values.intervention",
+    "Cell": "values.intervention",
+    "Checkpoint": "core.checkpoint",
+    "CheckpointError": "errors",
+    "Decoding": "core.decoding",
+    "HideSource": "values.intervention",
+    "InputError": "errors",
+    "Intervention": "values.intervention",
+    "ModelConfig": "values.config",
+    "ModelFacts": "values.facts",
+    "PositionChange": "values.intervention",
+    "Step": "values.step",
+    "Strategy": "values.strategy",
+    "Trace": "values.trace",
+    "VisformerError": "errors",
+    "build": "formats.fresh",
+    "load": "formats.loading",
+    "run": "core.passes",
 }
 
 
@@ -60,10 +92,15 @@ def show(trace: Trace | str | Path) -> int:
     return app.show(open_trace(trace) if isinstance(trace, str | Path) else trace)
 
 
+def __dir__() -> list[str]:
+    """List what is public."""
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'visformer' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"visformer.{_MODULES[name]}"), name)
