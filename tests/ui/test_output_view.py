@@ -116,7 +116,7 @@ def test_what_came_is_the_models_own(pair: Pair, trace: Trace) -> None:
     assert "asked for" in said(view, "the softmax with its numbers")
     give(window, engine)
     look = lens(CHECKPOINT, trace, [3])[0]
-    table = view.logits._model.numbers
+    table = view.logits.numbers
     assert table is not None
     np.testing.assert_allclose(table.values[:12, 0], look.logits[-1], atol=2e-5)
     assert "final norm" in said(view, "how the lens was made")
@@ -229,7 +229,7 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     words = said(view, "how the token of this step came about")
     value = number(float(trace.decoder_output[2, 5]), 6)
     assert f"\nRow 3 of Z, dim 5: {value}. Row 3 of Z" in words
-    assert view.products._model.marked == (None, 5)
+    assert view.products.marked == (None, 5)
     output.hovered.emit(None)
     assert said(view, "how the token of this step came about") == before
     steps = heat_map(view, "logit lens of all steps")

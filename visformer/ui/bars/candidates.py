@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QPersistentModelIndex,
     QRect,
     Qt,
     Signal,
@@ -26,70 +23,24 @@ from visformer import words
 from visformer.pictures.candidates import CandidateTable, candidate_table
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.table_model import Index, Role, TableModel
 
-Index = QModelIndex | QPersistentModelIndex
 COLUMNS = ("", "token", "probability")
-
-
-class _Model(QAbstractTableModel):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = CandidateTable("", "", ())
-
-    def show(self, table: CandidateTable) -> None:
-        """Replace everything."""
-        self.beginResetModel()
-        self.table = table
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Return the number of candidates."""
-        return 0 if parent.isValid() else len(self.table.rows)
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Count rank, token, probability."""
-        return len(COLUMNS)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = 0
-    ) -> object:
-        """Name the columns."""
-        horizontal = orientation == Qt.Orientation.Horizontal
-        return COLUMNS[section] if horizontal and role == 0 else None
-
-    def data(self, index: Index, role: int = 0) -> object:
-        """Give texts, and in words what a row is."""
-        row = self.table.rows[index.row()]
-        cells = (str(row.rank), row.token, words.probability(row.probability))
-        if role == Qt.ItemDataRole.DisplayRole:
-            return cells[index.column()]
-        if role == Qt.ItemDataRole.ToolTipRole:
-            chosen = "; chosen" if row.chosen else "; click to choose it instead"
-            return (
-                f"id {row.id}, probability {words.number(row.probability, 9)}{chosen}"
-            )
-        if role == Qt.ItemDataRole.FontRole and row.chosen:
-            font = self.parent_font()
-            font.setBold(True)
-            return font
-        return None
-
-    def parent_font(self) -> QFont:
-        """Return the font of the table."""
-        parent = self.parent()
-        return QFont(parent.font()) if isinstance(parent, QWidget) else QFont()
 
 
 class _Bar(QStyledItemDelegate):
     """Paints the probability as a bar behind its number."""
 
+    def __init__(self, panel: CandidatesPanel) -> None:
+        super().__init__(panel)
+        self._panel = panel
+
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: Index
     ) -> None:
         """Paint the bar first, the number over it."""
-        model = index.model()
-        row = model.table.rows[index.row()] if isinstance(model, _Model) else None
-        if row is not None and not math.isnan(row.probability):
+        row = self._panel.shown.rows[index.row()]
+        if not math.isnan(row.probability):
             palette = option.palette
             rect: QRect = option.rect
             box = rect.adjusted(1, 3, -1, -3)
@@ -108,11 +59,11 @@ class CandidatesPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._title, self._summary = plain_label("next token"), plain_label("")
-        self._model = _Model()
+        self.shown = CandidateTable("", "", ())
         self.table = _Table()
-        self._model.setParent(self.table)
+        self._model = TableModel(self.table, self._cell, self._name)
         self.table.setModel(self._model)
-        self.table.setItemDelegateForColumn(2, _Bar(self.table))
+        self.table.setItemDelegateForColumn(2, _Bar(self))
         self.table.setAccessibleName("Next token: candidates, best first")
         self._arrange_columns()
         self.table.clicked.connect(self._choose)
@@ -133,9 +84,10 @@ class CandidatesPanel(QWidget):
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
         table = candidate_table(state.shown)
-        if table == self._model.table:
+        if table == self.shown:
             return
-        self._model.show(table)
+        self.shown = table
+        self._model.reset(len(table.rows), len(COLUMNS))
         self.table.fit(table)
         self._title.setText(table.title)
         self._summary.setText(table.summary)
@@ -144,9 +96,30 @@ class CandidatesPanel(QWidget):
             self.table.setCurrentIndex(self._model.index(chosen, 0))
 
     def _choose(self, index: Index) -> None:
-        row = self._model.table.rows[index.row()]
+        row = self.shown.rows[index.row()]
         if not row.chosen:
             self.chosen.emit(row.id)
+
+    def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
+        """Name the columns."""
+        across = orientation == Qt.Orientation.Horizontal
+        return COLUMNS[section] if across and role == Role.DisplayRole else None
+
+    def _cell(self, row: int, column: int, role: int) -> object:
+        """Give texts, and in words what a row is."""
+        candidate = self.shown.rows[row]
+        p = candidate.probability
+        if role == Role.DisplayRole:
+            cells = (str(candidate.rank), candidate.token, words.probability(p))
+            return cells[column]
+        if role == Role.ToolTipRole:
+            chosen = "; chosen" if candidate.chosen else "; click to choose it instead"
+            return f"id {candidate.id}, probability {words.number(p, 9)}{chosen}"
+        if role == Role.FontRole and candidate.chosen:
+            font = QFont(self.table.font())
+            font.setBold(True)
+            return font
+        return None
 
 
 class _Table(QTableView):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import (
-    QAbstractTableModel,
     QEvent,
-    QModelIndex,
-    QPersistentModelIndex,
     QSignalBlocker,
     Qt,
     Signal,
@@ -27,10 +24,8 @@ from PySide6.QtWidgets import (
 from visformer.pictures.masks import BatchTable, Side, batch_table, row_name
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.table_model import Role, TableModel
 
-Role = Qt.ItemDataRole
-Index = QModelIndex | QPersistentModelIndex
-NOWHERE = QModelIndex()
 MOST_SENTENCES = 8
 MOST_FITTED = 64  # columns that are measured one by one: it takes 0.1 ms a column
 ALONE = (
@@ -164,7 +159,9 @@ class _SideTable(QWidget):
         self._summary = paragraph(f"the batch's {side} in words")
         self._table = QTableView()
         self._table.setAccessibleName(f"{side} tokens and ids, a sentence a row")
-        self._model = _SideModel(self._table)
+        self._picture: BatchTable | None = None
+        self._marked = 0
+        self._model = TableModel(self._table, self._cell, self._name)
         self._table.setModel(self._model)
         # A selection would paint over the pads: the header marks the row instead.
         self._table.setSelectionMode(QTableView.SelectionMode.NoSelection)
@@ -180,16 +177,19 @@ class _SideTable(QWidget):
     def draw(self, picture: BatchTable | None) -> None:
         """Show one side of a batch, or hide where there is none."""
         self.setVisible(picture is not None)
-        if picture is None or _same(picture, self._model.picture):
+        if picture is None or _same(picture, self._picture):
             return
+        self._picture = picture
         with QSignalBlocker(self._table.selectionModel()):
-            self._model.set_picture(picture)
+            self._model.reset(*picture.ids.shape)
         self._summary.setText(picture.summary)
         self._fit()
 
     def mark(self, row: int) -> None:
         """Point at the row whose masks are shown."""
-        self._model.set_marked(row)
+        self._marked = row
+        last = max(0, self._model.rowCount() - 1)
+        self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
 
     def changeEvent(self, event: QEvent) -> None:
         """Give the tokens the room that the new font needs."""
@@ -208,57 +208,23 @@ class _SideTable(QWidget):
         if self._model.columnCount() <= MOST_FITTED:
             self._table.resizeColumnsToContents()
 
-
-class _SideModel(QAbstractTableModel):
-    """What stands in the cells of one side: asked for the cells in sight only."""
-
-    def __init__(self, table: QTableView) -> None:
-        super().__init__(table)
-        self._table = table
-        self._marked = 0
-        self.picture: BatchTable | None = None
-
-    def set_picture(self, picture: BatchTable) -> None:
-        """Show another table."""
-        self.beginResetModel()
-        self.picture = picture
-        self.endResetModel()
-
-    def set_marked(self, row: int) -> None:
-        """Mark another row in its header."""
-        self._marked = row
-        last = max(0, self.rowCount() - 1)
-        self.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
-
-    def rowCount(self, parent: Index = NOWHERE) -> int:
-        """Return the number of sentences."""
-        return 0 if self.picture is None else len(self.picture.ids)
-
-    def columnCount(self, parent: Index = NOWHERE) -> int:
-        """Return the number of tokens of each, pads included."""
-        return 0 if self.picture is None else self.picture.ids.shape[1]
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
-    ) -> object:
-        """Return positions, from 0, and row numbers, from 1, the chosen one marked."""
+    def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
+        """Count tokens and rows, from 1; the chosen row is marked."""
         if role != Role.DisplayRole:
             return None
-        if orientation == Qt.Orientation.Horizontal:
-            return str(section)
-        return f"▶ {section + 1}" if section == self._marked else f"{section + 1}"
+        chosen = orientation == Qt.Orientation.Vertical and section == self._marked
+        return f"▶ {section + 1}" if chosen else f"{section + 1}"
 
-    def data(self, index: Index, role: int = Role.DisplayRole) -> object:
+    def _cell(self, row: int, column: int, role: int) -> object:
         """Return a token over its id; a pad is hatched and greyed."""
-        if self.picture is None:
+        if self._picture is None:
             return None
-        row, column = index.row(), index.column()
-        token, id = self.picture.tokens[row][column], self.picture.ids[row, column]
+        token, id = self._picture.tokens[row][column], self._picture.ids[row, column]
         if role == Role.DisplayRole:
             return f"{token}\n{id}"
         if role == Role.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignCenter
-        return self._pad_data(token, role) if self.picture.pads[row, column] else None
+        return self._pad_data(token, role) if self._picture.pads[row, column] else None
 
     def _pad_data(self, token: str, role: int) -> object:
         palette = self._table.palette()

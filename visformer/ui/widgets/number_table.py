@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import (
-    QAbstractTableModel,
     QEvent,
     QModelIndex,
-    QPersistentModelIndex,
     QPoint,
     QRect,
     QSize,
@@ -20,7 +18,6 @@ from PySide6.QtWidgets import (
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
-    QWidget,
 )
 
 from visformer import words
@@ -29,98 +26,34 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.table_model import Index, Role, TableModel
 from visformer.values.arrays import Floats
 
-Index = QModelIndex | QPersistentModelIndex
 FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # rows in sight
-
-
-class _Model(QAbstractTableModel):
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.numbers: Numbers | None = None
-        self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
-        self.marked: tuple[int | None, int | None] = (None, None)
-
-    def show(self, numbers: Numbers | None) -> bool:
-        """Replace the numbers; True where rows or columns are others than before."""
-        old = self.numbers
-        same = (
-            old is not None
-            and numbers is not None
-            and old.rows == numbers.rows
-            and old.columns == numbers.columns
-        )
-        if not same:
-            self.beginResetModel()
-        self.numbers = numbers
-        if numbers is not None:
-            self.bars = _bars(numbers)
-        if not same:
-            self.endResetModel()
-        return not same
-
-    def rowCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Return the number of vectors."""
-        return 0 if parent.isValid() or not self.numbers else len(self.numbers.rows)
-
-    def columnCount(self, parent: Index = QModelIndex()) -> int:  # noqa: B008
-        """Return their length."""
-        return 0 if parent.isValid() or not self.numbers else len(self.numbers.columns)
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = 0
-    ) -> object:
-        """Name rows and columns; marked ones stand out."""
-        if self.numbers is None:
-            return None
-        across = orientation == Qt.Orientation.Horizontal
-        names = self.numbers.columns if across else self.numbers.rows
-        if role == Qt.ItemDataRole.DisplayRole:
-            return short(names[section]) if across else names[section]
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return names[section]
-        if role == Qt.ItemDataRole.FontRole and section == self.marked[across]:
-            font = QFont()
-            font.setBold(True)
-            return font
-        return None
-
-    def data(self, index: Index, role: int = 0) -> object:
-        """Give four digits; all of them as a tool tip."""
-        if self.numbers is None:
-            return None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        value = float(self.numbers.values[index.row(), index.column()])
-        if role == Qt.ItemDataRole.DisplayRole:
-            return words.short(value)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            row = self.numbers.rows[index.row()]
-            return f"{row}, {self.numbers.columns[index.column()]}: {value!r}"
-        return None
 
 
 class _Bar(QStyledItemDelegate):
     """Paints a bar behind the number, and a frame where it is marked."""
 
+    def __init__(self, table: NumberTable) -> None:
+        super().__init__(table)
+        self._table = table
+
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: Index
     ) -> None:
         """Paint the bar first, the number over it."""
-        model = index.model()
-        if isinstance(model, _Model) and model.numbers is not None:
-            box, share = option.rect, float(model.bars[index.row(), index.column()])
-            if np.isfinite(share):
-                painter.fillRect(
-                    _bar_box(box, share, _is_signed(model.bars)),
-                    _bar_colour(option, share),
-                )
-            row, column = model.marked
-            if column == index.column() or row == index.row():
-                painter.setPen(option.palette.highlight().color())
-                painter.drawRect(box.adjusted(0, 0, -1, -1))
+        bars, box = self._table.bars, option.rect
+        share = float(bars[index.row(), index.column()])
+        if np.isfinite(share):
+            painter.fillRect(
+                _bar_box(box, share, _is_signed(bars)), _bar_colour(option, share)
+            )
+        row, column = self._table.marked
+        if column == index.column() or row == index.row():
+            painter.setPen(option.palette.highlight().color())
+            painter.drawRect(box.adjusted(0, 0, -1, -1))
         super().paint(painter, option, index)
 
 
@@ -133,8 +66,12 @@ class NumberTable(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._model, self._rows_wanted = _Model(self), FEWEST
+        self.numbers: Numbers | None = None
+        self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
+        self.marked: tuple[int | None, int | None] = (None, None)
+        self._rows_wanted = FEWEST
         self._room = 1 << 16  # pixels of height
+        self._model = TableModel(self, self._cell, self._name)
         self.setModel(self._model)
         self.setItemDelegate(_Bar(self))
         self.setMouseTracking(True)
@@ -155,29 +92,67 @@ class NumberTable(QTableView):
 
     def draw(self, numbers: Numbers | None) -> None:
         """Show numbers; the place that is scrolled to stays where it can."""
-        if self._model.show(numbers):
+        old, self.numbers = self.numbers, numbers
+        if numbers is None:
+            self._model.reset(0, 0)
             self._fit()
+        else:
+            self.bars = _bars(numbers)
+            names = (numbers.rows, numbers.columns)
+            if old is None or names != (old.rows, old.columns):
+                self._model.reset(len(numbers.rows), len(numbers.columns))
+                self._fit()
         self.viewport().update()
+
+    def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
+        """Name rows and columns; marked ones stand out."""
+        if self.numbers is None:
+            return None
+        across = orientation == Qt.Orientation.Horizontal
+        names = self.numbers.columns if across else self.numbers.rows
+        if role == Role.DisplayRole:
+            return short(names[section]) if across else names[section]
+        if role == Role.ToolTipRole:
+            return names[section]
+        if role == Role.FontRole and section == self.marked[across]:
+            font = QFont()
+            font.setBold(True)
+            return font
+        return None
+
+    def _cell(self, row: int, column: int, role: int) -> object:
+        """Give four digits; all of them as a tool tip."""
+        if self.numbers is None:
+            return None
+        if role == Role.TextAlignmentRole:
+            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        value = float(self.numbers.values[row, column])
+        if role == Role.DisplayRole:
+            return words.short(value)
+        if role == Role.ToolTipRole:
+            names = self.numbers.rows[row], self.numbers.columns[column]
+            return f"{', '.join(names)}: {value!r}"
+        return None
 
     def mark(self, row: int | None, column: int | None) -> None:
         """Frame a row and a column."""
-        if self._model.marked == (row, column):
+        if self.marked == (row, column):
             return
-        self._model.marked = row, column
+        self.marked = row, column
         for header in (self.horizontalHeader(), self.verticalHeader()):
             header.viewport().update()
         self.viewport().update()
 
     def table(self) -> Table | None:
         """Return the numbers for export."""
-        numbers = self._model.numbers
+        numbers = self.numbers
         if numbers is None:
             return None
         return Table(numbers.rows, numbers.columns, numbers.values)
 
     def _fit(self) -> None:
         """Size rows and columns; asking Qt to would measure every cell."""
-        numbers = self._model.numbers
+        numbers = self.numbers
         metrics = self.fontMetrics()
         space = metrics.averageCharWidth()
         least = metrics.horizontalAdvance("−0.0000") + 2 * space

@@ -1,0 +1,56 @@
+"""TableModel: a table to read, asked for its cells one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    Qt,
+)
+from PySide6.QtWidgets import QWidget
+
+Index = QModelIndex | QPersistentModelIndex
+NOWHERE = QModelIndex()
+Role = Qt.ItemDataRole
+
+
+class TableModel(QAbstractTableModel):
+    """Gives Qt what two functions say of the cells and titles in sight."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        cell: Callable[[int, int, int], object],
+        title: Callable[[int, Qt.Orientation, int], object],
+    ) -> None:
+        """``cell`` takes row, column and role; ``title`` the section instead."""
+        super().__init__(parent)
+        self._cell, self._title = cell, title
+        self._shape = (0, 0)
+
+    def reset(self, rows: int, columns: int) -> None:
+        """Ask for everything anew; so many rows and columns are there."""
+        self.beginResetModel()
+        self._shape = rows, columns
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = NOWHERE) -> int:
+        """Return the number of rows."""
+        return 0 if parent.isValid() else self._shape[0]
+
+    def columnCount(self, parent: Index = NOWHERE) -> int:
+        """Return the number of columns."""
+        return 0 if parent.isValid() else self._shape[1]
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
+    ) -> object:
+        """Return what the title of a row or column is in a role."""
+        return self._title(section, orientation, role)
+
+    def data(self, index: Index, role: int = Role.DisplayRole) -> object:
+        """Return what a cell is in a role."""
+        return self._cell(index.row(), index.column(), role)
