@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytestqt.qtbot import QtBot
@@ -13,7 +14,9 @@ from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
+from visformer.values.attention import AttentionHeads
 from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
@@ -125,3 +128,39 @@ def test_hovering_does_not_search_for_leaks_again(
     assert not searched
     window.session.set(step=3)
     assert searched == [window.session.state.shown]
+
+
+def test_a_hover_derives_no_whole_head(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of what is kept are read; scores, which are not, of one row alone."""
+    window, engine, lab = opened(qtbot, tmp_path)
+    lab.mask_map.clicked.emit((3, 0))
+    made = make_trace(source=6, target=5, layers=3, seed=8)
+    change = window.session.state.intervention
+    answer(window, engine, replace(made, intervention=change))
+    derived: list[tuple[str, slice]] = []
+    for name in ("weights", "masked", "scores"):
+        own = getattr(AttentionHeads, name)
+
+        def counted(
+            heads: AttentionHeads,
+            rows: slice = slice(None),
+            name: str = name,
+            own: Any = own,
+        ) -> object:
+            derived.append((name, rows))
+            return own(heads, rows)
+
+        monkeypatch.setattr(AttentionHeads, name, counted)
+    drawn: list[object] = []
+    monkeypatch.setattr(HeatMap, "draw", lambda *given: drawn.append(given))
+    for query in (2, 0, 1):
+        lab.attention[0].hovered.emit((query, 0))
+        assert f"(token {query + 1}): " in lab.row_words.text()
+        row = slice(query, query + 1)
+        assert derived == [("scores", row), ("masked", row)]
+        derived.clear()
+        lab.attention[0].hovered.emit((query, 1))  # the same row
+        assert not derived
+    assert not drawn
