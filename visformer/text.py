@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 MAX_CHARACTERS = 1_000_000
 
@@ -12,6 +13,7 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+@lru_cache(maxsize=8192)
 def visible(text: str) -> str:
     """Return ``text`` with control and direction characters spelt out, as ``[U+202E]``.
 

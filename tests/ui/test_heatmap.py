@@ -12,7 +12,7 @@ from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QLabel
 
 from tests.ui.exports import csv_of
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, TokenPair
 from visformer.ui.widgets.colour_map import (
     HIDDEN,
     HIGH,
@@ -217,7 +217,11 @@ def test_palette_and_font_are_followed(heat_map: HeatMap) -> None:
 def test_long_labels_are_cut_in_the_middle() -> None:
     assert short("▁cat") == "▁cat"
     assert short("a" * 10 + "b" * 10) == "aaaaaaa…bbbbbb"
-    assert short("▁incomprehensible → ▁incompréhensible") == "▁inc…ible → ▁inc…ible"
+    pair = TokenPair("▁incomprehensible", "▁incompréhensible")
+    assert short(pair) == "▁inc…ible → ▁inc…ible"
+    # an arrow in a token is no border: each side of a pair is cut by itself
+    assert short(TokenPair("▁a → b", "c")) == "▁a → b → c"
+    assert short("▁incomprehensible → ▁x") == "▁incomp…e → ▁x"
 
 
 def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:

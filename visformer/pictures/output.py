@@ -8,9 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from visformer.pictures.attention.maps import ARROW
 from visformer.pictures.candidates import ORIGINS
-from visformer.pictures.picture import Matrix, Numbers
+from visformer.pictures.picture import ARROW, Matrix, Numbers, TokenPair
 from visformer.text import visible
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
@@ -103,7 +102,7 @@ def output_picture(trace: Trace) -> Matrix:
 
 @lru_cache(maxsize=8192)
 def _row_label(row: int, read: str, predicted: str) -> str:
-    return f"{row + 1}: {visible(read)}{ARROW}{visible(predicted)}"
+    return TokenPair(f"{row + 1}: {visible(read)}", visible(predicted))
 
 
 def output_words(trace: Trace, row: int) -> str:

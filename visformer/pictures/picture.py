@@ -25,6 +25,27 @@ class Table:
     about: str = ""  # what the values are
 
 
+ARROW = " → "  # from the token that a row read to the token that it predicts
+
+
+class TokenPair(str):
+    """A target row's label: the token that it read, and the one that it predicts."""
+
+    read: str
+    predicted: str
+
+    def __new__(cls, read: str, predicted: str) -> TokenPair:
+        """Write both, with an arrow between them."""
+        label = super().__new__(cls, f"{read}{ARROW}{predicted}")
+        label.read, label.predicted = read, predicted
+        return label
+
+
+def read_token(label: str) -> str:
+    """Return a row's label without what the row predicts."""
+    return label.read if isinstance(label, TokenPair) else label
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Matrix:
     """A picture of numbers: rows downwards, columns to the right.

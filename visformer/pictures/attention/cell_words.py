@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.pictures.attention.maps import ARROW, place
+from visformer.pictures.attention.maps import place
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
+from visformer.pictures.picture import read_token
 from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
@@ -40,8 +41,7 @@ def _changed_words(shown: Reading | None, cell: Cell) -> str:
     if at is None:
         return f"{shown.title} · hidden ({shown.done})"
     row, column = at
-    query = shown.rows[row].rpartition(ARROW)[0] or shown.rows[row]
-    pair = f"“{query}” reads “{shown.columns[column]}”"
+    pair = f"“{read_token(shown.rows[row])}” reads “{shown.columns[column]}”"
     value = probability(float(shown.values[row, column]))
     if shown.masked is not None and shown.masked[row, column]:
         value += ", masked"

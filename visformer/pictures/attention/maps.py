@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.picture import Table
+from visformer.pictures.picture import Table, TokenPair
 from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind
@@ -17,7 +16,6 @@ from visformer.values.trace import Trace
 from visformer.words import head_words
 
 Side = Literal["source", "target"]
-ARROW = " → "  # from the token that a row consumed to the token that it predicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,14 @@ def place(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return row and column labels; a target row says what it read and predicts."""
     queries, keys = trace.tokens(kind)
-    columns = tuple(_shown(token) for token in keys)
+    columns = tuple(visible(token) for token in keys)
     if kind == "encoder":
         return columns, columns
     rows = tuple(
-        f"{_shown(token)}{ARROW}{_shown(step.token)}"
+        TokenPair(visible(token), visible(step.token))
         for token, step in zip(queries, trace.steps, strict=True)
     )
     return rows, columns
-
-
-@lru_cache(maxsize=8192)
-def _shown(token: str) -> str:
-    return visible(token)
 
 
 def marks(cell: Cell | None, kind: Kind) -> Marks:

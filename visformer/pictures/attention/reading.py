@@ -24,10 +24,11 @@ from visformer.analysis.subwords import (
     word_groups,
     word_text,
 )
-from visformer.pictures.attention.maps import ARROW, Side, labels, place, sides
+from visformer.pictures.attention.maps import Side, labels, place, sides
 from visformer.pictures.attention.summary import summary
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import HIDDEN, Hidden, Look
+from visformer.pictures.picture import TokenPair
 from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
@@ -379,7 +380,7 @@ def _row_labels(
     if kind == "encoder":
         return names
     return tuple(
-        f"{name}{ARROW}{visible(trace.steps[group[-1]].token)}"
+        TokenPair(name, visible(trace.steps[group[-1]].token))
         for name, group in zip(names, groups, strict=True)
     )
 

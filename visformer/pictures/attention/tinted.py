@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.analysis.subwords import SPACE, has_word_marks
-from visformer.pictures.attention.maps import ARROW, Marks, sides
+from visformer.pictures.attention.maps import Marks, sides
 from visformer.pictures.attention.reading import Reading, glued
 from visformer.pictures.look import Side
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, read_token
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
 
@@ -91,7 +91,7 @@ def _pieces(
     pieces: list[Piece] = []
     loose = True  # loose: the next piece is spaced whatever it begins with
     for at, label in enumerate(labels):
-        text = label.rpartition(ARROW)[0] or label if side == "query" else label
+        text = read_token(label)
         first = groups[at][0] if groups is not None else at
         special = text.startswith("<") and text.endswith(">") and len(text) > 2
         begins = tokens[first].startswith(SPACE) and first not in joined

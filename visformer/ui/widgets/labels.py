@@ -16,22 +16,26 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from visformer.pictures.picture import TokenPair
 from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, Bytes, nan_crosses
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 FEWEST = 8  # characters of the scale's name that are worth their room
-ARROW = " → "  # between the token that a row consumed and the one that it chose
 
 
-@lru_cache(maxsize=8192)
 def short(label: str) -> str:
-    """Cut a long label in the middle, on both sides of an arrow."""
-    consumed, arrow, chosen = label.rpartition(ARROW)
-    if consumed:
-        return _cut(consumed, LONGEST - 5) + arrow + _cut(chosen, LONGEST - 5)
+    """Cut a long label in the middle; of a pair, each token."""
+    if isinstance(label, TokenPair):
+        return _short_pair(label.read, label.predicted)
     return _cut(label, LONGEST)
 
 
+@lru_cache(maxsize=8192)
+def _short_pair(read: str, predicted: str) -> str:
+    return TokenPair(_cut(read, LONGEST - 5), _cut(predicted, LONGEST - 5))
+
+
+@lru_cache(maxsize=8192)
 def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
@@ -45,7 +49,8 @@ class Labels(QWidget):
     def __init__(self, orientation: Qt.Orientation, parent: QWidget) -> None:
         super().__init__(parent)
         self._rows = orientation is Qt.Orientation.Vertical
-        self._texts: tuple[str, ...] = ()
+        self._labels: tuple[str, ...] = ()
+        self._texts: tuple[str, ...] = ()  # the labels, cut to what fits
         self._marked: tuple[int, ...] = ()
         self._first, self._span = 0.0, 1.0
         self.overhang = 0  # pixels beyond the map at both ends, for labels at its edge
@@ -54,7 +59,9 @@ class Labels(QWidget):
 
     def draw(self, labels: tuple[str, ...], marked: tuple[int, ...]) -> None:
         """Show these labels, some of them marked."""
-        texts = tuple(short(label) for label in labels)
+        texts = self._texts
+        if labels is not self._labels:  # marking alone comes with every mouse move
+            self._labels, texts = labels, tuple(short(label) for label in labels)
         if (texts, marked) != (self._texts, self._marked):
             self._texts, self._marked = texts, marked
             self.update()
