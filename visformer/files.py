@@ -113,8 +113,8 @@ def available_memory() -> int:
     try:
         # unlike SC_AVPHYS_PAGES, this counts the file cache, which yields when asked
         counts = Path("/proc/meminfo").read_text("ascii")
-        if found := re.search(r"MemAvailable: +(\d+) kB", counts):
-            return int(found[1]) * 1024
+        if match := re.search(r"MemAvailable: +(\d+) kB", counts):
+            return int(match[1]) * 1024
     except OSError:
         pass
     try:
@@ -162,14 +162,14 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
     data, name = read_regular(path, limit), short(path.name)
     refuse_foreign(data[:512], name)
     try:
-        made = json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
+        value = json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{name} is not valid JSON: {_reason(error)}. Correct it or copy it again."
         ) from error
-    if not isinstance(made, dict):
+    if not isinstance(value, dict):
         raise CheckpointError(f"{name} must hold one JSON object, from {{ to }}.")
-    return made
+    return value
 
 
 def _no_constant(text: str) -> float:
@@ -177,12 +177,12 @@ def _no_constant(text: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in entries:
             raise _Refused(f"“{short(key)}” stands there twice")
-        made[key] = value
-    return made
+        entries[key] = value
+    return entries
 
 
 def _reason(error: Exception) -> str:

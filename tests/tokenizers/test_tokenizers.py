@@ -13,8 +13,8 @@ from tests.formats.folders import PIECES, pieces
 from tests.models import BOS, EOS, PAD, UNK, VOCABULARY, letters
 from visformer.errors import CheckpointError, InputError
 from visformer.tokenizers.tokenizer import (
-    Piece,
     SentencePieceSide,
+    Token,
     Tokenizer,
     VocabularySide,
     read_sentencepiece,
@@ -96,7 +96,7 @@ def test_nothing_but_spaces_is_no_token(text: str) -> None:
     assert english().encode(text) == []
     assert letters().source.encode(text) == []
     end = letters().encode_source(text)
-    assert end == [Piece(EOS, "</s>", len(text), len(text))]
+    assert end == [Token(EOS, "</s>", len(text), len(text))]
 
 
 def test_typed_special_tokens_are_plain_text() -> None:
@@ -112,7 +112,7 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
 
 def test_source_ends_with_the_end_of_sentence() -> None:
     encoded = words().encode_source("the cat")
-    assert encoded[-1] == Piece(EOS, "</s>", 7, 7)
+    assert encoded[-1] == Token(EOS, "</s>", 7, 7)
     assert EOS not in [piece.id for piece in encoded[:-1]]
 
 
@@ -152,9 +152,9 @@ def test_target_id_of_a_long_text_is_a_short_sentence() -> None:
 def test_vocabulary_cuts_into_characters() -> None:
     side = letters().source
     assert side.encode("ab é") == [
-        Piece(VOCABULARY["a"], "a", 0, 1),
-        Piece(VOCABULARY["b"], "b", 1, 2),
-        Piece(UNK, "<unk:é>", 3, 4),
+        Token(VOCABULARY["a"], "a", 0, 1),
+        Token(VOCABULARY["b"], "b", 1, 2),
+        Token(UNK, "<unk:é>", 3, 4),
     ]
     assert side.decode([4, 5, 6]) == "abc"
     assert side.token(2) == "<s>"
@@ -174,7 +174,7 @@ def test_many_texts_at_once_and_sampling() -> None:
     assert side.decode(side.sample("the house", alpha=0.1)) == "the house"
 
 
-def check_pieces(found: list[Piece], text: str, size: int) -> None:
+def check_pieces(found: list[Token], text: str, size: int) -> None:
     """Ids are in the vocabulary; spans lie in the text and never go back."""
     assert all(0 <= piece.id < size for piece in found)
     assert all(0 <= piece.start <= piece.end <= len(text) for piece in found)

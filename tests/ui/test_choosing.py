@@ -45,6 +45,7 @@ def opened(*, numbers: int = 0, findings: tuple[Finding, ...] = ()) -> Opened:
         model=replace(trace.model, layout="handout", digest="other"),
         positions=trace.encoder_rows[:, :8],
         devices=("cpu",),
+        asks=True,
         findings=findings,
         assumed=("pad = 0 (the file does not say)",),
         numbers=numbers,
@@ -126,7 +127,7 @@ def test_only_foreign_files_have_answers_to_change(pair: Pair) -> None:
     window.receive(opened())
     assert [file_menu(window)[name] for name in names] == [True, True]
     native = opened()
-    window.receive(replace(native, model=replace(native.model, layout="native")))
+    window.receive(replace(native, asks=False))
     assert [file_menu(window)[name] for name in names] == [False, False]
 
 

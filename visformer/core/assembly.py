@@ -37,7 +37,7 @@ def build_model(
     wanted = dict(model.named_parameters())
     _check_fit(wanted, tensors, name, spelling)
     numbers = sum(parameter.numel() for parameter in wanted.values())
-    numbers += 4 * config.max_positions * config.d_model  # their making included
+    numbers += 4 * config.max_positions * config.d_model  # while they are made
     check_memory(4 * numbers, name, _free(device))
     for key in wanted:
         module, _, leaf = key.rpartition(".")
@@ -104,17 +104,17 @@ def _free(device: torch.device) -> int:
 
 def _check_fit(
     wanted: Mapping[str, Tensor],
-    found: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
     name: str,
     spelling: Callable[[str], str],
 ) -> None:
     """Raise CheckpointError unless names, shapes and number formats fit the model."""
-    missing = [key for key in wanted if key not in found]
-    surplus = [key for key in found if key not in wanted]
-    shared = [key for key in wanted if key in found]
-    wrong = [key for key in shared if found[key].shape != wanted[key].shape]
+    missing = [key for key in wanted if key not in tensors]
+    surplus = [key for key in tensors if key not in wanted]
+    shared = [key for key in wanted if key in tensors]
+    wrong = [key for key in shared if tensors[key].shape != wanted[key].shape]
     shapes = [
-        f"{spelling(k)} {list(found[k].shape)}, not {list(wanted[k].shape)}"
+        f"{spelling(k)} {list(tensors[k].shape)}, not {list(wanted[k].shape)}"
         for k in wrong
     ]
     faults = {
@@ -129,7 +129,7 @@ def _check_fit(
             if names
         ]
         raise CheckpointError(f"{name} does not fit its config; {'; '.join(parts)}.")
-    whole = [key for key in shared if not found[key].is_floating_point()]
+    whole = [key for key in shared if not tensors[key].is_floating_point()]
     if whole:
         raise CheckpointError(
             f"{name} holds weights that are not floating-point numbers: "

@@ -26,7 +26,7 @@ from visformer.core.rows import (
 )
 from visformer.core.search import search
 from visformer.errors import InputError
-from visformer.tokenizers.tokenizer import Piece
+from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.facts import KINDS, Kind, ModelFacts
 from visformer.values.intervention import UNTOUCHED, Intervention, permutation
@@ -237,7 +237,7 @@ def _trace(
 ) -> Trace:
     """Cut one row out of a batch's records."""
     final, tokenizer = checkpoint.config.final_norm, checkpoint.tokenizer
-    pieces = [Piece(i, tokenizer.source.token(i), 0, 0) for i in source.tolist()]
+    pieces = [Token(i, tokenizer.source.token(i), 0, 0) for i in source.tolist()]
     start = empty_trace(
         checkpoint,
         source.tolist(),

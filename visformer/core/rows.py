@@ -13,7 +13,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import most_probable
 from visformer.core.model import StackRecord
 from visformer.errors import InputError
-from visformer.tokenizers.tokenizer import Piece
+from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, Ids, read_only
 from visformer.values.intervention import Intervention
 from visformer.values.step import CANDIDATES, Candidates, Origin, Step
@@ -50,7 +50,7 @@ def memory_rows(record: StackRecord) -> Tensor:
 
 def source_pieces(
     checkpoint: Checkpoint, source: str | Sequence[int]
-) -> tuple[list[Piece], int]:
+) -> tuple[list[Token], int]:
     """Turn a text or ids into source tokens, cut to the model's positions.
 
     Returns the tokens and, where some were cut off, how many there were (else 0).
@@ -81,7 +81,7 @@ def check_source_length(checkpoint: Checkpoint, found: int) -> None:
 
 def _source_pieces(
     checkpoint: Checkpoint, source: str | Sequence[int]
-) -> tuple[list[Piece], int]:
+) -> tuple[list[Token], int]:
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
     if isinstance(source, str):
         if not source.strip():
@@ -91,7 +91,7 @@ def _source_pieces(
             return [*pieces[: limit - 1], pieces[-1]], len(pieces)
         return pieces, 0
     check_ids(source, tokenizer.source.size)
-    pieces = [Piece(int(i), tokenizer.source.token(int(i)), 0, 0) for i in source]
+    pieces = [Token(int(i), tokenizer.source.token(int(i)), 0, 0) for i in source]
     return pieces[:limit], len(pieces) if len(pieces) > limit else 0
 
 
@@ -107,7 +107,7 @@ def check_ids(ids: Sequence[int], size: int) -> None:
 def empty_trace(
     checkpoint: Checkpoint,
     source: str | Sequence[int],
-    pieces: Sequence[Piece],
+    pieces: Sequence[Token],
     truncated_from: int,
     *,
     encoder: Tensor,

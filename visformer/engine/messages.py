@@ -120,6 +120,7 @@ class Opened(Answer):
     findings: tuple[Finding, ...]  # what is unusual or wrong with the checkpoint
     assumed: tuple[str, ...] = ()  # what its file did not tell and nobody else did
     numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
+    asks: bool = False  # whether its file leaves open what can be answered anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -139,6 +139,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             findings=checkpoint.findings,
             assumed=checkpoint.assumed,
             numbers=source.size if isinstance(source, NumberSide) else 0,
+            asks=files.asks,
         )
     )
 

@@ -1,4 +1,4 @@
-"""Models that Visformer does not read, told by the names of their tensors."""
+"""Models that Visformer does not read, known by the names of their tensors."""
 
 from __future__ import annotations
 

@@ -73,15 +73,15 @@ class Settings:
     def sequences(self, key: str, rows: int) -> tuple[tuple[int, ...], ...]:
         """Return a list of lists of ids."""
         value = self.get(key)
-        found = [] if value is None else value
-        if not isinstance(found, list) or not all(
+        listed_ids = [] if value is None else value
+        if not isinstance(listed_ids, list) or not all(
             isinstance(ids, list)
             and ids
             and all(type(i) is int and 0 <= i < rows for i in ids)
-            for ids in found
+            for ids in listed_ids
         ):
             raise self._wrong(key, f"a list of lists of ids from 0 to {rows - 1:,}")
-        return tuple(tuple(ids) for ids in found)
+        return tuple(tuple(ids) for ids in listed_ids)
 
     def whole(self, key: str, least: int, most: int = 2**31) -> int | None:
         """Return a whole number from ``least`` to ``most``."""

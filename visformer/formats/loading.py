@@ -79,13 +79,18 @@ class CheckpointFiles:
         with _said_if_too_large(self.path, device):
             return self.spec.read(self.spec, self.files, self.options, device)
 
+    @property
+    def asks(self) -> bool:
+        """Whether it is of a layout whose files leave something open."""
+        return bool(self.spec.title)
+
     def questionnaire(self, *, every: bool = False) -> Questionnaire | None:
         """Return what is to be asked before it is opened; None where nothing is.
 
         ``every`` asks again what was answered. Folders say all by themselves. Raises
         CheckpointError where no answer could open it.
         """
-        if not self.spec.title:
+        if not self.asks:
             return None
         with _said_if_too_large(self.path, torch.device("cpu")):
             read = read_files(self.spec, self.files, self.options)
@@ -250,7 +255,6 @@ def _nothing_known(path: Location) -> dict[str, Any]:
 
 def _described(checkpoint: Checkpoint) -> dict[str, Any]:
     tokenizer = checkpoint.tokenizer
-    kind = type(tokenizer.source).__name__.removesuffix("Side").lower()
     return {
         "layout": checkpoint.layout,
         "name": checkpoint.name,
@@ -259,7 +263,7 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
         "config": plain_config(checkpoint.config),
         "special": {key: getattr(tokenizer, key) for key in ("pad", "bos", "eos")},
         "tokenizer": {
-            "kind": kind,
+            "kind": tokenizer.source.kind,
             "source_tokens": tokenizer.source.size,
             "target_tokens": tokenizer.target.size,
         },

@@ -34,7 +34,7 @@ def state_of(loaded: object) -> dict[str, Tensor]:
 
 def options_of(loaded: object) -> dict[str, Any]:
     """Return the plain values that were saved beside the weights, outer ones first."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     level = {id(loaded): loaded}
     seen: set[int] = set()
     for _ in range(_DEPTH):
@@ -42,11 +42,11 @@ def options_of(loaded: object) -> dict[str, Any]:
         inner: dict[int, object] = {}
         for key, value in (pair for part in level.values() for pair in _items(part)):
             if type(value) in (bool, int, float, str):
-                found.setdefault(key, value)
+                options.setdefault(key, value)
             elif id(value) not in seen and _may_hold_options(value):
                 inner[id(value)] = value
         level = inner
-    return found
+    return options
 
 
 def _items(part: object) -> Iterator[tuple[str, Any]]:
@@ -74,8 +74,8 @@ def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
         return {}
     outer.add(id(saved))
     for key in _WRAPPERS:
-        if found := _weights_in(saved.get(key), outer):
-            return found
+        if inner := _weights_in(saved.get(key), outer):
+            return inner
     if any(isinstance(value, Tensor) for value in saved.values()):
         return saved
     inner = {key: _weights_in(value, outer) for key, value in saved.items()}

@@ -29,7 +29,7 @@ from visformer.formats.renaming import count_known, joined
 from visformer.formats.sizes import sizes_of
 from visformer.formats.weight_file import Weights
 from visformer.tokenizers.sides import NumberSide, open_side, special_ids
-from visformer.tokenizers.tokenizer import Side, Tokenizer
+from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
@@ -233,8 +233,8 @@ def _tokenizer(
 ) -> tuple[Tokenizer, dict[str, str]]:
     """Return the tokenizer given, or one of numbers, and what was taken for granted."""
     options, rows = read.options, (config.source_vocabulary, config.target_vocabulary)
-    source: Side = NumberSide(rows[0])
-    target: Side = NumberSide(rows[1])
+    source: TokenizerSide = NumberSide(rows[0])
+    target: TokenizerSide = NumberSide(rows[1])
     assumed: dict[str, str] = {}
     if options.tokenizer is None:
         assumed["tokenizer"] = "numbers"
@@ -257,7 +257,7 @@ def _tokenizer(
 
 
 def _ids(
-    read: TutorialFiles, config: ModelConfig, target: Side
+    read: TutorialFiles, config: ModelConfig, target: TokenizerSide
 ) -> tuple[dict[str, int], list[str]]:
     """Return the special ids, and the names of those that are only the usual ones."""
     options = read.options

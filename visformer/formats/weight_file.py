@@ -234,7 +234,7 @@ def _unsafe_globals(data: bytes) -> list[str]:
 
 
 def _refused(unsafe: list[str], name: str) -> str:
-    if any(found.startswith("torch.nn.modules.") for found in unsafe):
+    if any(name.startswith("torch.nn.modules.") for name in unsafe):
         return (
             f"{name} is a whole pickled model, which only its own program can open. "
             f"Save its weights there: {_SAVE}."

@@ -35,11 +35,6 @@ def ids_words(opened: Opened) -> str:
     return f"token ids, 0 to {opened.numbers - 1:,}, separated by blanks"
 
 
-def is_foreign(opened: Opened | None) -> bool:
-    """Tell whether a model's file is one that can be asked about."""
-    return opened is not None and opened.model.layout not in ("native", "marian")
-
-
 def source_hint(opened: Opened | None) -> str:
     """Say what is typed into the source line."""
     if opened is None or not opened.numbers:
@@ -65,11 +60,11 @@ def count_words(opened: Opened) -> str:
 def about_text(opened: Opened) -> str:
     """Return all that is known about the model, as paragraphs of plain text."""
     assumed = "\n".join(opened.assumed) or "Nothing."
-    found = "\n\n".join(map(_finding, opened.findings)) or "Nothing."
+    findings = "\n\n".join(map(_finding, opened.findings)) or "Nothing."
     parts = (
         ("The model", _facts(opened)),
         ("Taken for granted, because nobody told", assumed),
-        ("Unusual or wrong", found),
+        ("Unusual or wrong", findings),
     )
     return "\n\n".join(f"{title.upper()}\n\n{text}" for title, text in parts) + "\n"
 

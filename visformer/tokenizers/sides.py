@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import sentencepiece
 
@@ -14,9 +15,9 @@ from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
     MAX_TOKENIZER,
     MAX_VOCABULARY,
-    Piece,
     SentencePieceSide,
-    Side,
+    Token,
+    TokenizerSide,
     VocabularySide,
 )
 
@@ -27,16 +28,17 @@ _CODE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")  # a multilingual Marian's target la
 class NumberSide:
     """Ids typed and shown as numbers, for a model whose vocabulary is not known."""
 
+    kind: ClassVar[str] = "number"
+
     def __init__(self, size: int) -> None:
         self.size = size
         self.unknown = -1  # there is none: a wrong number is refused
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Read numbers separated by blanks; InputError for anything else."""
-        found = re.finditer(r"\S+", clean(text))
-        return [self._piece(match) for match in found]
+        return [self._token(match) for match in re.finditer(r"\S+", clean(text))]
 
-    def _piece(self, match: re.Match[str]) -> Piece:
+    def _token(self, match: re.Match[str]) -> Token:
         word = match[0]
         if not (word.isascii() and word.isdigit() and len(word) < 8):
             id = self.size
@@ -47,7 +49,7 @@ class NumberSide:
                 f"“{short(word)}” is no token of this model, which has no vocabulary: "
                 f"type ids from 0 to {self.size - 1}, separated by blanks."
             )
-        return Piece(id, str(id), match.start(), match.end())
+        return Token(id, str(id), match.start(), match.end())
 
     def decode(self, ids: Sequence[int]) -> str:
         """Write ids as numbers."""
@@ -61,6 +63,8 @@ class NumberSide:
 class WordSide:
     """A ``vocab.json`` of words, token -> id; the text is cut at blanks."""
 
+    kind: ClassVar[str] = "word"
+
     def __init__(self, ids: Mapping[str, int], size: int) -> None:
         self.size = max(size, max(ids.values()) + 1)
         self.unknown = next((ids[token] for token in UNKNOWN if token in ids), -1)
@@ -69,7 +73,7 @@ class WordSide:
         for token, id in ids.items():
             self._tokens[id] = token
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Cut at blanks; InputError for an unknown word where nothing stands for it."""
         pieces = []
         for match in re.finditer(r"\S+", clean(text)):
@@ -80,7 +84,7 @@ class WordSide:
                     "for unknown words."
                 )
             token = f"<unk:{word}>" if word not in self._ids else word
-            pieces.append(Piece(id, token, match.start(), match.end()))
+            pieces.append(Token(id, token, match.start(), match.end()))
         return pieces
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -95,6 +99,8 @@ class WordSide:
 class MarianSide:
     """A Marian side: pieces of a sentencepiece model, ids of a ``vocab.json``."""
 
+    kind: ClassVar[str] = "marian"
+
     def __init__(self, model: bytes, ids: Mapping[str, int], name: str) -> None:
         SentencePieceSide(model, name)  # checks it
         self._pieces = sentencepiece.SentencePieceProcessor()
@@ -106,25 +112,25 @@ class MarianSide:
         for token, id in ids.items():
             self._tokens[id] = token
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Cut ``text`` into pieces; a language code such as >>fra<< in front is one."""
         text = clean(text)
         code = _CODE.match(text)
         if code is None or code[1] not in self._ids:
             return self._cut(text, 0)
-        first = Piece(self._ids[code[1]], code[1], code.start(1), code.end(1))
+        first = Token(self._ids[code[1]], code[1], code.start(1), code.end(1))
         return [first, *self._cut(text[code.end() :], code.end())]
 
-    def _cut(self, text: str, start: int) -> list[Piece]:
-        made = self._pieces.encode(text, return_type="offset_mapping")
+    def _cut(self, text: str, start: int) -> list[Token]:
+        cut = self._pieces.encode(text, return_type="offset_mapping")
         unknown = self._pieces.unk_id()
         pieces = []
-        for inner, (begin, end) in zip(made["ids"], made["offsets"], strict=True):
+        for inner, (begin, end) in zip(cut["ids"], cut["offsets"], strict=True):
             token = self._pieces.id_to_piece(inner)
             token = text[begin:end] if inner == unknown else token
             id = self._ids.get(token, self.unknown)
             shown = f"<unk:{text[begin:end]}>" if id == self.unknown else token
-            pieces.append(Piece(id, shown, start + begin, start + end))
+            pieces.append(Token(id, shown, start + begin, start + end))
         return pieces
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -160,13 +166,13 @@ def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
     return MarianSide(data, ids, short(pieces.name))
 
 
-def open_side(path: Path, rows: int) -> Side:
+def open_side(path: Path, rows: int) -> TokenizerSide:
     """Open one side of a tokenizer for an embedding of ``rows`` rows.
 
     A ``.json`` is a vocabulary: of characters where it has nothing longer and an
     ``<unk>``, of words otherwise. Any other file is a sentencepiece model.
     """
-    side: Side
+    side: TokenizerSide
     if path.suffix == ".json":
         ids = read_ids(path)
         letters = all(len(t) == 1 or t.startswith("<") for t in ids) and "<unk>" in ids
@@ -183,7 +189,7 @@ def open_side(path: Path, rows: int) -> Side:
     return side
 
 
-def special_ids(side: Side) -> dict[str, int]:
+def special_ids(side: TokenizerSide) -> dict[str, int]:
     """Return the ids of the special tokens that a side names as others do."""
     spellings = {
         "pad": ("<pad>", "[PAD]", "<blank>"),
@@ -191,8 +197,8 @@ def special_ids(side: Side) -> dict[str, int]:
         "eos": ("</s>", "<eos>", "<end>", "[sep]"),
     }
     ids = {side.token(id).lower(): id for id in reversed(range(side.size))}
-    found = {
+    known = {
         name: next((ids[t.lower()] for t in tokens if t.lower() in ids), None)
         for name, tokens in spellings.items()
     }
-    return {name: id for name, id in found.items() if id is not None}
+    return {name: id for name, id in known.items() if id is not None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import sentencepiece
 
@@ -21,7 +21,7 @@ MAX_TOKENIZER = 64 << 20  # bytes
 MAX_VOCABULARY = 1_000_000
 
 
-class Piece(NamedTuple):
+class Token(NamedTuple):
     """One token of a text."""
 
     id: int
@@ -30,13 +30,14 @@ class Piece(NamedTuple):
     end: int
 
 
-class Side(Protocol):
+class TokenizerSide(Protocol):
     """One side of a tokenizer."""
 
+    kind: ClassVar[str]  # one word for what it reads
     size: int
     unknown: int
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Cut ``text`` into pieces, without special tokens."""
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -48,6 +49,8 @@ class Side(Protocol):
 
 class SentencePieceSide:
     """A sentencepiece model (``*.model``, ``*.spm``; google/sentencepiece)."""
+
+    kind: ClassVar[str] = "sentencepiece"
 
     def __init__(self, model: bytes, name: str) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -68,7 +71,7 @@ class SentencePieceSide:
                 "are read."
             )
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Cut ``text`` into pieces, without special tokens."""
         text = clean(text)
         made = self._processor.encode(text, return_type="offset_mapping")
@@ -93,12 +96,12 @@ class SentencePieceSide:
                 spans[at + 1] = start + 1, spans[at + 1][1]
         return spans
 
-    def _shown(self, id: int, start: int, end: int, text: str) -> Piece:
+    def _shown(self, id: int, start: int, end: int, text: str) -> Token:
         token = self._tokens[id]
         if id == self.unknown:
             # a character that becomes several has a span at the last of them only
             token = f"<unk:{text[start:end]}>" if end > start else "<unk>"
-        return Piece(id, token, start, end)
+        return Token(id, token, start, end)
 
     def sample(self, text: str, alpha: float) -> list[int]:
         """Cut ``text`` at random (subword regularisation, Kudo 2018) -> ids."""
@@ -128,6 +131,8 @@ class VocabularySide:
     Tokens in angle brackets are special: they never match typed text.
     """
 
+    kind: ClassVar[str] = "vocabulary"
+
     def __init__(self, ids: dict[str, int], unknown: int) -> None:
         self.size = max(ids.values()) + 1
         self.unknown = unknown
@@ -136,12 +141,12 @@ class VocabularySide:
         for token, id in ids.items():
             self._tokens[id] = token
 
-    def encode(self, text: str) -> list[Piece]:
+    def encode(self, text: str) -> list[Token]:
         """Cut ``text`` into characters; blanks separate and are dropped."""
         return [
-            Piece(self._ids[c], c, i, i + 1)
+            Token(self._ids[c], c, i, i + 1)
             if c in self._ids
-            else Piece(self.unknown, f"<unk:{c}>", i, i + 1)
+            else Token(self.unknown, f"<unk:{c}>", i, i + 1)
             for i, c in enumerate(clean(text))
             if not c.isspace()
         ]
@@ -164,8 +169,8 @@ class Tokenizer:
 
     def __init__(
         self,
-        source: Side,
-        target: Side,
+        source: TokenizerSide,
+        target: TokenizerSide,
         *,
         pad: int,
         bos: int,
@@ -178,7 +183,7 @@ class Tokenizer:
         self.source_pad = pad if source_pad is None else source_pad
         self.ends_source = ends_source
 
-    def encode_source(self, text: str) -> list[Piece]:
+    def encode_source(self, text: str) -> list[Token]:
         """Return the source tokens, the end-of-sentence token last where it belongs.
 
         An empty source has that token in any case: there must be something to read.
@@ -186,7 +191,7 @@ class Tokenizer:
         pieces = self.source.encode(text)
         if pieces and not self.ends_source:
             return pieces
-        end = Piece(self.eos, self.source.token(self.eos), len(text), len(text))
+        end = Token(self.eos, self.source.token(self.eos), len(text), len(text))
         return [*pieces, end]
 
     def encode_target(self, text: str) -> list[int]:

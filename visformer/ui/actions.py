@@ -12,7 +12,6 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
-from visformer.pictures.about import is_foreign
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.values.facts import KINDS
@@ -63,7 +62,9 @@ def build_menus(window: MainWindow) -> None:
         _add(file, "Change the &answers…", window.requests.openings.ask_again),
         _add(file, "Choose a &tokenizer…", partial(choose_tokenizer, window)),
     )
-    file.aboutToShow.connect(lambda: _enable(foreign, is_foreign(window.about.opened)))
+    file.aboutToShow.connect(
+        lambda: _enable(foreign, bool(window.about.opened and window.about.opened.asks))
+    )
     file.addSeparator()
     _add(file, "&Save trace…", lambda: _save_trace(window), keys.Save)
     _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")

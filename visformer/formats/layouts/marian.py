@@ -29,7 +29,7 @@ from visformer.formats.options import GivenOptions, plain_field
 from visformer.formats.sizes import sizes_of
 from visformer.tokenizers.sides import NumberSide, open_side
 from visformer.tokenizers.sides import read_marian as read_side
-from visformer.tokenizers.tokenizer import Side, Tokenizer
+from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.values.config import ModelConfig
 
 CONFIG = "config.json"
@@ -201,21 +201,25 @@ def _check(config: Mapping[str, Any]) -> None:
         )
 
 
-def _tensors(found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
+def _tensors(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
     """Drop what a file repeats, and take out the table of positions if it has one."""
-    made = dict(found)
-    tables = [made.pop(name) for name in _TABLES if name in made]
+    tensors = dict(stored)
+    tables = [tensors.pop(name) for name in _TABLES if name in tensors]
     for name, original in _EQUAL.items():
-        if original in made and name in made and _same(made[name], made[original]):
-            del made[name]
-    if "model.decoder.embed_tokens.weight" in made:
-        own = "model.encoder.embed_tokens.weight" in made
-        if own or "model.shared.weight" not in made:
-            made.pop("model.shared.weight", None)
-    output = made.get("lm_head.weight")
-    if output is not None and _same(output, _target(made)):
-        del made["lm_head.weight"]
-    return made, tables[0] if tables else None
+        if (
+            original in tensors
+            and name in tensors
+            and _same(tensors[name], tensors[original])
+        ):
+            del tensors[name]
+    if "model.decoder.embed_tokens.weight" in tensors:
+        own = "model.encoder.embed_tokens.weight" in tensors
+        if own or "model.shared.weight" not in tensors:
+            tensors.pop("model.shared.weight", None)
+    output = tensors.get("lm_head.weight")
+    if output is not None and _same(output, _target(tensors)):
+        del tensors["lm_head.weight"]
+    return tensors, tables[0] if tables else None
 
 
 def _target(tensors: Mapping[str, Tensor]) -> Tensor | None:
@@ -291,7 +295,7 @@ def _tokenizer(
 
 def _sides(
     folder: Path, rows: tuple[int, int], options: GivenOptions
-) -> tuple[Side, Side]:
+) -> tuple[TokenizerSide, TokenizerSide]:
     """Open source.spm and target.spm with their ids; numbers where there are none."""
     if options.tokenizer is not None:
         return open_side(options.tokenizer[0], rows[0]), open_side(

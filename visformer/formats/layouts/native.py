@@ -38,8 +38,8 @@ from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.options import GivenOptions
 from visformer.formats.weight_file import WeightFile, Weights, read_weights
 from visformer.tokenizers.tokenizer import (
-    Side,
     Tokenizer,
+    TokenizerSide,
     read_sentencepiece,
     read_vocabulary,
 )
@@ -145,7 +145,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_keys(
-    found: dict[str, Any],
+    config: dict[str, Any],
     needed: Mapping[str, type],
     *,
     where: str,
@@ -153,22 +153,22 @@ def _check_keys(
 ) -> None:
     """Raise CheckpointError at the first key that is missing, unknown or mistyped."""
     known = {**needed, **(optional or {})}
-    for key in found:
+    for key in config:
         if key not in known:
             raise CheckpointError(
                 f"{CONFIG}: “{where}{short(key)}” is not a known key. Remove it, or "
                 "update Visformer."
             )
     for key, kind in known.items():
-        if key not in found:
+        if key not in config:
             if key in needed:
                 raise CheckpointError(
                     f"{CONFIG}: “{where}{key}” is missing. Add it: {_WORDS[kind]}."
                 )
-        elif type(found[key]) is not kind:
+        elif type(config[key]) is not kind:
             raise CheckpointError(
                 f"{CONFIG}: “{where}{key}” must be {_WORDS[kind]}, not "
-                f"{_shown(found[key])}."
+                f"{_shown(config[key])}."
             )
 
 
@@ -178,9 +178,9 @@ def _shown(value: Any) -> str:
     return short(json.dumps(value, ensure_ascii=False), 40)
 
 
-def _model_config(found: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+def _model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Return the sizes, and what the file left to their defaults."""
-    named = {FORMER_NAMES.get(key, key): value for key, value in found.items()}
+    named = {FORMER_NAMES.get(key, key): value for key, value in config.items()}
     plain = {key: _number(key, value) for key, value in named.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
     kinds = {"int": int, "float": float, "bool": bool}
@@ -217,8 +217,10 @@ def _tokenizer(folder: Path, config: dict[str, Any], sizes: ModelConfig) -> Toke
             "“sentencepiece” or “vocabulary”."
         )
     read = read_sentencepiece if files["kind"] == "sentencepiece" else read_vocabulary
-    source: Side = read(inside(folder, files["source"], key="tokenizer.source"))
-    target: Side = source
+    source: TokenizerSide = read(
+        inside(folder, files["source"], key="tokenizer.source")
+    )
+    target: TokenizerSide = source
     if files["target"] != files["source"]:
         target = read(inside(folder, files["target"], key="tokenizer.target"))
     _check_side(source, sizes.source_vocabulary, special, files["source"])
@@ -228,7 +230,9 @@ def _tokenizer(folder: Path, config: dict[str, Any], sizes: ModelConfig) -> Toke
     )
 
 
-def _check_side(side: Side, rows: int, special: dict[str, int], name: str) -> None:
+def _check_side(
+    side: TokenizerSide, rows: int, special: dict[str, int], name: str
+) -> None:
     name = short(name)
     if side.size != rows:
         raise CheckpointError(
@@ -288,8 +292,10 @@ def write_native(
 
 def plain_config(config: ModelConfig) -> dict[str, Any]:
     """Return the sizes as JSON takes them."""
-    made = dataclasses.asdict(config)
-    return made | ({"masked_value": "-inf"} if config.masked_value == -math.inf else {})
+    plain = dataclasses.asdict(config)
+    return plain | (
+        {"masked_value": "-inf"} if config.masked_value == -math.inf else {}
+    )
 
 
 def _halved(model: nn.Module) -> dict[str, Tensor]:

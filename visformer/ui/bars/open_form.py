@@ -44,7 +44,7 @@ class OpenForm(QDialog):
         super().__init__(parent)
         self._behind, self._grid = parent, QGridLayout()
         self._asked: Asked | None = None
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, QuestionRow] = {}
         self._layout_words = paragraph("what was recognised")
         font = self._layout_words.font()
         font.setBold(True)
@@ -128,7 +128,7 @@ class OpenForm(QDialog):
         grid.setColumnStretch(1, 1)
         self.rows = {}
         for index, question in enumerate(asked.form.questions):
-            row = Row(question, Path(asked.path).parent)
+            row = QuestionRow(question, Path(asked.path).parent)
             row.changed.connect(self._changed)
             self.rows[question.name] = row
             label = QLabel(question.label)
@@ -169,7 +169,7 @@ class OpenForm(QDialog):
         self.resize(width, min(around + need, most.height()))
 
 
-class Row(QWidget):
+class QuestionRow(QWidget):
     """The editor of one question."""
 
     changed = Signal()
