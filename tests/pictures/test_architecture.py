@@ -32,7 +32,10 @@ def choosing(trace: Trace, **choices: Any) -> Trace:
 
 
 def drawn(state: State, **options: Any) -> Drawing:
-    made = architecture(state, **options)
+    steps = 0 if state.trace is None else len(state.trace)
+    made = architecture(
+        state.shown, state.model, state.selection, steps=steps, **options
+    )
     assert made is not None
     return made
 
@@ -180,7 +183,7 @@ def test_blocks_are_listed_with_layers_from_one() -> None:
         BlockParameters("output", 84, "target_embedding"),
     )
     trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
-    table = counts_table(shown(trace))
+    table = counts_table(trace.model)
     assert table is not None
     assert csv_text(table).splitlines() == [
         '"block","parameters","shared"',
@@ -286,7 +289,7 @@ def test_a_long_target_shows_its_newest_tokens() -> None:
 
 
 def test_without_a_model_there_is_no_diagram() -> None:
-    assert architecture(State()) is None
+    assert architecture(None, None, State().selection) is None
 
 
 def test_a_layers_blocks_speak_of_its_own_mask() -> None:

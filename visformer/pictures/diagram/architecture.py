@@ -19,59 +19,66 @@ from visformer.pictures.diagram.columns import (
 )
 from visformer.pictures.diagram.stacks import BUS, MARGIN, Stacks
 from visformer.pictures.diagram.zoom import zoom
-from visformer.session.state import State
+from visformer.pictures.selection import Selection
 from visformer.values.facts import ModelFacts
+from visformer.values.trace import Trace
 
 NARROWEST = 132.0  # characters: a diagram in less room is scrolled
 SHORTEST, LONGEST = 0.82, 1.6  # lines of an arrow with words beside it
 
 
 def architecture(
-    state: State,
+    trace: Trace | None,
+    opened: ModelFacts | None,
+    selection: Selection,
     *,
+    steps: int = 0,
     chosen: str = "",
     columns: float = 140.0,
     lines: float = 40.0,
     closed: frozenset[str] = frozenset(),
 ) -> Drawing | None:
-    """Return the diagram of the model on screen; None without a model.
+    """Return the diagram of a Trace's model, or of the ``opened`` one; None without.
 
+    ``steps``: how many the Trace's run has.
     ``chosen`` is the block whose inside is shown; ``columns`` and ``lines`` the room
     there is, in characters and lines, of which it may take more. Of the stacks in
-    ``closed`` no layer is opened; of the others the State's layer is.
+    ``closed`` no layer is opened; of the others the selection's layer is.
     """
-    model = model_of(state)
+    model = model_of(trace, opened)
     if model is None:
         return None
     width = max(columns, NARROWEST)
     zoomed = min(56.0, 0.28 * width)
     each = (width - zoomed - BUS - 6 * MARGIN) / 2
     room = lines - 2 * MARGIN
-    first = Stacks(state, model, each, SHORTEST, closed)
+    first = Stacks(trace, model, selection.layer, each, SHORTEST, closed)
     gap = SHORTEST + max(0.0, room - first.height) / first.gaps
     return _joined(
-        state,
-        Stacks(state, model, each, min(LONGEST, gap), closed),
-        chosen or _first(model, state, closed),
+        Stacks(trace, model, selection.layer, each, min(LONGEST, gap), closed),
+        chosen or _first(model, selection.layer, closed),
+        said=sentence(trace, steps),
+        head=selection.head,
         width=width,
         zoomed=zoomed,
         lines=lines,
     )
 
 
-def _first(model: ModelFacts, state: State, closed: frozenset[str]) -> str:
+def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
     """Return the block that is shown inside before any was chosen."""
     if "decoder" in closed:
         return "output"
-    layer = min(state.layer, model.config.decoder_layers - 1)
+    layer = min(layer, model.config.decoder_layers - 1)
     return f"decoder.{layer}.cross_attention"
 
 
 def _joined(
-    state: State,
     stacks: Stacks,
     chosen: str,
     *,
+    said: str,
+    head: int,
     width: float,
     zoomed: float,
     lines: float,
@@ -84,8 +91,10 @@ def _joined(
     boxes = [replace(box, y=box.y + down) for box in boxes]
     arrows = [_lowered(arrow, down) for arrow in arrows]
     beside = width - zoomed - MARGIN
-    over, left = _about(state, stacks, down)
-    inside, lines_inside = zoom(state, stacks.model, chosen, beside, zoomed)
+    over, left = _about(said, stacks, down)
+    inside, lines_inside = zoom(
+        stacks.trace, stacks.model, head, chosen, beside, zoomed
+    )
     bottom = max(box.y + box.height for box in inside) + MARGIN
     boxes += [*over, *inside]
     if left:
@@ -102,7 +111,7 @@ def _joined(
         beside=beside,
         chosen=chosen,
         path=((spine, last), (spine, first)) if stacks.decoder.strong else (),
-        sentence=sentence(state),
+        sentence=said,
         goes={id: change for id, change in ids.items() if change},
     )
 
@@ -131,7 +140,7 @@ def _connect(stacks: Stacks) -> None:
         decoder.arrows.append(Arrow(points=points, line="next"))
 
 
-def _about(state: State, stacks: Stacks, down: float) -> tuple[list[Box], list[str]]:
+def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]]:
     """Say what the step and the model are, over the encoder.
 
     Returns also what found no room there.
@@ -149,7 +158,7 @@ def _about(state: State, stacks: Stacks, down: float) -> tuple[list[Box], list[s
     ]
     left = [words for words in about(stacks.model) if words]
     wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
-    part = paragraph(MARGIN, y, wide, sentence(state), strong=True)
+    part = paragraph(MARGIN, y, wide, said, strong=True)
     while part[-1].y + part[-1].height <= room:
         made += part
         y = part[-1].y + part[-1].height + 0.15

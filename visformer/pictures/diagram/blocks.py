@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 
 from visformer.pictures.picture import Table
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import ACTIVATION_NAMES, layer_words, number, probability
+from visformer.words import ACTIVATION_NAMES, count, layer_words, number, probability
 
 NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
 POSITIONS = {
@@ -84,14 +83,14 @@ def changes(id: str) -> dict[str, object]:
     return {**_PLACES[name], **chosen}
 
 
-def model_of(state: State) -> ModelFacts | None:
+def model_of(trace: Trace | None, opened: ModelFacts | None) -> ModelFacts | None:
     """Return what is known of the model on screen.
 
     A Trace from an older file does not tell its blocks; the same model, open, does.
     """
-    if state.trace is None:
-        return state.model
-    recorded, opened = state.trace.model, state.model
+    if trace is None:
+        return opened
+    recorded = trace.model
     if recorded.blocks or opened is None or opened.digest != recorded.digest:
         return recorded
     return opened if opened.digest else recorded
@@ -296,30 +295,28 @@ def _ties(model: ModelFacts) -> str:
     return f"{tables}; output projection {output}"
 
 
-def sentence(state: State) -> str:
-    """Say what the step on screen does."""
-    trace, shown = state.trace, state.shown
-    if trace is None or shown is None:
+def sentence(trace: Trace | None, steps: int) -> str:
+    """Say what a Trace's last step does; ``steps``: how many its run has."""
+    if trace is None:
         return "No sentence has been run yet: shapes are in letters."
-    length = len(shown)
-    words = f"Step {length} of {len(trace)}: "
+    length = len(trace)
+    words = f"Step {length} of {steps}: "
     if not length:
         return (
-            f"{words}the encoder has read {len(shown.source):,} source tokens in one "
+            f"{words}the encoder has read {len(trace.source):,} source tokens in one "
             "pass; the decoder has not begun."
         )
-    step = shown.steps[-1]
-    reads = f"the decoder reads {length:,} token{'' if length == 1 else 's'}"
+    step = trace.steps[-1]
+    reads = f"the decoder reads {count(length, 'token')}"
     token, likely = visible(step.token), probability(step.probability)
     return (
-        f"{words}{reads}; the newest row, “{visible(shown.target[-1])}”, gives "
+        f"{words}{reads}; the newest row, “{visible(trace.target[-1])}”, gives "
         f"“{token}” ({likely}). The encoder's output is used again."
     )
 
 
-def counts_table(state: State) -> Table | None:
+def counts_table(model: ModelFacts | None) -> Table | None:
     """Return each block's parameters, and the block that it shares them with."""
-    model = model_of(state)
     if model is None or not model.blocks:
         return None
     counts = tuple((part.parameters, block_words(part.shared)) for part in model.blocks)

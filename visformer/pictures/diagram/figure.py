@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from visformer.pictures.diagram.blocks import Counts, lengths
 from visformer.pictures.diagram.columns import BLOCK, Arrow, Box, Style, paragraph, text
-from visformer.session.state import State
 from visformer.values.facts import ModelFacts
+from visformer.values.trace import Trace
 
 STEP = 0.95  # lines of an arrow
 
@@ -13,8 +13,10 @@ STEP = 0.95  # lines of an arrow
 class Figure:
     """Builds a figure downwards; arrows within it point up, as the data flow."""
 
-    def __init__(self, state: State, model: ModelFacts, x: float, width: float) -> None:
-        self.state, self.model, self.trace = state, model, state.shown
+    def __init__(
+        self, trace: Trace | None, model: ModelFacts, x: float, width: float
+    ) -> None:
+        self.trace, self.model = trace, model
         self.counts = Counts(model)
         self.x, self.width, self.y = x, width, 0.5
         self.boxes: list[Box] = []
@@ -41,7 +43,7 @@ class Figure:
         stack: int = 1,
     ) -> list[Box]:
         """Put blocks side by side: (left, right, title), as shares of the width."""
-        made = [
+        boxes = [
             Box(
                 x=self.x + left * self.width,
                 y=self.y,
@@ -54,9 +56,9 @@ class Figure:
             )
             for left, right, name in blocks
         ]
-        self.boxes += made
+        self.boxes += boxes
         self.y += BLOCK
-        return made
+        return boxes
 
     def up(self, *at: float, words: str = "", height: float = STEP) -> None:
         """Put arrows between what is above and what comes below."""

@@ -26,7 +26,6 @@ from visformer.pictures.diagram.columns import (
     Point,
     chips,
 )
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
@@ -41,24 +40,27 @@ MOST_THIN = 7  # closed layers drawn one by one; more are joined
 
 
 class Stacks:
-    """The encoder's and the decoder's column, from the bottom up."""
+    """The encoder's and the decoder's column, from the bottom up.
+
+    ``layer`` is opened in both, but in those stacks that are ``closed``.
+    """
 
     def __init__(
         self,
-        state: State,
+        trace: Trace | None,
         model: ModelFacts,
+        layer: int,
         width: float,
         gap: float,
         closed: frozenset[str],
     ) -> None:
-        self._state, self.model, self._closed = state, model, closed
+        self.trace, self.model, self._layer, self._closed = trace, model, layer, closed
         self._counts = Counts(model)
-        self._trace: Trace | None = state.shown
-        self.source, self._target = lengths(self._trace)
-        decoding = self._trace is not None and len(self._trace) > 0
+        self.source, self._target = lengths(self.trace)
+        decoding = self.trace is not None and len(self.trace) > 0
         right = MARGIN + width - WIDER + BUS
         self.encoder = Column(MARGIN, width - WIDER, gap)
-        self.encoder.strong = self._trace is not None and not decoding
+        self.encoder.strong = self.trace is not None and not decoding
         self.decoder = Column(right, width + WIDER, gap)
         self.decoder.strong = decoding
         self.entries: list[Point] = []  # where decoder layers read the memory
@@ -76,13 +78,13 @@ class Stacks:
         return min((self.encoder, self.decoder), key=lambda column: column.y).gaps
 
     def _fill_encoder(self) -> None:
-        trace = self._trace
+        trace = self.trace
         tokens = trace.source if trace is not None else ()
         self._fill_input(self.encoder, "source", tokens, self.source, -1)
         self._fill_stack(self.encoder, "encoder", self.source)
 
     def _fill_decoder(self) -> None:
-        column, model, trace = self.decoder, self.model, self._trace
+        column, model, trace = self.decoder, self.model, self.trace
         config = model.config
         tokens = trace.target if trace is not None else ()
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
@@ -101,7 +103,7 @@ class Stacks:
         self._fill_prediction(column)
 
     def _fill_prediction(self, column: Column) -> None:
-        trace = self._trace
+        trace = self.trace
         if trace is None or not len(trace):
             column.box("no token yet", "prediction", style="outside", inset=8)
             return
@@ -187,7 +189,7 @@ class Stacks:
 
     def _fill_stack(self, column: Column, stack: str, length: int | str) -> None:
         count = getattr(self.model.config, f"{stack}_layers")
-        opened = -1 if stack in self._closed else min(self._state.layer, count - 1)
+        opened = -1 if stack in self._closed else min(self._layer, count - 1)
         layers = list(runs(count, opened))
         for at, (first, last) in enumerate(layers):
             if first == opened:

@@ -23,9 +23,9 @@ from visformer.pictures.diagram.blocks import (
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
 from visformer.pictures.diagram.figure import Figure
 from visformer.pictures.masks import false_words, note
-from visformer.session.state import State
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
+from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, number, probability
 
 MOST_TOKENS = 60  # listed with their ids
@@ -33,14 +33,17 @@ MOST_ROWS = 16  # of the predictions listed
 
 
 def zoom(
-    state: State, model: ModelFacts, id: str, x: float, width: float
+    trace: Trace | None, model: ModelFacts, head: int, id: str, x: float, width: float
 ) -> tuple[list[Box], list[Arrow]]:
-    """Draw the inside of a block from ``x`` on, so many characters wide."""
-    figure, place = Figure(state, model, x, width), place_of(id)
+    """Draw the inside of a block from ``x`` on, ``width`` characters wide.
+
+    ``head`` is the one whose mask is described.
+    """
+    figure, place = Figure(trace, model, x, width), place_of(id)
     figure.head(_heading(place, id))
     part, _, what = place.part.partition(".")
     if what == "mask":
-        _mask(figure, place)
+        _mask(figure, place, head)
     elif what == "add":
         _residual(figure, id)
     elif part.endswith("norm"):
@@ -161,7 +164,7 @@ def _norm(figure: Figure, id: str) -> None:
         figure.say("Post-norm: it stands after the +, on the residual's own way.")
 
 
-def _mask(figure: Figure, place: Place) -> None:
+def _mask(figure: Figure, place: Place, head: int) -> None:
     figure.say(
         "A query may attend to a key where the mask is True. "
         + (false_words(figure.trace) if figure.trace else "")
@@ -169,7 +172,7 @@ def _mask(figure: Figure, place: Place) -> None:
     if place.kind == "decoder":
         figure.say("Causal: a row never reads a later one, which it is to predict.")
     if figure.trace is not None and place.layer is not None:
-        head = min(figure.state.head, figure.trace.heads - 1)
+        head = min(head, figure.trace.heads - 1)
         said = note(figure.trace, place.kind, "combined", place.layer, head)
         figure.say(f"{KIND_NAMES[place.kind]}: {said}")
 

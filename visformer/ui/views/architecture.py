@@ -28,8 +28,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import counts_table, place_of
+from visformer.pictures.diagram.blocks import counts_table, model_of, place_of
 from visformer.pictures.diagram.columns import Drawing
+from visformer.pictures.picture import Table
 from visformer.session.state import State
 from visformer.ui.changed import Changed
 from visformer.ui.widgets.diagram_canvas import Painting
@@ -109,7 +110,7 @@ class _Diagram(QWidget):
         self._scale = 1.0  # of the text
         self._bars = 0  # pixels that scroll bars take
         self._changed = Changed()
-        self.export = Export(self, lambda: counts_table(self._state))
+        self.export = Export(self, self._counts)
         self.flow = QVariantAnimation(self)  # runs after a step, then stops
         self.flow.setStartValue(0.0)
         self.flow.setEndValue(1.0)
@@ -184,10 +185,17 @@ class _Diagram(QWidget):
         self._scale = 1.0  # it is scrolled, and the bars take room
         self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
 
+    def _counts(self) -> Table | None:
+        return counts_table(model_of(self._state.shown, self._state.model))
+
     def _drawing_of(self, chosen: str) -> Drawing | None:
         wide, high = self._units()
+        state = self._state
         return architecture(
-            self._state,
+            state.shown,
+            state.model,
+            state.selection,
+            steps=0 if state.trace is None else len(state.trace),
             chosen=chosen,
             columns=(self._room.width() - self._bars) / wide,
             lines=(self._room.height() - self._bars) / high,
