@@ -41,7 +41,10 @@ ARROWS = {  # room -> all of ours that it may import
     "analysis": ("values",),
     "core": ("errors", "files", "tokenizers", "values"),
     "formats": ("core", "errors", "files", "text", "tokenizers", "values"),
-    "training": ("core", "errors", "files", "formats", "text", "tokenizers", "values"),
+    "training": (
+        *("core", "errors", "files", "formats", "paths", "text", "tokenizers"),
+        "values",
+    ),
     "engine": ("core", "errors", "formats", "tokenizers", "values"),
     "pictures": (
         *("analysis", "errors", "text", "values", "words"),

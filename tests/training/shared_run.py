@@ -14,6 +14,7 @@ from visformer.core.model import Transformer
 from visformer.training import loop
 from visformer.training import train_command as command
 from visformer.training.loop import Progress, Trainer
+from visformer.training.options import options_for
 from visformer.training.processes import rank, world
 
 
@@ -36,5 +37,5 @@ def main(folder: Path) -> None:
     """Train, and tell every step on the standard output."""
     loop.REPORT_STEPS = 1
     setattr(command, "Trainer", WitnessedTrainer)  # noqa: B010
-    options = command.options_for({**TOY, "out": folder})
+    options = options_for({**TOY, "out": folder})
     command.train(options, lambda line: print(line, file=sys.stdout, flush=True))

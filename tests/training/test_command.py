@@ -23,8 +23,9 @@ from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
 from visformer.training import processes
 from visformer.training.data import Pair, read_pairs
+from visformer.training.options import TrainCommand, check, options_for
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
-from visformer.training.train_command import TrainCommand, check, options_for, train
+from visformer.training.train_command import train
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +59,7 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
         **TINY,
         "out": tmp_path / "out",
         "data": write_pairs(tmp_path / "numbers.tsv"),
-        "vocabulary": 60,
+        "vocabulary": 1000,
         "sampling": 0.2,
         "epochs": 1,
         "batch_tokens": 256,
@@ -72,7 +73,7 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
     assert any("held-out loss" in line for line in lines)
     checkpoint = read_native(tmp_path / "out" / "checkpoint", torch.device("cpu"))
     assert checkpoint.name == "numbers"
-    assert checkpoint.config.target_vocabulary <= 60
+    assert checkpoint.config.target_vocabulary <= 1000
     Decoding(checkpoint, "one two three").step()
     test, valid = (read_pairs(tmp_path / "out" / f"{n}.tsv") for n in ("test", "valid"))
     assert (len(test), len(valid)) == (30, 20)
@@ -88,8 +89,8 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
     ):
         assert part in card
     assert "complete already" in run(options)[0]
-    with pytest.raises(InputError, match="begun with vocabulary = 60, not 61"):
-        run({**options, "vocabulary": 61})
+    with pytest.raises(InputError, match="begun with vocabulary = 1000, not 1001"):
+        run({**options, "vocabulary": 1001})
     with (tmp_path / "numbers.tsv").open("a") as file:
         file.write("eight\tacht\n")
     with pytest.raises(InputError, match="begun on other pairs"):
@@ -99,7 +100,7 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
 def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     data = write_pairs(tmp_path / "numbers.tsv")
     few = {"data": data, "epochs": 1, "batch_tokens": 256, "valid": 20, "test": 9}
-    run({**TINY, **few, "out": tmp_path / "first", "vocabulary": 60})
+    run({**TINY, **few, "out": tmp_path / "first", "vocabulary": 1000})
     first = tmp_path / "first" / "checkpoint"
     tiny_step = {"learning_rate": 1e-9, "threads": 1, "device": "cpu"}
     run({**few, **tiny_step, "out": tmp_path / "second", "start": first})
@@ -113,6 +114,23 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
         torch.testing.assert_close(new, old, rtol=0, atol=1e-5)
     text = "three four"
     assert after.tokenizer.encode_target(text) == before.tokenizer.encode_target(text)
+
+
+def test_a_start_grows_and_figures_are_added(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "numbers.tsv")
+    few = {"data": data, "epochs": 1, "batch_tokens": 256, "valid": 20, "test": 9}
+    run({**TINY, **few, "out": tmp_path / "first", "vocabulary": 1000})
+    first = tmp_path / "first" / "checkpoint"
+    signs = {"source_language": "en", "target_language": "fr", "figures": 30}
+    options = {**few, **signs, "threads": 1, "device": "cpu", "grow": True}
+    lines = run({**options, "out": tmp_path / "second", "start": first})
+    assert "171 to train on and 30 made by rule in each epoch" in lines[1]
+    with pytest.raises(InputError, match="en, fr, zh"):
+        run({**options, "out": tmp_path / "o", "start": first, "target_language": ""})
+    with pytest.raises(InputError, match="give a start"):
+        run({**options, "out": tmp_path / "other"})
+    with pytest.raises(InputError, match="not for a task"):
+        run({**TOY, "out": tmp_path / "toy", "figures": 3})
 
 
 def test_training_starts_only_where_it_can(tmp_path: Path) -> None:
@@ -216,7 +234,7 @@ def test_gradients_are_the_mean_over_all_tokens(
 
 def test_sampling_differs_by_epoch_and_is_repeatable() -> None:
     parts = split(made_pairs(), valid=10, test=10, seed=0)
-    side = Side(train_sentencepiece(parts.train, 60), "test")
+    side = Side(train_sentencepiece(parts.train, 1000), "test")
     data = SubwordData(side, parts, longest=500, alpha=0.2, seed=1)
     first = data.epoch(0)
     assert first == data.epoch(0)
@@ -229,7 +247,7 @@ def test_sampling_differs_by_epoch_and_is_repeatable() -> None:
 
 def test_a_large_vocabulary_of_little_text_is_smaller() -> None:
     side = Side(train_sentencepiece(made_pairs(), 8000), "test")
-    assert 8 < side.size < 500
+    assert 500 < side.size < 1500
     with pytest.raises(InputError, match="cannot make 5 pieces"):
         train_sentencepiece(made_pairs(), 5)
 
@@ -279,7 +297,7 @@ def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_a_word_is_the_same_piece_after_an_apostrophe() -> None:
     pairs = [Pair("the animal sleeps", "un animal dort"), Pair("a cat", "l'été")] * 50
-    side = Side(train_sentencepiece(pairs, 60), "test")
+    side = Side(train_sentencepiece(pairs, 1000), "test")
     word = [piece.token for piece in side.encode("animal")]
     for text in ("un animal", "l'animal"):
         pieces = side.encode(text)
@@ -295,10 +313,10 @@ def test_a_word_is_the_same_piece_after_an_apostrophe() -> None:
 
 def test_custom_rules_still_normalise_as_nfkc() -> None:
     pairs = [Pair("the animal sleeps", "l'été fini")] * 50
-    side = Side(train_sentencepiece(pairs, 60), "test")
+    side = Side(train_sentencepiece(pairs, 1000), "test")
     for typed, plain in (
         ("ﬁni", "fini"),
         ("e\u0301te\u0301", "été"),
-        ("a\u00a0e", "a e"),
+        ("a\u00a0?", "a ?"),
     ):
         assert [p.id for p in side.encode(typed)] == [p.id for p in side.encode(plain)]

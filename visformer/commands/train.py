@@ -8,8 +8,8 @@ from pathlib import Path
 # name, type, what it is and its default
 SETTINGS: tuple[tuple[str, type, str], ...] = (
     ("name", str, "name shown in the window (that of the data or the task)"),
-    ("source-language", str, "for the model card"),
-    ("target-language", str, "for the model card"),
+    ("source-language", str, "for the model card and --figures: en, fr or zh"),
+    ("target-language", str, "for the model card and --figures: en, fr or zh"),
     ("licence", str, "of the data, for the model card"),
     ("alphabet", str, "letters of a task (a to z)"),
     ("shortest", int, "length of a task's strings (1)"),
@@ -22,6 +22,7 @@ SETTINGS: tuple[tuple[str, type, str], ...] = (
     ("feed-forward", int, "width of the feed-forward layer (1024)"),
     ("max-positions", int, "longest sentence, in tokens (512)"),
     ("dropout", float, "share dropped in training (0.2)"),
+    ("figures", int, "pairs with figures and names made for each epoch (0)"),
     ("sampling", float, "alpha of subword regularisation, 0 is off (0)"),
     ("epochs", int, "passes over the data at most (20)"),
     ("batch-tokens", int, "tokens a batch, process and side (1024)"),
@@ -52,6 +53,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="checkpoint of an earlier training: its sizes, weights and tokenizer",
     )
     parser.add_argument(
+        "--grow",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="give the tokenizer of --start the signs and bytes that it lacks",
+    )
+    parser.add_argument(
         "--post-norm",
         dest="norm_first",
         action="store_false",
@@ -66,7 +73,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, and print how it goes; returns 0."""
-    from visformer.training.train_command import options_for, train
+    from visformer.training.options import options_for
+    from visformer.training.train_command import train
 
     given = {name: value for name, value in vars(options).items() if value is not None}
     train(options_for(given), lambda line: print(line, flush=True))

@@ -6,7 +6,8 @@ writes the target. Spans are of the text as ``visformer.text.clean`` leaves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -70,9 +71,18 @@ class SentencePieceSide:
                 f"{name} holds a piece of {longest} bytes; at most {MAX_PIECE_BYTES} "
                 "are read."
             )
+        self._bytes = {
+            id: int(token[1:-1], 16)
+            for id, token in enumerate(self._tokens)
+            if self._processor.is_byte(id)
+        }
 
     def encode(self, text: str) -> list[Token]:
-        """Cut ``text`` into pieces, without special tokens."""
+        """Cut ``text`` into pieces, without special tokens.
+
+        A character that is no piece becomes its UTF-8 bytes where the model has them:
+        ``<0xE7>`` and so on, each with the span of the whole character.
+        """
         text = clean(text)
         made = self._processor.encode(text, return_type="offset_mapping")
         ids, spans = made["ids"], self._spans(made["ids"], made["offsets"], text)
@@ -84,11 +94,16 @@ class SentencePieceSide:
     def _spans(
         self, ids: list[int], spans: list[tuple[int, int]], text: str
     ) -> list[tuple[int, int]]:
-        """Give an apostrophe its own character, not the piece after it.
+        """Give an apostrophe its own character, and each byte its whole character.
 
-        Where the normaliser puts a gap behind it, sentencepiece counts it there.
+        Where the normaliser puts a gap behind an apostrophe, sentencepiece counts it
+        there; of a character's bytes it gives the span to the last alone.
         """
         spans = list(spans)
+        for at in reversed(range(len(spans) - 1)):
+            both = ids[at] in self._bytes and ids[at + 1] in self._bytes
+            if both and spans[at] == (spans[at + 1][0],) * 2:
+                spans[at] = spans[at + 1]
         for at, (start, end) in enumerate(spans[:-1]):
             quote = self._tokens[ids[at]].endswith("'") and text[start:][:1] in "'’"
             if start == end and quote and spans[at + 1][1] > start:
@@ -116,13 +131,38 @@ class SentencePieceSide:
         return made
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens into text."""
-        text: str = self._processor.decode(list(ids))
+        """Join tokens into text; bytes that are no whole character are left out."""
+        text: str = self._processor.decode(self._whole_characters(ids))
         return text
+
+    def _whole_characters(self, ids: Sequence[int]) -> list[int]:
+        """Leave out bytes that do not make up a character, as in an unfinished one."""
+        kept: list[int] = []
+        for is_byte, group in itertools.groupby(ids, self._bytes.__contains__):
+            run = list(group)
+            kept += _valid_utf8(run, self._bytes) if is_byte else run
+        return kept
 
     def token(self, id: int) -> str:
         """Return the token with this id, 0 <= id < size."""
         return self._tokens[id]
+
+
+def _valid_utf8(ids: list[int], values: Mapping[int, int]) -> list[int]:
+    """Keep the ids whose bytes, ``values`` by id, make up whole characters."""
+    kept: list[int] = []
+    while ids:
+        for length in range(1, 5):
+            try:
+                bytes(values[id] for id in ids[:length]).decode()
+            except UnicodeDecodeError:
+                continue
+            kept += ids[:length]
+            break
+        else:
+            length = 1  # this byte begins no character
+        ids = ids[length:]
+    return kept
 
 
 class VocabularySide:

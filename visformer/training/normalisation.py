@@ -1,5 +1,9 @@
 """How a trained tokenizer normalises text: NFKC, and a gap after each apostrophe.
 
+Signs that people type stay as they are: … ² ³ and a few more, which NFKC would rewrite.
+A no-break space stays between figures, where French groups thousands by it; before and
+inside other signs it becomes a blank, which the pairs have there as often.
+
 French "l'animal" is rare where "un animal" is common. With a gap after the apostrophe
 both end in the same piece, so that the model knows the word in either place. Decoding
 closes the gap. An apostrophe that a blank follows in the text becomes the typographic
@@ -17,7 +21,11 @@ import sentencepiece
 
 APOSTROPHES = {"'": "' ", "’": "' ", "' ": "’ ", "’ ": "’  "}
 CLOSING = "’"
-GAP_CLOSED = {"' ": "'"}
+NO_BREAK = "\u00a0"
+KEPT = "…²³½¼¾ªº" + NO_BREAK
+NARROW_AND_WIDE = ("\u202f", NO_BREAK)
+AFTER_BLANK, BEFORE_BLANK = "?!:;»%€$£¥…—–", "«—–"
+GAP_CLOSED = {"' ": "'", "’  ": "’ "}  # a rule may not leave “’ ” as it is
 RULES, BACK = "normalise.tsv", "denormalise.tsv"
 
 
@@ -27,9 +35,26 @@ def write_rules(folder: Path) -> tuple[Path, Path]:
     The lines are those of sentencepiece's ``--normalization_rule_tsv``: code points in
     hexadecimal, a tab, and what they become.
     """
-    (folder / RULES).write_text(_lines(_nfkc() | APOSTROPHES), "ascii")
+    (folder / RULES).write_text(_lines(encoding_rules()), "ascii")
     (folder / BACK).write_text(_lines(GAP_CLOSED), "ascii")
     return folder / RULES, folder / BACK
+
+
+def encoding_rules() -> dict[str, str]:
+    """Return what the tokenizer rewrites before it cuts a text."""
+    nfkc = {form: made for form, made in _nfkc().items() if form not in KEPT}
+    return nfkc | APOSTROPHES | _no_breaks()
+
+
+def _no_breaks() -> dict[str, str]:
+    """Return rules that leave a no-break space between figures alone."""
+    rules = {}
+    for space in NARROW_AND_WIDE:
+        rules[space] = NO_BREAK
+        rules |= {space + sign: " " + sign for sign in AFTER_BLANK}
+        rules |= {sign + space: sign + " " for sign in BEFORE_BLANK}
+    del rules[NO_BREAK]  # it stays
+    return rules
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from visformer.formats.layouts.native import TokenizerFiles
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
-from visformer.training.normalisation import CLOSING, write_rules
+from visformer.training.normalisation import write_rules
+from visformer.training.signs import required_signs
 from visformer.training.tasks import SPECIAL, Task
 
 SENTENCEPIECE, VOCABULARY = "tokenizer.model", "vocab.json"
@@ -33,8 +34,19 @@ class Prepared(NamedTuple):
     dropped: int = 0  # training pairs that are too long
 
 
+MadePairs = Callable[[int], Sequence[Pair]]  # by the number of the epoch
+
+
+def no_pairs(epoch: int) -> Sequence[Pair]:
+    """Make no pairs besides those of the data."""
+    return ()
+
+
 class SubwordData:
-    """Pairs cut by sentencepiece; anew at random each epoch where ``alpha`` is set."""
+    """Pairs cut by sentencepiece; anew at random each epoch where ``alpha`` is set.
+
+    ``made`` gives pairs that are added to an epoch.
+    """
 
     def __init__(
         self,
@@ -44,8 +56,10 @@ class SubwordData:
         longest: int,
         alpha: float,
         seed: int,
+        made: MadePairs = no_pairs,
     ) -> None:
         self.pad = SPECIAL["pad"]
+        self._made = made
         self._side, self._train, self._longest = side, split.train, longest
         self._alpha, self._seed = alpha, seed
         self.valid = self._fitting(self._plain(split.valid))
@@ -54,12 +68,13 @@ class SubwordData:
 
     def epoch(self, number: int) -> Sequence[Example]:
         """Return the training examples of this epoch, the same whenever asked."""
+        made = self._made(number)
         if not self._alpha:
-            return self._kept
+            return [*self._kept, *self._fitting(self._plain(made))]
         sentencepiece.set_random_generator_seed(
             (self._seed * 1_000_003 + number + 1) % 2**32
         )
-        return self._fitting([self._sampled(pair) for pair in self._train])
+        return self._fitting([self._sampled(pair) for pair in (*self._train, *made)])
 
     def _plain(self, pairs: Sequence[Pair]) -> list[Example]:
         sources = self._side.ids([pair.source for pair in pairs])
@@ -119,7 +134,11 @@ def split(
 
 
 def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
-    """Return a joint unigram model (Kudo 2018) of at most ``size`` pieces."""
+    """Return a joint unigram model (Kudo 2018) of at most ``size`` pieces.
+
+    It knows every text: figures are cut one by one, the signs that people type are
+    pieces, and what is no piece is cut into bytes.
+    """
     writer = io.BytesIO()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +150,9 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
                 hard_vocab_limit=False,  # little text has fewer pieces
                 model_type="unigram",
                 character_coverage=0.9999,
-                required_chars=CLOSING,
+                required_chars=required_signs(),
+                split_digits=True,
+                byte_fallback=True,
                 num_threads=4,  # sums, hence pieces, differ with their number
                 minloglevel=2,
                 pad_id=SPECIAL["pad"],
@@ -150,11 +171,17 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
 
 
 def subword(
-    model: bytes, parts: Split, *, longest: int, alpha: float, seed: int
+    model: bytes,
+    parts: Split,
+    *,
+    longest: int,
+    alpha: float,
+    seed: int,
+    made: MadePairs = no_pairs,
 ) -> Prepared:
     """Prepare pairs for a sentencepiece model; ``longest`` tokens a side are kept."""
     side = SentencePieceSide(model, SENTENCEPIECE)
-    data = SubwordData(side, parts, longest=longest, alpha=alpha, seed=seed)
+    data = SubwordData(side, parts, longest=longest, alpha=alpha, seed=seed, made=made)
     pad, bos, eos = (SPECIAL[key] for key in ("pad", "bos", "eos"))
     return Prepared(
         Tokenizer(side, side, pad=pad, bos=bos, eos=eos),

@@ -12,6 +12,7 @@ from visformer.errors import InputError
 from visformer.files import inside, read_regular
 from visformer.formats.layouts.native import read_config, read_native
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
+from visformer.training.growth import grow_model
 from visformer.training.tasks import SPECIAL
 from visformer.values.config import ModelConfig
 
@@ -43,10 +44,14 @@ def read_start(folder: Path) -> Start:
 
 
 def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Transformer:
-    """Return a model to train: fresh of ``config``, or one with the start's weights."""
-    model = Transformer(start.model.config if start else config, dropout=dropout)
-    if start:
-        model.load_state_dict(start.model.state_dict())
+    """Return a model to train: fresh of ``config``, or one with the start's weights.
+
+    Of ``config`` a start takes the size of the vocabulary, which may have grown.
+    """
+    begun = grow_model(start.model, config.target_vocabulary) if start else None
+    model = Transformer(begun.config if begun else config, dropout=dropout)
+    if begun:
+        model.load_state_dict(begun.state_dict())
     else:
         model.initialise()
     return model

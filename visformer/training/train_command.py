@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import string
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,9 @@ from visformer.files import write_whole
 from visformer.formats.layouts.native import CARD, WEIGHTS
 from visformer.training import prepare
 from visformer.training.card import Card, duration, hardware, publish, sizes, summary
-from visformer.training.data import read_pairs
+from visformer.training.data import Pair, read_pairs
+from visformer.training.figures import Figures
+from visformer.training.growth import grow_tokenizer
 from visformer.training.loop import (
     BEST,
     STATE,
@@ -29,109 +29,23 @@ from visformer.training.loop import (
     TrainingOptions,
     default_device,
 )
+from visformer.training.options import (
+    FREE,
+    OF_MODEL,
+    OF_PAIRS,
+    OF_TASKS,
+    TrainCommand,
+    check,
+)
 from visformer.training.prepare import Prepared
 from visformer.training.processes import from_first, group, rank, world
 from visformer.training.run_files import read_file
 from visformer.training.start import Start, make_model, read_start
-from visformer.training.tasks import Task, TaskName
+from visformer.training.tasks import Task
 from visformer.values.config import ModelConfig
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint"
 Report = Callable[[str], None]
-_LOOP = TrainingOptions()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainCommand:
-    """Everything that ``visformer train`` can be told; the defaults suit real pairs.
-
-    Exactly one of ``data`` and ``task`` is given.
-    """
-
-    out: Path
-    data: Path | None = None  # tab-separated pairs, plain or .gz
-    task: TaskName | None = None
-    start: Path | None = None  # checkpoint whose sizes, weights and tokenizer are kept
-    name: str = ""  # shown; "": that of the data or the task
-    source_language: str = ""
-    target_language: str = ""
-    licence: str = ""
-    alphabet: str = string.ascii_lowercase  # of a task
-    shortest: int = 1  # length of a task's strings
-    longest: int = 12
-    examples: int = 20_000  # a task's strings in an epoch
-    vocabulary: int = 8000
-    d_model: int = 256
-    heads: int = 8
-    layers: int = 4  # of the encoder, and as many of the decoder
-    feed_forward: int = 1024
-    max_positions: int = 512
-    norm_first: bool = True  # norms inside the residual branches, and a final one
-    dropout: float = 0.2
-    sampling: float = 0.0  # alpha of subword regularisation; 0: off
-    epochs: int = _LOOP.epochs
-    batch_tokens: int = _LOOP.batch_tokens
-    learning_rate: float = _LOOP.learning_rate
-    warmup: int = _LOOP.warmup
-    smoothing: float = _LOOP.smoothing
-    patience: int = _LOOP.patience
-    save_seconds: float = _LOOP.save_seconds
-    seed: int = _LOOP.seed
-    valid: int | None = None  # pairs held out; None: a fiftieth, at most 2,000
-    test: int | None = None  # the same, at most 3,000; of a task 500 and 5,000
-    beam: int | None = None  # of the final test; None: 4, greedy for a task
-    device: str | None = None
-    threads: int = 0  # 0: all cores
-
-
-TOY_DEFAULTS: Mapping[str, Any] = {  # what a task needs less of
-    "d_model": 64,
-    "heads": 4,
-    "layers": 2,
-    "feed_forward": 256,
-    "dropout": 0.05,
-    "smoothing": 0.0,
-    "norm_first": False,
-    "batch_tokens": 1024,
-    "learning_rate": 2e-3,
-    "warmup": 400,
-    "epochs": 24,
-    "patience": 5,
-}
-_FREE = {  # may change from one sitting to the next
-    *("out", "data", "device", "threads", "save_seconds", "beam"),
-    *("name", "source_language", "target_language", "licence"),
-}
-_OF_MODEL = (  # a start brings its own
-    *("vocabulary", "d_model", "heads", "layers", "feed_forward", "max_positions"),
-    "norm_first",
-)
-_OF_TASKS = ("task", "alphabet", "shortest", "longest", "examples")
-_OF_PAIRS = ("vocabulary", "sampling")
-_RANGES = {
-    "examples": (1, 10_000_000),
-    "vocabulary": (8, 1_000_000),
-    "dropout": (0.0, 0.9),
-    "sampling": (0.0, 10.0),
-    "epochs": (1, 100_000),
-    "batch_tokens": (32, 10_000_000),
-    "learning_rate": (1e-9, 1.0),
-    "warmup": (0, 10_000_000),
-    "smoothing": (0.0, 0.9),
-    "patience": (1, 100_000),
-    "save_seconds": (0.0, 86_400.0),
-    "seed": (0, 2**31),
-    "valid": (1, 10_000_000),
-    "test": (1, 10_000_000),
-    "beam": (1, 64),
-    "threads": (0, 1024),
-}
-
-
-def options_for(given: Mapping[str, Any]) -> TrainCommand:
-    """Return the options that were ``given``, and defaults that suit data or task."""
-    defaults = TOY_DEFAULTS if given.get("task") else {}
-    return TrainCommand(**{**defaults, **given})
 
 
 def train(options: TrainCommand, report: Report) -> None:
@@ -159,18 +73,6 @@ def train(options: TrainCommand, report: Report) -> None:
         trainer.run(_reporter(trainer, tell))
     if rank() == 0:
         _finish(options, made, trainer, tell)
-
-
-def check(options: TrainCommand) -> None:
-    """Raise InputError unless the options can be carried out."""
-    if (options.data is None) == (options.task is None):
-        raise InputError("give either a file of pairs or a task to train on.")
-    if options.start and options.task:
-        raise InputError("a task starts from nothing: leave out the start.")
-    for name, (low, high) in _RANGES.items():
-        value = getattr(options, name)
-        if value is not None and not low <= value <= high:
-            raise InputError(f"{name} is {value:g}: it must be from {low} to {high:,}.")
 
 
 def _device(wanted: str | None) -> torch.device:
@@ -207,7 +109,7 @@ def _claim(options: TrainCommand) -> bool:
 
 def _plain(options: TrainCommand) -> dict[str, Any]:
     """Return what makes a run the same run, as JSON has it."""
-    values = {k: v for k, v in dataclasses.asdict(options).items() if k not in _FREE}
+    values = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE}
     start = options.start / WEIGHTS if options.start else None
     files = {"data": options.data, "start": start}
     return values | {
@@ -257,6 +159,8 @@ def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepar
 
 def _counted(options: TrainCommand, made: Prepared) -> str:
     how = " in each epoch" if options.task else ""
+    if options.figures:
+        how = f" and {options.figures:,} made by rule in each epoch"
     return (
         f"{made.trained_on:,} to train on{how}, {len(made.valid):,} for validation, "
         f"{len(made.test):,} for the test"
@@ -280,23 +184,41 @@ def _prepare_pairs(
     split = prepare.split(
         pairs, valid=options.valid, test=options.test, seed=options.seed
     )
-    path = options.out / prepare.SENTENCEPIECE
-
-    def model() -> bytes:
-        if not path.exists():
-            tell(f"training a tokenizer of {options.vocabulary:,} pieces")
-            content = prepare.train_sentencepiece(split.train, options.vocabulary)
-            write_whole(path, content)
-        return path.read_bytes()
-
     positions = start.model.config.max_positions if start else options.max_positions
     return prepare.subword(
-        start.sentencepiece if start else from_first(model),
+        from_first(lambda: _sentencepiece(options, split.train, start, tell)),
         split,
         longest=min(positions, options.batch_tokens),
         alpha=options.sampling,
         seed=options.seed,
+        made=_figures(options, split.train),
     )
+
+
+def _sentencepiece(
+    options: TrainCommand, pairs: Sequence[Pair], start: Start | None, tell: Report
+) -> bytes:
+    """Return the tokenizer: the start's, grown or not, or one made of the pairs."""
+    if start and not options.grow:
+        return start.sentencepiece
+    path = options.out / prepare.SENTENCEPIECE
+    if not path.exists():
+        size = options.vocabulary
+        new = f"training a tokenizer of {size:,} pieces"
+        tell("growing the tokenizer" if start else new)
+        content = prepare.train_sentencepiece(pairs, size)
+        if start:
+            content = grow_tokenizer(start.sentencepiece, content)
+        write_whole(path, content)
+    return path.read_bytes()
+
+
+def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.MadePairs:
+    if not options.figures:
+        return prepare.no_pairs
+    languages = options.source_language, options.target_language
+    figures = Figures(*languages, pairs, seed=options.seed)
+    return lambda epoch: figures.pairs(options.figures, epoch)
 
 
 def _trainer(
@@ -380,8 +302,8 @@ def _card(options: TrainCommand, made: Prepared, trainer: Trainer) -> Card:
             f"{options.shortest} to {options.longest} characters of "
             f"“{options.alphabet}”, drawn anew each epoch"
         )
-    idle = {"data", *(_OF_PAIRS if options.task else _OF_TASKS)}
-    idle |= set(_OF_MODEL) if options.start else set()
+    idle = {"data", *(OF_PAIRS if options.task else OF_TASKS)}
+    idle |= set(OF_MODEL) if options.start else set()
     given = {k: v for k, v in _plain(options).items() if k not in idle}
     return Card(
         name=options.name or (options.task or source.split(".")[0]),
