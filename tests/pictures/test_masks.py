@@ -14,8 +14,8 @@ from visformer.pictures.masks import (
     cell_words,
     chosen,
     false_words,
-    fill_text,
     mask_picture,
+    masked_value_text,
     note,
     nothing_words,
     part_mask,
@@ -146,7 +146,11 @@ def test_the_row_is_chosen_inside_the_batch() -> None:
 
 
 def test_the_masked_score_is_the_models_own() -> None:
-    assert [fill_text(f) for f in (-1e9, -1e6, -np.inf)] == ["−1e9", "−1e6", "−∞"]
+    assert [masked_value_text(f) for f in (-1e9, -1e6, -np.inf)] == [
+        "−1e9",
+        "−1e6",
+        "−∞",
+    ]
     assert "replaced by −1e9 before" in false_words(padded(masked_value=-1e9))
 
 

@@ -13,8 +13,9 @@ from visformer.pictures.attention import summary as summaries
 from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import Marks
-from visformer.pictures.attention.reading import Reading, hidden_tokens, move, reading
+from visformer.pictures.attention.reading import Reading, move, reading
 from visformer.pictures.attention.strips import source_strip
+from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.look import PLAIN, Look
 from visformer.pictures.selection import Cell
 from visformer.session.state import State

@@ -13,8 +13,8 @@ from visformer.pictures.attention.maps import labels, place
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.masks import (
     attends_to_nothing,
-    fill_text,
     mask_picture,
+    masked_value_text,
     nothing_words,
 )
 from visformer.pictures.picture import Matrix, Numbers
@@ -210,10 +210,11 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     row = slice(query, query + 1)
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
     value = trace.model.config.masked_value
+    written = masked_value_text(value)
     how = (
         "score × mask: a hidden score becomes 0, and e⁰ = 1 still gets a weight"
         if value == 0
-        else f"a hidden score is replaced by {fill_text(value)} before the softmax"
+        else f"a hidden score is replaced by {written} before the softmax"
     )
     named = token_words(visible(trace.tokens(selection.kind)[0][query]), query)
     return f"Query {named}: {how}. The weights add up to {total:.4f}."

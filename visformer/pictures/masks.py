@@ -147,15 +147,15 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
 
 def false_words(trace: Trace) -> str:
     """Say what False does to a score, with the model's own number."""
-    fill = fill_text(trace.model.config.masked_value)
-    return f"False (hidden: score replaced by {fill} before the softmax)"
+    value = masked_value_text(trace.model.config.masked_value)
+    return f"False (hidden: score replaced by {value} before the softmax)"
 
 
-def fill_text(fill: float) -> str:
+def masked_value_text(value: float) -> str:
     """Return the number that replaces masked scores as people write it."""
-    if math.isinf(fill):
-        return "−∞" if fill < 0 else "∞"
-    text = f"{fill:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    if math.isinf(value):
+        return "−∞" if value < 0 else "∞"
+    text = f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
     return text.replace("-", "−")
 
 
@@ -239,7 +239,7 @@ def _made_of(trace: Trace, weights: Floats) -> str:
     if np.isnan(weights).any():
         return "the softmax of nothing but −∞ is NaN, and so is all that follows."
     if weights.size and np.ptp(weights) <= 1e-6:
-        fill = fill_text(trace.model.config.masked_value)
+        value = masked_value_text(trace.model.config.masked_value)
         weight = number(float(weights[0]))
-        return f"every score is {fill}, so every key gets the same weight, {weight}."
+        return f"every score is {value}, so every key gets the same weight, {weight}."
     return "its weights are in the Attention tab."

@@ -16,18 +16,15 @@ import numpy as np
 from visformer.analysis.attention_summary import chosen
 from visformer.analysis.subwords import (
     Groups,
-    glued_source,
-    glued_target,
     has_word_marks,
-    is_punctuation,
     merged,
-    word_groups,
     word_text,
 )
-from visformer.pictures.attention.maps import Side, labels, place, sides
+from visformer.pictures.attention.maps import labels, place
 from visformer.pictures.attention.summary import summary
+from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import HIDDEN, Hidden, Look
+from visformer.pictures.look import HIDDEN, Look
 from visformer.pictures.picture import TokenPair
 from visformer.pictures.selection import Cell, Selection
 from visformer.text import visible
@@ -240,7 +237,7 @@ def _changed(
     masked: Bools | None,
 ) -> Reading:
     """Leave tokens out, renormalise, merge; and name what is left."""
-    rows, columns = _groups(trace, kind, look)
+    rows, columns = token_groups(trace, kind, look)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
         values = chosen(values, queries, keys, renormalise=look.renormalise)
@@ -265,93 +262,15 @@ def _changed(
     )
 
 
-# ---- which tokens are left ------------------------------------------------------
-
-
 def whole_labels(
     trace: Trace, kind: Kind, look: Look
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the row and column labels that a look leaves of a whole Trace."""
     if look.plain:
         return labels(trace, kind)
-    rows, columns = _groups(trace, kind, look)
+    rows, columns = token_groups(trace, kind, look)
     names = _labels(trace.tokens(kind)[1], columns, words=look.words)
     return _row_labels(trace, kind, rows, look), names
-
-
-def _groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
-    """Return the tokens behind each row and each column that are left.
-
-    A word stays whole as long as one of its tokens does.
-    """
-    reads, is_read = sides(kind)
-    groups = _words(trace, reads, look), _words(trace, is_read, look)
-    hidden = _hidden_queries(trace, kind, look), _hidden(trace, is_read, look)
-    rows, columns = (
-        tuple(group for group in side if not gone.issuperset(group)) if gone else side
-        for side, gone in zip(groups, hidden, strict=True)
-    )
-    return rows, columns
-
-
-def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:
-    """Return the indices of each sort of token that can be hidden.
-
-    Special: beginning and end of a sentence. A target that begins with the pad (Marian)
-    begins with a special token, not with a pad.
-    """
-    model = trace.model
-    source = side == "source"
-    tokens, ids = (
-        (trace.source, trace.source_ids) if source else (trace.target, trace.target_ids)
-    )
-    pad = model.pad if not source or model.source_pad is None else model.source_pad
-    pads = {at for at, id in enumerate(ids.tolist()) if id == pad}
-    if not source and model.bos == pad:
-        pads.discard(0)
-    ends = {model.bos, model.eos}
-    special = {at for at, id in enumerate(ids.tolist()) if id in ends} - pads
-    punctuation = {at for at, token in enumerate(tokens) if is_punctuation(token)}
-    return {"special": special, "pad": pads, "punctuation": punctuation}
-
-
-def _hidden(trace: Trace, side: Side, look: Look) -> set[int]:
-    kinds = hidden_tokens(trace, side)
-    return set().union(*(kinds[name] for name in look.hide))
-
-
-def _hidden_queries(trace: Trace, kind: Kind, look: Look) -> set[int]:
-    """Return the rows hidden: a target row stays where it predicts a shown token."""
-    hidden = _hidden(trace, sides(kind)[0], look)
-    if kind == "encoder":
-        return hidden
-    return {at for at in hidden if _predicts_hidden(trace, at, hidden, look)}
-
-
-def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> bool:
-    if at + 1 < len(trace):
-        return at + 1 in hidden
-    last = trace.steps[at]
-    ends = {trace.model.eos, trace.model.bos}
-    return (
-        ("special" in look.hide and last.id in ends)
-        or ("pad" in look.hide and last.id == trace.model.pad)
-        or ("punctuation" in look.hide and is_punctuation(last.token))
-    )
-
-
-def _words(trace: Trace, side: Side, look: Look) -> Groups:
-    """Return every token of a side, as words where the look merges them."""
-    tokens = trace.source if side == "source" else trace.target
-    if not look.words:
-        return tuple((at,) for at in range(len(tokens)))
-    kinds = hidden_tokens(trace, side)
-    return word_groups(tokens, kinds["special"] | kinds["pad"], glued(trace, side))
-
-
-def glued(trace: Trace, side: Side) -> frozenset[int]:
-    """Return a side's tokens that begin no word although they are marked so."""
-    return glued_source(trace) if side == "source" else glued_target(trace)
 
 
 def _renumbered(groups: Groups) -> Groups:

@@ -9,7 +9,8 @@ import numpy as np
 
 from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.pictures.attention.maps import Marks, sides
-from visformer.pictures.attention.reading import Reading, glued
+from visformer.pictures.attention.reading import Reading
+from visformer.pictures.attention.token_groups import glued
 from visformer.pictures.look import Side
 from visformer.pictures.picture import Matrix, read_token
 from visformer.values.arrays import Floats

@@ -26,7 +26,7 @@ from visformer.pictures.computation.stage_picture import (
     weights_map,
 )
 from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
-from visformer.pictures.masks import fill_text
+from visformer.pictures.masks import masked_value_text
 from visformer.pictures.picture import Axis, Numbers
 from visformer.pictures.position_lab import Side, token_positions
 from visformer.values.arrays import Bools, Floats
@@ -228,7 +228,7 @@ def scale_stage(subject: Subject) -> StagePicture:
 def mask_stage(subject: Subject) -> StagePicture:
     """Show which scores are replaced."""
     scores, mask, masked = _scores(subject), _mask(subject), _masked(subject)
-    fill = fill_text(subject.trace.model.config.masked_value)
+    fill = masked_value_text(subject.trace.model.config.masked_value)
     flags = mask.astype(np.float32)
     maps = (
         stage_map(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),

@@ -7,7 +7,7 @@ import math
 from visformer.pictures.diagram.blocks import Place, place_of, shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.figure import STEP, Figure
-from visformer.pictures.masks import attends_to_nothing, fill_text
+from visformer.pictures.masks import attends_to_nothing, masked_value_text
 from visformer.words import number
 
 
@@ -57,7 +57,7 @@ def attention(figure: Figure, place: Place, id: str) -> None:
 def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> None:
     model = figure.model
     size, weights = model.config.head_size, shape(queries, keys)
-    fill = fill_text(model.config.masked_value)
+    fill = masked_value_text(model.config.masked_value)
     figure.head("One head: scaled dot-product attention")
     figure.say(f"softmax(Q Kᵀ / √{size}) V")
     top = figure.row((0.04, 0.96, f"MatMul: weights × V   {shape(queries, size)}"))[0]

@@ -19,6 +19,7 @@ from visformer.pictures.attention.summary import summary_parts
 from visformer.pictures.look import Look, Order
 from visformer.session.state import State
 from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.changed import Changed
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
@@ -60,7 +61,8 @@ class AttentionView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = State()
-        self._drawn: dict[object, tuple[object, ...]] = {}  # what each part shows
+        self._changed = Changed()
+        self._needs: tuple[object, ...] = ()  # what the overview is made of
         self._readings: dict[Kind, Reading | None] = {}
         self._longest: dict[Kind, tuple[str, str]] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
@@ -82,11 +84,7 @@ class AttentionView(QWidget):
         self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
-        self.overview.order_chosen.connect(
-            lambda order: self.picked.emit(
-                {"look": replace(self._state.look, order=order)}
-            )
-        )
+        self.overview.order_chosen.connect(self._choose_order)
         self.bar = LookBar()
         self.bar.changed.connect(lambda look: self.picked.emit({"look": look}))
         self.bar.scale_chosen.connect(lambda name: self.picked.emit({"scale": name}))
@@ -140,7 +138,7 @@ class AttentionView(QWidget):
         shown = _Shown(state.shown, kind)
         at = place(state.shown, state.selection, kind) if state.shown else (0, 0)
         looks = (*numbers, mass, *at, state.scale)
-        if self._changed(kind, (shown, looks, extent, longest)):
+        if self._changed(kind, shown, looks, extent, longest):
             self._tasks.pop(kind, None)
             made = reading(state.shown, state.selection, look, kind)
             if made is None and state.shown is not None:
@@ -158,20 +156,20 @@ class AttentionView(QWidget):
         state, kind = self._state, self._state.kind
         if state.trace is None or state.shown is None:
             self._slices.stop()
-            if self._changed("overview", (None,)):
+            if self._changed("overview", None):
                 self.overview.draw(None)
             return
         size = self.overview.thumbnail(state.trace.layers(kind), state.trace.heads)
         shown = _Shown(state.shown, kind)
         extent = self._extent(state.trace, kind)
         needs = (shown, kind, state.scale, extent, size)
-        if self._changed("overview", needs):
+        if self._changed("overview", *needs):
             self._begin_overview(needs, size)
         self.overview.choose(place(state.shown, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview, in slices where the sentence is long."""
-        state, kind = self._state, self._state.kind
+        state, kind, self._needs = self._state, self._state.kind, needs
         self._slices.stop()
         if state.trace is None or state.shown is None:
             return
@@ -206,12 +204,12 @@ class AttentionView(QWidget):
             self.overview.choose(place(self._state.shown, selection, kind))
         if finished and self._filling is not None:
             self._slices.stop()
-            self._overviews[kind] = self._drawn["overview"], self._filling
+            self._overviews[kind] = self._needs, self._filling
 
     def _draw_order(self) -> None:
         """Bring the overview into the order asked for."""
         state, kind, order = self._state, self._state.kind, self._state.look.order
-        if not self._changed("order", (_Shown(state.shown, kind), kind, order)):
+        if not self._changed("order", _Shown(state.shown, kind), kind, order):
             return
         self._tasks.pop("order", None)
         ranking = None
@@ -242,17 +240,12 @@ class AttentionView(QWidget):
                 self.overview.rank(look.order, part, words)
             elif part is STOP:
                 del self._tasks[name]
-                self._drawn.pop(name if name != "order" else None, None)
+                if name != "order":  # its summary is found now
+                    self._changed.forget(name)
         if not self._tasks:
             self._turns.stop()
             self.picked.emit({})  # the strips and the status line want it too
             self.draw(self._state)
-
-    def _changed(self, part: object, needs: tuple[object, ...]) -> bool:
-        """Tell whether a part shows something else; Traces compare by identity."""
-        changed = self._drawn.get(part) != needs
-        self._drawn[part] = needs
-        return changed
 
     def _measure(self) -> None:
         """Reserve room for all that was decoded: cells keep their size."""

@@ -38,7 +38,7 @@ from visformer.pictures.mask_lab import (
     toggled,
     turned,
 )
-from visformer.pictures.masks import fill_text
+from visformer.pictures.masks import masked_value_text
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
@@ -244,7 +244,9 @@ class MaskLab(QWidget):
     def _fill_masked(self) -> None:
         state = self._state
         own = state.plain or state.shown
-        text = fill_text(own.model.config.masked_value) if own is not None else ""
+        text = (
+            masked_value_text(own.model.config.masked_value) if own is not None else ""
+        )
         named: dict[float | None, str] = {
             None: f"the model's own, {text}",
             0.0: "score × mask (the wrong way: it leaks)",
@@ -252,7 +254,7 @@ class MaskLab(QWidget):
         }
         chosen = state.intervention.masked_value
         if chosen is not None and chosen not in named:
-            named[chosen] = fill_text(chosen)
+            named[chosen] = masked_value_text(chosen)
         with QSignalBlocker(self.masked_value):
             self.masked_value.clear()
             for value, title in named.items():
