@@ -342,3 +342,14 @@ def test_batches_that_cannot_be_run(checkpoint: Checkpoint) -> None:
     ):
         with pytest.raises(InputError):
             run(checkpoint, source, target)
+
+
+def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
+    logits = torch.tensor([0.25, 0.5, 0.125, 0.125]).log()
+    # 0.5 alone reaches 0.5: what comes after it is not needed
+    assert filtered(logits, 0, 0.5).tolist() == [0, 1, 0, 0]
+    assert filtered(logits, 0, 0.75).tolist() == pytest.approx([1 / 3, 2 / 3, 0, 0])
+    assert filtered(logits, 0, 0.76)[2] > 0
+    # top-k first: 0.5 of the 0.75 that it leaves is two thirds
+    assert filtered(logits, 2, 2 / 3 - 0.01).tolist() == [0, 1, 0, 0]
+    assert filtered(logits, 2, 0.7)[0] > 0

@@ -19,10 +19,10 @@ from visformer.pictures.positions import (
     parse_dimensions,
     similarity,
     similarity_picture,
-    sinusoid,
     table_words,
     waves_of,
 )
+from visformer.values.encodings import sinusoid
 
 RNG = np.random.default_rng(0)
 LEARNED = RNG.normal(0, 0.02, (40, 6)).astype(np.float32)

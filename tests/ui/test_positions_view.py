@@ -19,11 +19,11 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from visformer.engine.process import _positions
 from visformer.formats.fresh import build
-from visformer.pictures.positions import sinusoid
 from visformer.session.state import State
 from visformer.ui.views.positions import PositionsView
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.values.encodings import sinusoid
 
 W = TypeVar("W", bound=QWidget)
 TABLE = sinusoid(64, 16)

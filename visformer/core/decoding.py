@@ -320,7 +320,7 @@ class Decoding:
         own = own._replace(cross=own.cross.expand(-1, len(consumed), -1))
         masks = altered_masks(self.intervention, checkpoint.config, own, opened)
         record = checkpoint.model.decode(
-            ids, self._memory, masks.decoder, masks.cross, self._state.places
+            ids, self._memory, masks.decoder, masks.cross, self._state.lookup
         )
         rows = stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
         return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))

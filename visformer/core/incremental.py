@@ -17,7 +17,7 @@ from visformer.core.parts import (
     split_heads,
     through_sublayers,
 )
-from visformer.core.position_rules import PASS, STEP, Places
+from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, Lookup
 
 CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
 
@@ -31,7 +31,7 @@ class DecoderState:
     ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S].
 
-        ``whole_pass`` places the rows as a whole pass does, where steps differ from it.
+        ``whole_pass`` gives the rows a whole pass's positions, where steps differ.
         """
         self.packed = packed
         config = packed.model.config
@@ -57,10 +57,10 @@ class DecoderState:
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
 
     @property
-    def places(self) -> Places:
+    def lookup(self) -> Lookup:
         """Which positions the rows get."""
         axis = self.packed.model.config.position_axis
-        return (PASS if self.whole_pass else STEP)[axis]
+        return (PASS_LOOKUP if self.whole_pass else STEP_LOOKUP)[axis]
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -96,11 +96,11 @@ class DecoderState:
         masks = self._mask(count, visible, batch), self._cross_mask(visible)
         self.length = stop
         if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
-            row = self._one_row.extend(int(ids), start, self.places)
+            row = self._one_row.extend(int(ids), start, self.lookup)
             return torch.from_numpy(row)[None, None]
         rows = self.cache.new_empty(batch * count, layout.width("decoder"))
         x = rows[:, layout.hidden("decoder", 0)]
-        x.copy_(model.embed("target", ids, start, places=self.places).flatten(0, 1))
+        x.copy_(model.embed("target", ids, start, lookup=self.lookup).flatten(0, 1))
         for index, part in enumerate(self.packed.layers):
             x = self._layer(index, part, x, rows, masks)
             rows[:, layout.hidden("decoder", index + 1)] = x

@@ -19,8 +19,9 @@ from visformer.core.parts import (
     make_norm,
     through_sublayers,
 )
-from visformer.core.position_rules import PASS, Places, fixed_table
+from visformer.core.position_rules import fixed_table
 from visformer.values.config import ModelConfig
+from visformer.values.encodings import PASS_LOOKUP, Lookup
 
 Side = Literal["source", "target"]
 LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one a layer
@@ -233,16 +234,16 @@ class Transformer(nn.Module):
         return self.source_positions if side == "source" else self.target_positions
 
     def embed(
-        self, side: Side, ids: Tensor, start: int = 0, *, places: Places | None = None
+        self, side: Side, ids: Tensor, start: int = 0, *, lookup: Lookup | None = None
     ) -> Tensor:
         """Embed and scale, add position (section 3.4): ids [B, T] -> [B, T, D].
 
-        ``places`` says which positions; by default those of a whole pass.
+        ``lookup`` says which positions; by default those of a whole pass.
         """
         tables = {"source": self.source_embedding, "target": self.target_embedding}
-        choose = places or PASS[self.config.position_axis]
+        rows_of = lookup or PASS_LOOKUP[self.config.position_axis]
         times = slice(start, start + ids.shape[1])
-        placed = choose(self.position_table(side), len(ids), times)
+        placed = rows_of(self.position_table(side), len(ids), times)
         result: Tensor = self.dropout(tables[side](ids) * self.scale + placed)
         return result
 
@@ -257,14 +258,14 @@ class Transformer(nn.Module):
         memory: Tensor | None,
         self_mask: LayerMasks,
         cross_mask: LayerMasks,
-        places: Places | None = None,
+        lookup: Lookup | None = None,
     ) -> StackRecord:
         """Run the decoder over ids [B, T] given the encoder output [B, S, D].
 
-        The masks broadcast to [B, T, T] and [B, T, S]; ``places`` as in ``embed``.
+        The masks broadcast to [B, T, T] and [B, T, S]; ``lookup`` as in ``embed``.
         Without a memory the cross attention is skipped, its residual and norm too.
         """
-        x = self.embed("target", ids, places=places)  # [B, T, D]
+        x = self.embed("target", ids, lookup=lookup)  # [B, T, D]
         record: StackRecord = self.decoder(x, self_mask, memory, cross_mask)
         return record
 

@@ -41,7 +41,7 @@ class NewestRows:
         if self._whole:
             masks = make_masks(checkpoint.config.mask_rule, self._real, visible)
             record = checkpoint.model.decode(
-                made, self._memory, masks.decoder, masks.cross, self._state.places
+                made, self._memory, masks.decoder, masks.cross, self._state.lookup
             )
             return record.output[:, -1]
         last = visible[:, -1:]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
 from visformer.core.parts import feed_forward, through_sublayers
-from visformer.core.position_rules import Places
 from visformer.values.arrays import Floats
+from visformer.values.encodings import Lookup
 
 
 class OneRow:
@@ -42,13 +42,13 @@ class OneRow:
         self._heads = model.config.heads
         self._scale = np.float32(model.config.head_size**-0.5)
 
-    def extend(self, id: int, at: int, places: Places) -> Floats:
+    def extend(self, id: int, at: int, lookup: Lookup) -> Floats:
         """Run the row that consumes token ``id`` at this index of the cache.
 
         Returns what it computed, [W] as in ``Columns``.
         """
         layout = self._layout
-        placed = places(self._positions, 1, slice(at, at + 1))
+        placed = lookup(self._positions, 1, slice(at, at + 1))
         x: Floats = self._embedding[id] * self._embedding_scale
         x += placed.numpy().reshape(-1)
         row = np.empty(layout.width("decoder"), np.float32)

@@ -1,4 +1,4 @@
-"""Positional encodings: which table there is, and which of its rows a token gets."""
+"""Positional encodings as a model computes them: bit for bit its own table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from visformer.values.config import ModelConfig, PositionAxis, PositionForm, Positions
+from visformer.values.config import ModelConfig, PositionForm, Positions
 
 # float32 rounds the two forms apart, by 5e-4 at position 5,000
-_FREQUENCIES: dict[PositionForm, Callable[[Tensor, Tensor, int], Tensor]] = {
+_ANGLES: dict[PositionForm, Callable[[Tensor, Tensor, int], Tensor]] = {
     "exp": lambda position, even, width: (
         position * torch.exp(even * (-math.log(10_000.0) / width))
     ),
@@ -19,14 +19,19 @@ _FREQUENCIES: dict[PositionForm, Callable[[Tensor, Tensor, int], Tensor]] = {
 }
 
 
-def sinusoidal(length: int, d_model: int, form: PositionForm = "exp") -> Tensor:
+def sinusoidal(
+    length: int,
+    d_model: int,
+    form: PositionForm = "exp",
+    precision: torch.dtype = torch.float32,
+) -> Tensor:
     """Return the paper's encodings, float32 [length, d_model], values in [-1, 1].
 
     Even dimensions hold sin(pos / 10000^(2i/D)), odd ones the cosine of the same angle
     ("Attention Is All You Need", section 3.5).
     """
-    angle = _angles(length, d_model, form, torch.float32)
-    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)  # interleaved
+    waves = torch.stack(_waves(length, d_model, form, precision), dim=-1)  # [P, D/2, 2]
+    return waves.flatten(1).float()
 
 
 def halves(length: int, d_model: int, form: PositionForm = "power") -> Tensor:
@@ -34,16 +39,17 @@ def halves(length: int, d_model: int, form: PositionForm = "power") -> Tensor:
 
     They are computed in double precision, as transformers does, then cast to float32.
     """
-    angle = _angles(length, d_model, form, torch.float64)
-    return torch.cat((angle.sin(), angle.cos()), dim=-1).float()
+    return torch.cat(_waves(length, d_model, form, torch.float64), dim=-1).float()
 
 
-def _angles(
-    length: int, d_model: int, form: PositionForm, dtype: torch.dtype
-) -> Tensor:
-    position = torch.arange(length, dtype=dtype)[:, None]
-    even = torch.arange(0, d_model, 2, dtype=dtype)
-    return _FREQUENCIES[form](position, even, d_model)
+def _waves(
+    length: int, d_model: int, form: PositionForm, precision: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return sines and cosines, [length, d_model / 2] each."""
+    position = torch.arange(length, dtype=precision)[:, None]
+    even = torch.arange(0, d_model, 2, dtype=precision)
+    angle = _ANGLES[form](position, even, d_model)
+    return angle.sin(), angle.cos()
 
 
 def _nothing(length: int, d_model: int, form: PositionForm) -> Tensor:
@@ -62,28 +68,3 @@ def fixed_table(config: ModelConfig) -> Tensor:
     """Return the table that is not learned, float32 [P, D]; zeros where none is."""
     make = _TABLES[config.positions]
     return make(config.max_positions, config.d_model, config.position_form)
-
-
-def _by_time(table: Tensor, batch: int, times: slice) -> Tensor:
-    return table[times]
-
-
-def _by_batch(table: Tensor, batch: int, times: slice) -> Tensor:
-    return table[:batch, None]
-
-
-def _first(table: Tensor, batch: int, times: slice) -> Tensor:
-    return table[:1]
-
-
-Places = Callable[[Tensor, int, slice], Tensor]
-PASS: dict[PositionAxis, Places] = {  # rows of a whole pass, to broadcast to [B, n, D]
-    "time": _by_time,
-    "batch": _by_batch,
-    "restart": _by_time,
-}
-STEP: dict[PositionAxis, Places] = {  # of one step; each sentence is a batch's first
-    "time": _by_time,
-    "batch": _first,
-    "restart": _first,
-}

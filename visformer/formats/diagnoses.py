@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from visformer.core.position_rules import halves, sinusoidal
 from visformer.files import short
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
@@ -283,14 +284,9 @@ _OTHER = {"sinusoidal": "halves", "halves": "sinusoidal"}
 def table_order(table: Tensor) -> str | None:
     """Tell how a table [P, D] orders the formula's values: a name of positions."""
     length, width = table.shape
-    even = torch.arange(0, width, 2, dtype=torch.float64)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * 10_000 ** (
-        -even / width
-    )
-    waves = torch.stack((angle.sin(), angle.cos()))  # [2, P, D / 2]
     orders = {
-        "sinusoidal": waves.permute(1, 2, 0).flatten(1),
-        "halves": waves.permute(1, 0, 2).flatten(1),
+        "sinusoidal": sinusoidal(length, width, "power", torch.float64),
+        "halves": halves(length, width),
     }
     # the tutorials compute in float32 (5e-4 at 5,000), and a file may be in halves
     near = (name for name, t in orders.items() if bool((t - table).abs().max() < 4e-3))

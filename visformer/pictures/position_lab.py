@@ -16,6 +16,7 @@ from visformer.pictures.positions import diverging, ends, heat_picture
 from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
+from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.intervention import PositionChange, PositionForm, change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
@@ -56,10 +57,10 @@ def token_positions(trace: Trace, table: Floats, side: Side) -> Floats | None:
     table = change_table(table, trace.intervention.positions)
     count = len(trace.source if side == "source" else trace.target)
     stepped = not any(step.origin == "reference" for step in trace.steps)
-    first = config.position_axis == "batch" or (
-        config.position_axis == "restart" and side == "target" and stepped
-    )
-    return np.repeat(table[:1], count, 0) if first else table[:count]
+    lookups = STEP_LOOKUP if side == "target" and stepped else PASS_LOOKUP
+    rows = lookups[config.position_axis](table, 1, slice(count))
+    width = table.shape[1]
+    return np.broadcast_to(rows.reshape(-1, width), (count, width))
 
 
 def input_parts(trace: Trace, table: Floats, side: Side) -> Parts | None:

@@ -13,6 +13,7 @@ from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
 from visformer.text import visible
 from visformer.values.arrays import Floats
+from visformer.values.encodings import sinusoid
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
 from visformer.words import dimension_words, number, position_words, token_words
@@ -122,19 +123,6 @@ def curves(
         Curve(d, positions, rows[:, d], _curve_words(table, d, waves))
         for d in dimensions
     )
-
-
-def sinusoid(positions: int, d_model: int) -> Floats:
-    """Return the paper's encodings [P, D]: sines in even, cosines in odd dimensions.
-
-    "Attention Is All You Need", section 3.5; computed in float64.
-    """
-    dimension = np.arange(d_model)
-    spacing = np.power(10_000.0, dimension // 2 * 2 / d_model)
-    angle = np.arange(positions)[:, None] / spacing
-    table = np.empty((positions, d_model), np.float32)
-    table[:, ::2], table[:, 1::2] = np.sin(angle[:, ::2]), np.cos(angle[:, 1::2])
-    return table
 
 
 def waves_of(table: Floats) -> Waves:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
+from visformer.values.encodings import sinusoid
 from visformer.values.facts import KINDS
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def change_table(table: Floats, change: PositionChange | None) -> Floats:
         return table
     rows, width = table.shape
     if change.form in ("interleaved", "halves"):
-        return _sinusoid(rows, width, interleaved=change.form == "interleaved")
+        return sinusoid(rows, width, interleaved=change.form == "interleaved")
     if change.form == "none":
         return np.zeros_like(table)
     if change.form == "scaled":
@@ -323,17 +324,6 @@ def permutation(count: int, seed: int) -> NDArray[np.int64]:
     while count > 1 and (order == plain).all():
         order = draw.permutation(count)
     return order
-
-
-def _sinusoid(rows: int, width: int, *, interleaved: bool) -> Floats:
-    even = np.arange(0, width, 2)
-    angle = np.arange(rows)[:, None] / 10_000.0 ** (even / width)
-    if interleaved:
-        both = np.stack((np.sin(angle), np.cos(angle)), -1).reshape(rows, -1)
-    else:
-        both = np.concatenate((np.sin(angle), np.cos(angle)), -1)
-    made: NDArray[np.float32] = both[:, :width].astype(np.float32)
-    return made
 
 
 def _check_positions(change: PositionChange, rows: int) -> None:
