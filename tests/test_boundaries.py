@@ -46,10 +46,7 @@ ARROWS = {  # room -> all of ours that it may import
         "values",
     ),
     "engine": ("core", "errors", "formats", "tokenizers", "values"),
-    "pictures": (
-        *("analysis", "errors", "text", "values", "words"),
-        *("engine.messages", "session.state"),  # some still take the whole State
-    ),
+    "pictures": ("analysis", "engine.messages", "errors", "text", "values", "words"),
     "session": (*ENGINE, "errors", "pictures", "text", "values", "words"),
     "ui": (
         *ENGINE,

@@ -11,7 +11,6 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run_shuffled
-from visformer.engine.messages import Shuffled
 from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (
@@ -146,7 +145,6 @@ def test_a_bag_of_words_is_told_from_a_sentence() -> None:
         assert sorted(order) == list(range(6))
         assert list(order) != list(range(6))
         assert shuffled.source == tuple(plain.source[at] for at in order)
-        run = Shuffled(number=1, order=order, plain=plain, shuffled=shuffled)
-        assert words in shuffle_words(run)
+        assert words in shuffle_words(plain, shuffled, order)
     with pytest.raises(InputError, match="two words"):
         run_shuffled(checkpoint, "a", [2])

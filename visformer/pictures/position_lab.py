@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.engine.messages import Shuffled
 from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import head_weights
@@ -203,28 +202,32 @@ def text_words(trace: Trace | None, baseline: Trace | None) -> str:
 # ---- a bag of words ----------------------------------------------------------------
 
 
-def encoder_difference(run: Shuffled) -> float:
-    """Return the largest difference of a token's encoder output, over all tokens."""
-    moved = run.plain.encoder_output[list(run.order)]
-    return float(np.abs(run.shuffled.encoder_output - moved).max())
+def encoder_difference(own: Trace, shuffled: Trace, order: tuple[int, ...]) -> float:
+    """Return the largest difference of a token's encoder output, over all tokens.
+
+    ``order``: where each token of the shuffled source stood.
+    """
+    moved = own.encoder_output[list(order)]
+    return float(np.abs(shuffled.encoder_output - moved).max())
 
 
-def output_difference(run: Shuffled) -> float:
+def output_difference(own: Trace, shuffled: Trace) -> float:
     """Return the largest difference of the decoder's output, over all its rows."""
-    pairs = run.shuffled.decoder_output, run.plain.decoder_output
-    return float(np.abs(pairs[0] - pairs[1]).max(initial=0))
+    difference = np.abs(shuffled.decoder_output - own.decoder_output)
+    return float(difference.max(initial=0))
 
 
 BAG = 1e-3  # of the largest magnitude: above what another order of sums rounds apart
 
 
-def shuffle_words(run: Shuffled) -> str:
-    """Say whether the two orders are a bag of words to the model."""
-    tokens = " ".join(visible(token) for token in run.shuffled.source)
-    encoder, decoder = encoder_difference(run), output_difference(run)
-    size = float(np.abs(run.plain.encoder_output).max(initial=1.0))
+def shuffle_words(own: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
+    """Say whether the source's own order and another are one bag to the model."""
+    tokens = " ".join(visible(token) for token in shuffled.source)
+    encoder = encoder_difference(own, shuffled, order)
+    decoder = output_difference(own, shuffled)
+    size = float(np.abs(own.encoder_output).max(initial=1.0))
     bag = max(encoder, decoder) <= BAG * max(1.0, size)
-    changed = run.plain.intervention
+    changed = own.intervention
     how = f"under “{changed}”" if changed else "with the model's own positions"
     verdict = (
         "the outputs are the same, in another order: to the model the sentence is a "

@@ -147,7 +147,7 @@ def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]
     """
     encoder, room = stacks.encoder, stacks.encoder.y + down - 1.2
     label = f"encoder output {shape(stacks.source, stacks.model.config.d_model)}: K, V"
-    made = [
+    boxes = [
         text(
             encoder.spine + 1,
             room + 0.25,
@@ -160,25 +160,25 @@ def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]
     wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
     part = paragraph(MARGIN, y, wide, said, strong=True)
     while part[-1].y + part[-1].height <= room:
-        made += part
+        boxes += part
         y = part[-1].y + part[-1].height + 0.15
         if not left:
-            return made, []
+            return boxes, []
         part = paragraph(MARGIN, y, wide, left.pop(0))
-    return made, [" ".join(line.title for line in part), *left]
+    return boxes, [" ".join(line.title for line in part), *left]
 
 
 def _below(
     left: list[str], x: float, y: float, width: float, bottom: float
 ) -> list[Box]:
     """Return what is left to say about the model, at the bottom, if there is room."""
-    made: list[Box] = []
+    boxes: list[Box] = []
     for words in left:
-        made += paragraph(x, made[-1].y + 1.2 if made else 0.0, width, words)
-    lower = bottom - (made[-1].y + made[-1].height)
+        boxes += paragraph(x, boxes[-1].y + 1.2 if boxes else 0.0, width, words)
+    lower = bottom - (boxes[-1].y + boxes[-1].height)
     if lower < y:
         return []
-    return [replace(box, y=box.y + lower) for box in made]
+    return [replace(box, y=box.y + lower) for box in boxes]
 
 
 def _ordered(*columns: Column) -> tuple[list[Box], list[Arrow]]:

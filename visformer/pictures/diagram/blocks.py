@@ -201,8 +201,8 @@ def lengths(trace: Trace | None) -> tuple[int | str, int | str]:
 
 def shared(model: ModelFacts, block: str) -> str:
     """Return the block whose parameters this one uses, "" for none."""
-    found = (part.shared for part in model.blocks if part.block == block)
-    return next(found, "")
+    sharing = (part.shared for part in model.blocks if part.block == block)
+    return next(sharing, "")
 
 
 def scale_words(model: ModelFacts) -> str:

@@ -82,8 +82,8 @@ class Drawing:
 
     def at(self, x: float, y: float) -> str:
         """Return the id of the foremost box at a point, "" where there is none."""
-        found = (box.id for box in reversed(self.boxes) if box.id and box.holds(x, y))
-        return next(found, "")
+        ids = (box.id for box in reversed(self.boxes) if box.id and box.holds(x, y))
+        return next(ids, "")
 
     def box(self, id: str) -> Box | None:
         """Return the box of an id."""
@@ -139,7 +139,7 @@ class Column:
     ) -> Box:
         """Put a block on top."""
         self.y -= height
-        made = Box(
+        box = Box(
             x=self.x + inset,
             y=self.y,
             width=self.width - 2 * inset,
@@ -152,8 +152,8 @@ class Column:
             strong=self.strong,
             stack=stack,
         )
-        self.boxes.append(made)
-        return made
+        self.boxes.append(box)
+        return box
 
     def up(self, words: str = "", *, by: float | None = None) -> None:
         """Put an arrow on top, with words to its right."""
@@ -181,7 +181,7 @@ class Column:
         self.arrows.append(
             Arrow(points=(*bend, end), line="residual", strong=self.strong)
         )
-        made = Box(
+        box = Box(
             x=self.spine - RADIUS,
             y=self.y,
             width=2 * RADIUS,
@@ -192,8 +192,8 @@ class Column:
             words=words,
             strong=self.strong,
         )
-        self.boxes.append(made)
-        return made
+        self.boxes.append(box)
+        return box
 
 
 ADD = 1.1  # lines that the + of a residual is high
@@ -255,13 +255,13 @@ def chips(
     while first > 0 and sizes[first - 1] + 0.5 <= room:
         first -= 1
         room -= sizes[first] + 0.5
-    shown, made = sizes[first:], []
+    shown, boxes = sizes[first:], []
     left = x + (width - sum(shown) - 0.5 * len(shown)) / 2
     if first:
         left = x + 3
-        made.append(text(x, y, 2.5, "…", height=BLOCK))
+        boxes.append(text(x, y, 2.5, "…", height=BLOCK))
     for at, size in enumerate(shown, first):
-        made.append(
+        boxes.append(
             Box(
                 x=left,
                 y=y,
@@ -272,4 +272,4 @@ def chips(
             )
         )
         left += size + 0.5
-    return made
+    return boxes

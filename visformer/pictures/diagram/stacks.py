@@ -209,7 +209,7 @@ class Stacks:
         parts = [self._counts.total(f"{stack}.{n}") for n in range(first, last + 1)]
         if last > first:
             name = f"{stack.capitalize()} layers {first + 1} to {last + 1}"
-        made = column.box(
+        box = column.box(
             name,
             f"{stack}.{first}",
             detail=f"{sum(parts):,}" if self._counts else "",
@@ -219,7 +219,7 @@ class Stacks:
             inset=SIDE,
         )
         if stack == "decoder":
-            self.entries.append((made.x, made.centre[1]))
+            self.entries.append((box.x, box.centre[1]))
 
     def _open_layer(
         self, column: Column, stack: str, layer: int, length: int | str
@@ -281,11 +281,11 @@ class Stacks:
             sizes = f"{config.d_model:,} → {config.feed_forward:,} → {config.d_model:,}"
             self._block(column, id, f"Feed-forward  {sizes}")
             return
-        made = self._block(column, id, title(id))
-        column.boxes[-1] = replace(made, width=made.width - MASK - 0.5)
+        block = self._block(column, id, title(id))
+        column.boxes[-1] = replace(block, width=block.width - MASK - 0.5)
         mask = Box(
-            x=made.x + made.width - MASK,
-            y=made.y,
+            x=block.x + block.width - MASK,
+            y=block.y,
             width=MASK,
             title="mask",
             style="mask",
@@ -295,7 +295,7 @@ class Stacks:
         )
         column.boxes.append(mask)
         if "cross" in id:
-            self.entries.append((made.x, made.centre[1]))
+            self.entries.append((block.x, block.centre[1]))
 
     def _block(self, column: Column, id: str, name: str, *, inset: float = SIDE) -> Box:
         counted, short = self._counts.words(id), self._counts.short(id)

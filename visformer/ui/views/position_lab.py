@@ -112,8 +112,11 @@ class PositionLab(QWidget):
                 heat_map.setVisible(there or index == 0)
                 heat_map.draw(pictures[index] if there else None)
         self._text.setText(text_words(state.trace, state.plain))
-        self.bag.setText(shuffle_words(state.shuffle) if state.shuffle else "")
-        self.bag.setVisible(state.shuffle is not None)
+        run, said = state.shuffle, ""
+        if run is not None:
+            said = shuffle_words(run.plain, run.shuffled, run.order)
+        self.bag.setText(said)
+        self.bag.setVisible(run is not None)
         idle = state.trace is not None and not state.recorded and not state.busy
         self.shuffle.setEnabled(idle and bool(state.step))
         self.form.setEnabled(state.positions is not None)
