@@ -20,11 +20,12 @@ FONT_SIZE = 13  # pixels
 
 
 class Word(NamedTuple):
-    """A text and the point where its baseline starts."""
+    """A text, the point where its baseline starts, and its colour, #rrggbb."""
 
     text: str
     x: float
     y: float
+    ink: str
 
 
 class Box(NamedTuple):
@@ -76,7 +77,8 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
         if element.tag == f"{SVG}text":
             point = transform.map(x, y)
             assert isinstance(point, tuple)
-            result.words.append(Word((element.text or "").strip("\n"), *point))
+            text, ink = (element.text or "").strip("\n"), element.get("fill", "")
+            result.words.append(Word(text, point[0], point[1], ink))
             continue
         if element.tag not in (f"{SVG}rect", f"{SVG}image"):
             continue

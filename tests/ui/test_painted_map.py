@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPalette, QWheelEvent
+from PySide6.QtGui import QColor, QFontMetricsF, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
 from tests.pictures.test_maps import state
@@ -226,6 +226,8 @@ def test_what_is_written_in_a_cell_stands_in_it(heat_map: HeatMap) -> None:
             assert box.contains(at)
             assert at.x() == pytest.approx(box.center().x(), abs=2)
         assert token.y < number.y
+        light = QColor(token.ink).lightness() > 128
+        assert light == (values[row, column] == 1)  # its ground is dark
 
 
 # ---- the mouse ---------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""The bars behind the numbers of tables: where they begin and how long they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QRectF
+from PySide6.QtWidgets import QTableView
+
+from tests.pictures.test_maps import state
+from tests.traces import make_trace
+from tests.ui.painted import painted
+from visformer.pictures.picture import Numbers
+from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.widgets.number_table import NumberTable
+
+
+def bars(table: QTableView, row: int, column: int) -> list[QRectF]:
+    """Return what is filled in a cell, in pixels from the cell's left edge."""
+    place = table.visualRect(table.model().index(row, column))
+    cell = QRectF(place.translated(table.viewport().pos()))
+    boxes = painted(table, table.viewport()).boxes
+    inside = [b.rect for b in boxes if b.brush != "none" and cell.contains(b.rect)]
+    return [r.translated(-cell.topLeft()) for r in inside if r.width() < cell.width()]
+
+
+@pytest.mark.parametrize("negative", [True, False])
+def test_bars_begin_in_the_middle_where_numbers_are_negative(
+    qtbot: Any, negative: bool
+) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    table.resize(400, 200)
+    values = np.array([[-1 if negative else 0, 0.5, 1]], np.float32)
+    table.draw(Numbers(rows=("a",), columns=("x", "y", "z"), values=values, axis=""))
+    table.show()
+    wide = table.columnWidth(0)
+    zero = wide / 2 if negative else 0
+    room = wide - zero
+    half, whole = (bars(table, 0, column)[0] for column in (1, 2))
+    assert half.left() == pytest.approx(zero, abs=3)
+    assert half.width() == pytest.approx(room / 2, abs=4)
+    assert whole.left() == pytest.approx(zero, abs=3)
+    assert whole.right() == pytest.approx(wide, abs=4)
+    if negative:
+        (minus,) = bars(table, 0, 0)
+        assert minus.left() == pytest.approx(0, abs=3)
+        assert minus.right() == pytest.approx(zero, abs=3)
+
+
+def test_a_candidates_bar_is_as_long_as_it_is_probable(qtbot: Any) -> None:
+    panel = CandidatesPanel()
+    qtbot.addWidget(panel)
+    panel.resize(400, 300)
+    panel.draw(state(make_trace(), 2))
+    panel.show()
+    wide = panel.table.columnWidth(2) - 2
+    for row, candidate in enumerate(panel.shown.rows):
+        lengths = [bar.width() for bar in bars(panel.table, row, 2)]
+        assert any(abs(x - candidate.probability * wide) <= 2 for x in lengths)
