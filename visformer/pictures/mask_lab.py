@@ -24,7 +24,14 @@ from visformer.text import visible
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, Cell, HideSource, Intervention
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, count, head_words, layer_words, token_words
+from visformer.words import (
+    KIND_NAMES,
+    count,
+    head_words,
+    layer_words,
+    number,
+    token_words,
+)
 
 MOST_NAMED = 3  # leaks in words
 TOP = 10  # candidates compared
@@ -303,5 +310,5 @@ def _leak_words(trace: Trace, leak: Leak) -> str:
     read = token_words(visible(keys[leak.key]), leak.key)
     return (
         f"{KIND_NAMES[leak.kind]}: {reader} reads {what} {read} with weight "
-        f"{leak.weight:.3g} ({head_words(leak.layer, leak.head)})."
+        f"{number(leak.weight, 3)} ({head_words(leak.layer, leak.head)})."
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
+from visformer.words import number
 
 LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
 
@@ -119,7 +120,7 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     axis = -1 if scale == "row" else (-2, -1)
     top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
     shades = values / np.where(top > 0, top, 1)
-    high = f"{top.max():.4g}" if scale == "head" else "row max"
+    high = number(top.max()) if scale == "head" else "row max"
     return shades.astype(np.float32), ("0", high), SCALES[scale]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from visformer.pictures.picture import Table
 from visformer.text import visible
+from visformer.values.config import ModelConfig
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
 from visformer.words import ACTIVATION_NAMES, count, layer_words, number, probability
@@ -227,11 +228,9 @@ def softmax_words(model: ModelFacts) -> str:
     return f"{'in' if model.config.softmax_output else 'out'}side the model"
 
 
-def activation(model: ModelFacts) -> str:
+def activation(config: ModelConfig) -> str:
     """Name the feed-forward's activation."""
-    config = model.config
-    name = ACTIVATION_NAMES.get(config.activation, config.activation)
-    return f"{name}, gated" if config.gated else name
+    return ACTIVATION_NAMES.get(config.activation, config.activation)
 
 
 def norm_words(model: ModelFacts) -> str:
@@ -251,7 +250,8 @@ def about(model: ModelFacts) -> tuple[str, ...]:
         f"{config.encoder_layers} + {config.decoder_layers} layers, {placed}{final}",
         _parameters(model, counts),
         f"width {config.d_model:,} = {config.heads} heads × {config.head_size}; "
-        f"feed-forward {config.feed_forward:,}, {activation(model)}",
+        f"feed-forward {config.feed_forward:,}, {activation(config)}"
+        + (", gated" if config.gated else ""),
         _biases(model),
         _ties(model),
     )

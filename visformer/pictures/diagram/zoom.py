@@ -75,14 +75,9 @@ def _stream(figure: Figure, place: Place) -> str:
 def _feed_forward(figure: Figure, id: str) -> None:
     model, place = figure.model, place_of(id)
     config = model.config
-    name, width, inner = (
-        activation(model),
-        config.d_model,
-        config.feed_forward,
-    )
+    act, width, inner = activation(config), config.d_model, config.feed_forward
     first = "x W1" + (" + b1" if config.w1_bias else "")
     gate = f" · (x W3{' + b3' if config.gate_bias else ''})" if config.gated else ""
-    act = name.partition(",")[0]
     last = " + b2" if config.w2_bias else ""
     figure.say(f"{act}({first}){gate} W2{last}: the same at every position")
     figure.labels((0.5, _stream(figure, place)))
