@@ -76,12 +76,12 @@ class Checkpoint:
 
 def available_devices() -> tuple[str, ...]:
     """Return the names of the devices this computer has, the best first."""
-    found = []
+    names = []
     if torch.cuda.is_available():
-        found = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        names = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
-        found.append("mps")
-    return (*found, "cpu")
+        names.append("mps")
+    return (*names, "cpu")
 
 
 def choose_device(wanted: str | None = None) -> torch.device:

@@ -249,9 +249,9 @@ class Decoding:
     def _extend(self, choices: Sequence[Choice | None]) -> None:
         """Compute a row for each choice; None (only alone) leaves it to the model."""
         # the row of a choice is the one that consumed the choice before it
-        made = [choice[0] for choice in choices[:-1] if choice]
+        given = [choice[0] for choice in choices[:-1] if choice]
         bos, recorded = self.checkpoint.tokenizer.bos, self._recording.choices
-        consumed = [bos, *recorded, *made]
+        consumed = [bos, *recorded, *given]
         self.changed = len(recorded)
         if self._unsettled(consumed):
             choices = [*self._choices(len(recorded)), *choices]
@@ -266,8 +266,8 @@ class Decoding:
         """Append the rows that consumed these ids, from the first that is missing."""
         start, tokenizer = len(recording), self.checkpoint.tokenizer
         whole = self.intervention.masked or self._unsettled(consumed)
-        made = self._whole(consumed) if whole else None
-        rows = made.rows if made else self._cached(consumed)
+        whole_pass = self._whole(consumed) if whole else None
+        rows = whole_pass.rows if whole_pass else self._cached(consumed)
         rows = rows[start - len(consumed) :]
         output = rows[:, self.start.layout.output("decoder")]
         logits = self.checkpoint.packed.logits(output)
@@ -276,7 +276,7 @@ class Decoding:
             at = start + index
             id, origin = choice or self._chosen(logits[index], consumed)
             self_mask, cross_mask = (
-                made.allowed(at) if made else self._allowed(consumed, at)
+                whole_pass.allowed(at) if whole_pass else self._allowed(consumed, at)
             )
             row = Row(
                 id=consumed[at],
@@ -296,10 +296,10 @@ class Decoding:
         free = choose(logits, self.strategy, at)
         if not rules.restricts:
             return free, "model"
-        made = torch.tensor([consumed], device=logits.device)
+        ids = torch.tensor([consumed], device=logits.device)
         last = torch.tensor([at + 1 == self.limit], device=logits.device)
         ends = self.checkpoint.ends
-        restricted = rules.restrict(logits[None].clone(), made, last, ends)[0]
+        restricted = rules.restrict(logits[None].clone(), ids, last, ends)[0]
         bound = choose(restricted, self.strategy, at)
         return bound, "model" if bound == free else "rule"
 

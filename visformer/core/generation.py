@@ -50,28 +50,28 @@ class Generation:
         )
 
     def restrict(
-        self, scores: Tensor, made: Tensor, last: Tensor, ends: tuple[int, ...]
+        self, scores: Tensor, consumed: Tensor, last: Tensor, ends: tuple[int, ...]
     ) -> Tensor:
         """Apply the rules to ``scores`` [N, V], logits or log-probabilities, in place.
 
-        ``made`` [N, t] are the ids consumed so far, the start token first; ``last``
+        ``consumed`` [N, t] are the ids consumed so far, the start token first; ``last``
         bool [N] marks rows at the last token allowed; ``ends`` are the ids that end a
         sentence. What may not be chosen becomes -inf, what must be 0.
         """
-        length = made.shape[1] - 1
+        length = consumed.shape[1] - 1
         if self.repetition_penalty != 1:
-            seen = scores.gather(1, made)
+            seen = scores.gather(1, consumed)
             harder = seen * self.repetition_penalty
             scores.scatter_(
-                1, made, harder.where(seen < 0, seen / self.repetition_penalty)
+                1, consumed, harder.where(seen < 0, seen / self.repetition_penalty)
             )
         if self.no_repeat:
-            _forbid_repeats(scores, made.tolist(), self.no_repeat)
+            _forbid_repeats(scores, consumed.tolist(), self.no_repeat)
         for *start, id in self.forbidden:
             if not start:
                 scores[:, id] = -math.inf
-            elif len(start) <= made.shape[1]:
-                rows = (made[:, -len(start) :] == made.new_tensor(start)).all(1)
+            elif len(start) <= consumed.shape[1]:
+                rows = (consumed[:, -len(start) :] == consumed.new_tensor(start)).all(1)
                 scores[rows, id] = -math.inf
         if length < self.min_tokens:
             scores[:, ends] = -math.inf
@@ -86,9 +86,9 @@ class Generation:
         return scores
 
 
-def _forbid_repeats(scores: Tensor, made: list[list[int]], size: int) -> None:
+def _forbid_repeats(scores: Tensor, consumed: list[list[int]], size: int) -> None:
     """Forbid what would make ``size`` tokens in a row occur twice."""
-    for row, ids in enumerate(made):
+    for row, ids in enumerate(consumed):
         start = ids[len(ids) - size + 1 :]
         for at in range(len(ids) - size + 1):
             if ids[at : at + size - 1] == start:

@@ -167,10 +167,10 @@ class DecoderState:
         sublayers = zip(functions, part.norms, strict=True)
         return through_sublayers(x, sublayers, norm_first=norm_first)
 
-    def _remember(self, index: int, made: Tensor) -> tuple[Tensor, Tensor]:
+    def _remember(self, index: int, qkv: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
         _, batch, heads, _, size = self.cache.shape
-        parts = made.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
+        parts = qkv.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
         stored = self.cache[2 * index : 2 * index + 2]
         stored[:, :, :, self.length - parts.shape[3] : self.length] = parts
         seen = stored[:, :, :, : self.length]

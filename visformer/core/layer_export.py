@@ -38,16 +38,16 @@ def layer_parameters(
             f"the {stack}'s norms run over {length} tokens at once: a layer of it "
             "cannot be shown token by token."
         )
-    made = layers[layer]
+    chosen = layers[layer]
     return LayerParameters(
         model=checkpoint.facts,
         stack=stack,
         layer=layer,
-        self_attention=_attention(made.self_attention, made.self_attention_norm),
-        cross_attention=_attention(made.cross_attention, made.cross_attention_norm)
+        self_attention=_attention(chosen.self_attention, chosen.self_attention_norm),
+        cross_attention=_attention(chosen.cross_attention, chosen.cross_attention_norm)
         if stack == "decoder"
         else None,
-        feed_forward=_feed_forward(made),
+        feed_forward=_feed_forward(chosen),
     )
 
 

@@ -35,8 +35,8 @@ def lens(
         if not 0 <= row < len(trace):
             raise InputError(f"there is no row {row}: the Trace has {len(trace)}.")
     chosen = np.array([trace.steps[row].id for row in wanted], np.int64)
-    made = streams(trace, wanted)
-    return read_streams(checkpoint, made, chosen, temperature=temperature)
+    hidden = streams(trace, wanted)
+    return read_streams(checkpoint, hidden, chosen, temperature=temperature)
 
 
 @torch.inference_mode()

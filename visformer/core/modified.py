@@ -44,8 +44,8 @@ def altered(checkpoint: Checkpoint, intervention: Intervention) -> Checkpoint:
 
 
 def _changed(table: Tensor, intervention: Intervention) -> Tensor:
-    made = change_table(table.float().cpu().numpy(), intervention.positions)
-    return torch.from_numpy(made).to(table.device)
+    changed = change_table(table.float().cpu().numpy(), intervention.positions)
+    return torch.from_numpy(changed).to(table.device)
 
 
 class LayeredMasks(NamedTuple):
@@ -89,11 +89,11 @@ def layer_masks(
         return own
     before, free = own.cpu().numpy(), opened.cpu().numpy()
     count = layers if intervention.by_layer(kind) else 1
-    made = [
+    masks = [
         torch.from_numpy(intervention.mask(kind, layer, before, free)).to(own.device)
         for layer in range(count)
     ]
-    return made if intervention.by_layer(kind) else made[0]
+    return masks if intervention.by_layer(kind) else masks[0]
 
 
 def host_mask(masks: LayerMasks, row: int) -> Bools:

@@ -33,19 +33,19 @@ class NewestRows:
         self._whole = False
 
     @torch.inference_mode()
-    def output(self, made: Tensor) -> Tensor:
+    def output(self, ids: Tensor) -> Tensor:
         """Return the decoder output [B, D] of the last of ids [B, T]."""
         checkpoint = self._checkpoint
-        visible = made != checkpoint.tokenizer.pad  # a pad chosen is read by nobody
+        visible = ids != checkpoint.tokenizer.pad  # a pad chosen is read by nobody
         self._whole |= self._leaks and not bool(visible.all())
         if self._whole:
             masks = make_masks(checkpoint.config.mask_rule, self._real, visible)
             record = checkpoint.model.decode(
-                made, self._memory, masks.decoder, masks.cross, self._state.lookup
+                ids, self._memory, masks.decoder, masks.cross, self._state.lookup
             )
             return record.output[:, -1]
         last = visible[:, -1:]
-        rows = self._state.extend(made[:, -1:], None if bool(last.all()) else last)
+        rows = self._state.extend(ids[:, -1:], None if bool(last.all()) else last)
         return rows[:, 0, checkpoint.packed.layout.output("decoder")]
 
     def select(self, rows: Tensor) -> None:

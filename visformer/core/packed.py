@@ -30,9 +30,9 @@ class Product:
 
     def __call__(self, x: Floats) -> Floats:
         """[in] -> [out]."""
-        made: Floats = np.dot(x, self.weight)
-        made += self.bias
-        return made
+        product: Floats = np.dot(x, self.weight)
+        product += self.bias
+        return product
 
     def into(self, x: Floats, out: Floats) -> Floats:
         """[in] -> ``out`` [out]."""

@@ -83,16 +83,24 @@ def run(
     own = _given(make_masks(rule, real, shown), masks or {}, source, target)
     changed.check(facts, source.shape[1])
     opened = own.decoder | make_masks(rule, real, shown, causal=False).decoder
-    made = altered_masks(changed, checkpoint.config, own, opened)
+    allowed = altered_masks(changed, checkpoint.config, own, opened)
     if facts.cross:
-        encoded = model.encode(source, made.encoder)
+        encoded = model.encode(source, allowed.encoder)
         memory = encoded.output
     else:
         encoded, memory = _nothing_encoded(target, checkpoint), None
-    decoded = model.decode(target, memory, made.decoder, made.cross)
+    decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
     return [
         _trace(
-            checkpoint, facts, source[b], target[b], made, changed, encoded, decoded, b
+            checkpoint,
+            facts,
+            source[b],
+            target[b],
+            allowed,
+            changed,
+            encoded,
+            decoded,
+            b,
         )
         for b in range(len(source))
     ]
@@ -138,14 +146,16 @@ def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
     return lengths.to(source.device)
 
 
-def _given(made: Masks, given: GivenMasks, source: Tensor, target: Tensor) -> Masks:
+def _given(
+    rule_masks: Masks, given: GivenMasks, source: Tensor, target: Tensor
+) -> Masks:
     """Expand the rule's masks to [B, Q, K]; those given stand instead."""
     batch, rows, columns = len(source), target.shape[1], source.shape[1]
     shapes = [(columns, columns), (rows, rows), (rows, columns)]
     if unknown := set(given) - set(KINDS):
         raise InputError(f"masks are of {', '.join(KINDS)}, not {unknown.pop()!r}.")
-    found = []
-    for kind, mask, shape in zip(KINDS, made, shapes, strict=True):
+    masks = []
+    for kind, mask, shape in zip(KINDS, rule_masks, shapes, strict=True):
         if kind in given:
             mask = torch.as_tensor(np.asarray(given[kind]))
             if mask.dtype != torch.bool or mask.shape != (batch, *shape):
@@ -153,8 +163,8 @@ def _given(made: Masks, given: GivenMasks, source: Tensor, target: Tensor) -> Ma
                     f"the {kind} mask must be bool {[batch, *shape]}, not "
                     f"{mask.dtype} {list(mask.shape)}."
                 )
-        found.append(mask.to(source.device).expand(batch, *shape))
-    return Masks(*found)
+        masks.append(mask.to(source.device).expand(batch, *shape))
+    return Masks(*masks)
 
 
 def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
@@ -166,9 +176,9 @@ def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
     if not sources or not all(text.strip() for text in sources):
         raise InputError("Each line of the batch needs a sentence.")
     rows = [[p.id for p in source_pieces(checkpoint, text)[0]] for text in sources]
-    found = search(checkpoint, rows, beam=1)
+    translations = search(checkpoint, rows, beam=1)
     # the last choice is never read: a row consumes what stands before it
-    targets = [[tokenizer.bos, *ids[:-1]] for ids in found]
+    targets = [[tokenizer.bos, *ids[:-1]] for ids in translations]
     lengths = [len(row) for row in rows]
     traces = run(
         checkpoint,
@@ -274,7 +284,7 @@ def _own_weights(
     row: int,
 ) -> OwnWeights:
     """Return what makes a pass's weights again: the same operations on its batch."""
-    made = {
+    projections = {
         "encoder": encoded.attention,
         "decoder": decoded.attention,
         "cross": decoded.cross,
@@ -284,7 +294,7 @@ def _own_weights(
 
     @torch.inference_mode()
     def weights(kind: Kind, layer: int, head: int | None) -> Floats:
-        queries, keys, _ = made[kind][layer]
+        queries, keys, _ = projections[kind][layer]
         q, k = (split_heads(x, config.heads) for x in (queries, keys))
         first, only = 0, q.numel() // q.shape[-1] * k.shape[2] > WHOLE_LAYER
         if head is not None and only:
@@ -292,8 +302,8 @@ def _own_weights(
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
         blocks = list(weights_by_blocks(q, k, mask, config.masked_value))
-        found = host(torch.cat([block[row] for block in blocks], 1))
-        return found if head is None else read_only(found[head - first])
+        heads = host(torch.cat([block[row] for block in blocks], 1))
+        return heads if head is None else read_only(heads[head - first])
 
     return weights
 

@@ -28,8 +28,8 @@ def host(tensor: Tensor) -> Floats:
 def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
     """Lay a stack's record out as rows, [B, T, Columns.width(...)]."""
     parts: list[Tensor] = []
-    for index, made in enumerate(record.attention):
-        parts.extend(made)
+    for index, projections in enumerate(record.attention):
+        parts.extend(projections)
         if record.cross:
             parts.append(record.cross[index].queries)
     parts.extend(record.hidden)
@@ -40,7 +40,11 @@ def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
 
 def memory_rows(record: StackRecord) -> Tensor:
     """Lay the cross attention's k and v out, [B, S, Columns.width("memory")]."""
-    parts = [part for made in record.cross for part in (made.keys, made.values)]
+    parts = [
+        part
+        for projections in record.cross
+        for part in (projections.keys, projections.values)
+    ]
     return (
         torch.cat(parts, -1)
         if parts
@@ -69,13 +73,13 @@ def source_pieces(
     return pieces, cut
 
 
-def check_source_length(checkpoint: Checkpoint, found: int) -> None:
+def check_source_length(checkpoint: Checkpoint, tokens: int) -> None:
     """Raise InputError where the encoder's norms run over another number of tokens."""
     length = checkpoint.config.encoder_norm_length
-    if length and found != length:
+    if length and tokens != length:
         raise InputError(
             f"This model normalises over {length} source tokens at once, so that it "
-            f"runs with exactly {length}, and the source has {found}."
+            f"runs with exactly {length}, and the source has {tokens}."
         )
 
 

@@ -41,7 +41,8 @@ class Beams:
     def add(self, score: float, ids: list[int]) -> None:
         """Keep a hypothesis with its score, the sum of log-probabilities."""
         self.finished.append((self._mean(score, len(ids)), ids))
-        self.finished.sort(key=lambda made: -made[0])  # of equals the first came first
+        # of equals the first came first
+        self.finished.sort(key=lambda hypothesis: -hypothesis[0])
         del self.finished[self.width :]
 
     def look(self, best: float, length: int) -> None:
@@ -85,9 +86,9 @@ def translate(
                 log.warning("%s", cut_notice(cut_from, positions, text))
             ids[index] = [piece.id for piece in pieces]
     results = [""] * len(sources)
-    found = search(checkpoint, list(ids.values()), beam=beam)
-    for index, made in zip(ids, found, strict=True):
-        results[index] = tokenizer.decode(made)
+    best = search(checkpoint, list(ids.values()), beam=beam)
+    for index, tokens in zip(ids, best, strict=True):
+        results[index] = tokenizer.decode(tokens)
     return results
 
 
@@ -106,9 +107,9 @@ def search(
     """
     results: list[list[int]] = [[]] * len(sources)
     for batch in _batches(checkpoint.config, sources, beam):
-        found = _search(checkpoint, [sources[i] for i in batch], beam)
-        for index, made in zip(batch, found, strict=True):
-            results[index] = made
+        best = _search(checkpoint, [sources[i] for i in batch], beam)
+        for index, tokens in zip(batch, best, strict=True):
+            results[index] = tokens
     return results
 
 
@@ -116,14 +117,14 @@ def _batches(
     config: ModelConfig, sources: Sequence[Sequence[int]], beam: int
 ) -> list[list[int]]:
     """Put sources of about one length together: their indices."""
-    made: list[list[int]] = []
+    batches: list[list[int]] = []
     for index in sorted(range(len(sources)), key=lambda i: len(sources[i])):
         size = len(sources[index]) * beam  # the longest so far
-        full = not made or size * (len(made[-1]) + 1) > BATCH_TOKENS
-        if full or not _together(config, sources[made[-1][0]], sources[index]):
-            made.append([])
-        made[-1].append(index)
-    return made
+        full = not batches or size * (len(batches[-1]) + 1) > BATCH_TOKENS
+        if full or not _together(config, sources[batches[-1][0]], sources[index]):
+            batches.append([])
+        batches[-1].append(index)
+    return batches
 
 
 def _together(config: ModelConfig, first: Sequence[int], other: Sequence[int]) -> bool:
@@ -161,14 +162,14 @@ def _expand(
     rules, ends = checkpoint.generation, checkpoint.ends
     count, device = len(limits), checkpoint.device
     beams = [Beams(beam, limit, rules) for limit in limits.tolist()]
-    made = torch.full((count * beam, 1), checkpoint.tokenizer.bos, device=device)
+    consumed = torch.full((count * beam, 1), checkpoint.tokenizer.bos, device=device)
     ending = torch.tensor(ends, device=device)
     first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
     scores = torch.full((count, beam), -math.inf, device=device)
     scores[:, 0] = 0.0  # all beams start alike: only one may branch
     for length in range(1, int(limits.max()) + 1):
         last = limits == length
-        steps = _next(checkpoint, newest, made, last.repeat_interleave(beam), beam)
+        steps = _next(checkpoint, newest, consumed, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
         # so many that ``beam`` of them go on, even if all beams end in every way
         top, flat = total.flatten(1).topk(
@@ -176,30 +177,34 @@ def _expand(
         )
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
         ended = torch.isin(tokens, ending) | last[:, None]
-        grown = torch.cat([made[first + parents], tokens[:, :, None]], 2)
+        grown = torch.cat([consumed[first + parents], tokens[:, :, None]], 2)
         _collect(beams, grown, top, ended)
         scores, order = top.masked_fill(ended, -math.inf).topk(beam)
         for sentence, best in zip(beams, scores[:, 0].tolist(), strict=True):
             sentence.look(best, length)
         if all(sentence.closed for sentence in beams):
             break
-        made = grown.gather(1, order[:, :, None].expand(-1, -1, length + 1)).flatten(
-            0, 1
-        )
+        consumed = grown.gather(
+            1, order[:, :, None].expand(-1, -1, length + 1)
+        ).flatten(0, 1)
         newest.select((first + parents.gather(1, order)).flatten())
     return [sentence.best() for sentence in beams]
 
 
 def _next(
-    checkpoint: Checkpoint, newest: NewestRows, made: Tensor, last: Tensor, beam: int
+    checkpoint: Checkpoint,
+    newest: NewestRows,
+    consumed: Tensor,
+    last: Tensor,
+    beam: int,
 ) -> Tensor:
     """Score the next tokens of the rows made so far, [N, t] -> [N, V]."""
     rules = checkpoint.generation
-    steps = checkpoint.packed.logits(newest.output(made))
+    steps = checkpoint.packed.logits(newest.output(consumed))
     if beam > 1:
         steps = steps.log_softmax(-1)
     if rules.restricts:
-        steps = rules.restrict(steps, made, last, checkpoint.ends)
+        steps = rules.restrict(steps, consumed, last, checkpoint.ends)
         if rules.renormalise and beam > 1:
             steps = steps.log_softmax(-1)
     return steps

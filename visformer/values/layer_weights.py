@@ -24,8 +24,8 @@ class Linear:
 
     def __call__(self, x: Floats) -> Floats:
         """Project rows: [..., in] -> [..., out]."""
-        made: Floats = x @ self.weight
-        return made if self.bias is None else made + self.bias
+        product: Floats = x @ self.weight
+        return product if self.bias is None else product + self.bias
 
 
 @dataclass(frozen=True, slots=True, eq=False)
