@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 
 import torch
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-# logs and settings of a test never reach the user's folders
+# logs, settings and examples never reach the user's folders or this one
+_folder = tempfile.TemporaryDirectory(prefix="visformer-tests-")
+atexit.register(_folder.cleanup)
 for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
-    os.environ[name] = tempfile.mkdtemp(prefix="visformer-tests-")
+    os.environ[name] = os.path.join(_folder.name, name)
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(_folder.name, "hypothesis")
 # with two threads on two busy cores, small models run up to a hundred times slower
 torch.set_num_threads(1)

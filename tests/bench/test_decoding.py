@@ -65,20 +65,16 @@ def test_busy_processes_end() -> None:
 
 
 def test_against_transformers() -> None:
-    pytest.importorskip("transformers")
     figure = decoding.against_generate("tiny", TINY, 1.0, 3)
     assert_measured(figure)
     assert figure.parts["largest difference of a weight"] < 1e-6
 
 
 def test_against_ctranslate2() -> None:
-    pytest.importorskip("transformers")
-    pytest.importorskip("ctranslate2")
     assert_measured(decoding.against_translate("tiny", TINY, 1.0, 3))
 
 
 def test_a_peer_that_differs_is_no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("transformers")
     real = peers.transformers_marian
 
     def other(checkpoint: Any) -> Any:

@@ -65,7 +65,8 @@ def saved(folder: Path, model: Any, **settings: Any) -> Checkpoint:
 
 def generated(folder: Path, sources: list[list[int]], **more: Any) -> list[list[int]]:
     """Return transformers' ids of the folder, what follows the end left out."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
     ids = padded(sources, PAD)
     made = model.generate(ids, attention_mask=(ids != PAD).long(), **more)
@@ -163,7 +164,8 @@ def near(ours: Any, theirs: torch.Tensor) -> bool:
 
 @pytest.mark.filterwarnings("ignore")
 def test_every_number_of_a_padded_batch(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     checkpoint = saved(tmp_path, wordy_model(4))
     model = transformers.MarianMTModel.from_pretrained(
         tmp_path, attn_implementation="eager"
@@ -191,7 +193,8 @@ def test_every_number_of_a_padded_batch(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_attention_of_every_step_made(tmp_path: Path) -> None:
     checkpoint = saved(tmp_path, wordy_model(0))
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     model = transformers.MarianMTModel.from_pretrained(
         tmp_path, attn_implementation="eager"
     )

@@ -56,7 +56,8 @@ def sizes(**changes: Any) -> dict[str, Any]:
 
 
 def random_model(**changes: Any) -> Any:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     torch.manual_seed(0)
     model = transformers.MarianMTModel(transformers.MarianConfig(**sizes(**changes)))
     with torch.no_grad():
@@ -231,7 +232,8 @@ def test_a_language_code_is_one_token() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_ids_are_those_of_transformers(folder: Path) -> None:
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     theirs = transformers.MarianTokenizer.from_pretrained(folder)
     tokenizer = opened(folder).tokenizer
     for text in ("the cat saw a red house", ">>fra<< the dog", "zebra 猫", ""):

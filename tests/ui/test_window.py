@@ -16,6 +16,7 @@ from visformer.engine.handle import Replaced
 from visformer.engine.messages import Opened, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import Cell
+from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
@@ -113,10 +114,20 @@ def test_stepping_asks_for_nothing(translated: Pair) -> None:
 
 def test_play_goes_to_the_end_and_stops(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
-    window.transport.speed.setValue(window.transport.speed.maximum())
-    window.transport.toggle()
-    qtbot.waitUntil(lambda: not window.transport.playing, timeout=5000)
-    assert window.session.state.step == 5
+    transport, timer = window.transport, window.transport._timer
+    transport.speed.setValue(transport.speed.maximum())
+    assert timer.interval() == round(1000 / SPEEDS[-1])
+    qtbot.keyClick(window.tabs, Qt.Key.Key_Space)
+    timer.setInterval(1 << 30)  # the test turns the clock
+    seen = []
+    while transport.playing:
+        timer.timeout.emit()
+        seen.append(window.session.state.step)
+    assert seen == [2, 3, 4, 5, 5]
+    qtbot.keyClick(window.tabs, Qt.Key.Key_Space)  # from the start again
+    assert (window.session.state.step, transport.playing) == (0, True)
+    qtbot.keyClick(window.tabs, Qt.Key.Key_Space)
+    assert not transport.playing
 
 
 def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) -> None:

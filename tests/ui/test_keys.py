@@ -1,0 +1,93 @@
+"""The window's keys do what the list of keys says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import answer, make_window
+from visformer.pictures.selection import Cell
+from visformer.ui.window import MainWindow
+
+Key = Qt.Key
+CONTROL, ALT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier
+
+
+@pytest.fixture
+def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
+    """Return a window in the middle of 3 layers, 4 heads and 5 steps, a cell kept."""
+    window, engine = make_window(qtbot, tmp_path)
+    window.translate("a b c d e f")
+    answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
+    window.session.set(kind="cross", layer=1, head=1, step=3)
+    window.session.set(locked=Cell("cross", 1, 1))
+    window.tabs.setFocus()
+    return window
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        (Key.Key_Left, (1, 0)),
+        (Key.Key_Right, (1, 2)),
+        (Key.Key_Up, (0, 1)),
+        (Key.Key_Down, (2, 1)),
+    ],
+)
+def test_control_walks_heads_and_layers_and_alt_the_cell(
+    window: MainWindow, qtbot: QtBot, key: Qt.Key, place: tuple[int, int]
+) -> None:
+    qtbot.keyClick(window.tabs, key, CONTROL)
+    state = window.session.state
+    assert (state.layer, state.head) == place  # heads lie side by side
+    assert (state.step, state.locked) == (3, Cell("cross", 1, 1))
+    qtbot.keyClick(window.tabs, key, ALT)
+    state = window.session.state
+    assert state.locked == Cell("cross", *place)  # queries downwards, keys across
+    assert (state.step, (state.layer, state.head)) == (3, place)
+
+
+@pytest.mark.parametrize(
+    ("key", "step"),
+    [
+        (Key.Key_Left, 2),
+        (Key.Key_Right, 4),
+        (Key.Key_PageUp, 2),
+        (Key.Key_PageDown, 4),
+        (Key.Key_Home, 0),
+        (Key.Key_End, 5),
+    ],
+)
+def test_plain_keys_step(
+    window: MainWindow, qtbot: QtBot, key: Qt.Key, step: int
+) -> None:
+    qtbot.keyClick(window.tabs, key)
+    state = window.session.state
+    assert (state.step, state.layer, state.head) == (step, 1, 1)
+
+
+def test_numbers_choose_the_kind_and_escape_frees_the_cell(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    kinds = []
+    for key in (Key.Key_1, Key.Key_2, Key.Key_3):
+        qtbot.keyClick(window.tabs, key)
+        kinds.append(window.session.state.kind)
+    assert kinds == ["encoder", "decoder", "cross"]
+    qtbot.keyClick(window.tabs, Key.Key_Escape)
+    assert window.session.state.locked is None
+
+
+def test_brackets_walk_the_stages(window: MainWindow, qtbot: QtBot) -> None:
+    window.session.set(tab="computation", stage="scale")
+    view = window.tabs.currentWidget()
+    assert view is not None
+    qtbot.keyClick(view, Key.Key_BracketRight)
+    assert window.session.state.stage == "mask"
+    qtbot.keyClick(view, Key.Key_BracketLeft)
+    qtbot.keyClick(view, Key.Key_BracketLeft)
+    assert window.session.state.stage == "product"
