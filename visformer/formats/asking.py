@@ -13,7 +13,7 @@ from typing import Any, get_args
 from visformer.core.assembly import check_fit
 from visformer.errors import CheckpointError
 from visformer.files import short
-from visformer.formats.options import possible_heads
+from visformer.formats.given_options import possible_heads
 from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorials import TutorialFiles, config_of
 from visformer.tokenizers.sides import open_side, special_ids

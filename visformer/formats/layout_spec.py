@@ -14,8 +14,8 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.presets import Preset
+from visformer.formats.given_options import GivenOptions
 from visformer.formats.names import NamedTensors, Names, Spelling
-from visformer.formats.options import GivenOptions
 from visformer.formats.renaming import rename, shared_prefixes
 from visformer.formats.weight_file import WeightFile
 from visformer.values.config import ModelConfig

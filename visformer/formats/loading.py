@@ -17,11 +17,11 @@ from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
 from visformer.formats.asking import location_and_keywords, questionnaire_for
 from visformer.formats.foreign import READS, foreign
+from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
 from visformer.formats.layouts.native import CONFIG, WEIGHTS, plain_config
-from visformer.formats.options import GivenOptions, given_options
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.tutorials import read_files
 from visformer.formats.weight_file import WeightFile, WeightReader

@@ -17,14 +17,14 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
 from visformer.files import read_json
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
-from visformer.formats.names import Spelling
-from visformer.formats.options import (
+from visformer.formats.given_options import (
     GivenOptions,
     need_heads,
     with_config,
     with_saved,
 )
+from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
+from visformer.formats.names import Spelling
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.sizes import sizes_of
 from visformer.formats.weight_file import Weights

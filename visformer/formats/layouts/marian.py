@@ -17,6 +17,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.generation_config import Settings, read_generation
+from visformer.formats.given_options import GivenOptions, plain_field
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import (
     Names,
@@ -25,7 +26,6 @@ from visformer.formats.names import (
     layer_names,
     our_name,
 )
-from visformer.formats.options import GivenOptions, plain_field
 from visformer.formats.sizes import sizes_of
 from visformer.tokenizers.sides import NumberSide, open_side
 from visformer.tokenizers.sides import read_marian as read_side

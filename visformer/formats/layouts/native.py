@@ -34,8 +34,8 @@ from visformer.files import (
 )
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.foreign import READS
+from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.formats.options import GivenOptions
 from visformer.formats.weight_file import WeightFile, Weights, read_weights
 from visformer.tokenizers.tokenizer import (
     Tokenizer,
