@@ -241,3 +241,22 @@ def test_rows_that_attend_to_nothing_are_found_in_every_layer() -> None:
     assert words.startswith("decoder self, layer 2: 3 queries, “<s>” (token 1) first")
     assert empty_row_words(trace, 0) == ""
     assert empty_row_words(None, 0) == ""
+
+
+def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None:
+    state = both()
+    runs = runs_of(state)
+    assert runs is not None
+    for query in (3, 1):
+        selection = replace(state.selection, cell=Focus("cross", query, 0))
+        numbers = row_numbers(state.shown, runs, selection)
+        assert numbers is not None
+        assert numbers.rows[-2:] == ("weight", "untouched weight")
+        altered, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
+        np.testing.assert_array_equal(numbers.values[-2], altered[query])
+        np.testing.assert_array_equal(numbers.values[-1], plain[query])
+    other = runs._replace(rows=3)  # the last row read another token
+    last = replace(state.selection, cell=Focus("cross", 3, 0))
+    numbers = row_numbers(state.shown, other, last)
+    assert numbers is not None
+    assert "untouched weight" not in numbers.rows

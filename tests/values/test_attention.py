@@ -34,11 +34,11 @@ def test_every_stage_by_hand() -> None:
 @pytest.mark.parametrize("width", [3, 8, 64])
 def test_a_rows_digits_hang_on_nothing_that_it_does_not_read(width: int) -> None:
     random = np.random.default_rng(0)
-    length = ADDED + BLOCK + 7
+    length = 3 * ADDED + BLOCK + 7
     q, k = random.standard_normal((2, length, 2, width)).astype(np.float32)
     mask = np.tri(length, dtype=bool)
     whole = AttentionHeads(q, k, mask, -np.inf).weights()
-    for count in (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, ADDED, ADDED + 1, length):
+    for count in (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, ADDED, 200, 300, length):
         cut = AttentionHeads(q[:count], k[:count], mask[:count, :count], -np.inf)
         assert np.array_equal(cut.weights(), whole[:, :count, :count])
         last = cut.weights(slice(count - 1, None))
