@@ -25,7 +25,7 @@ from visformer import paths
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
 from visformer.errors import VisformerError
-from visformer.text import clean
+from visformer.session.runs import show_trace
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
@@ -70,18 +70,17 @@ class App:
         self, path: str | None = None, text: str = "", told: Overrides | None = ()
     ) -> None:
         """Show the first picture and open the model; None lets questions be asked."""
-        requests = self.window.requests
+        window = self.window
         if path is None and not text:
             self._show_recorded()
         if path is not None and path.endswith(".vis"):
-            requests.open(path)
+            window.open(path)
             path = None  # a model stands by for what is typed next
         if path is None:
             path, told = str(paths.checkpoint()), ()
         if text:
-            self.window.source.setText(clean(text))
-            self.window.source.remember(clean(text))
-        requests.open(path, told=told, then=text)
+            text = window.source.take(text)
+        window.open(path, given=told, then=text)
 
     def _show_recorded(self) -> None:
         try:
@@ -90,7 +89,7 @@ class App:
             log.warning("no recorded first trace")
             return
         self.window.source.setText(trace.source_text)
-        self.window.requests.show_trace(trace)
+        self.window.session.do(show_trace, trace)
 
     def close(self) -> None:
         """End the engine and the window."""
@@ -124,7 +123,7 @@ def show(trace: Trace) -> int:
     window = MainWindow(NoEngine(), settings)
     _report_faults(lambda message: window.session.set(error=message))
     window.source.setText(trace.source_text)
-    window.requests.show_trace(trace)
+    window.session.do(show_trace, trace)
     window.show()
     return qt.exec()
 

@@ -16,7 +16,7 @@ from visformer.app import App
 from visformer.errors import InputError
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
-from visformer.session.state import State
+from visformer.session.state import Change, State
 from visformer.ui import theme
 from visformer.ui.views import VIEWS, View
 from visformer.ui.views.masks import MasksView
@@ -52,16 +52,16 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         app.start(str(checkpoint), options.text)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if intervention:
-            window.requests.alterations.make(intervention)
+            window.change_run(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
         if options.page:
             _turn(window.tabs.view(options.view), options.page)
         steps = len(window.session.state.trace or ())
         wanted = steps if options.steps is None else options.steps
-        window.session.set(**_selection(options, window.session.state), step=wanted)
+        window.session.set(**_selection(options, window.session.state, wanted))
         window.resize(size)
-        _wait(lambda: not window.requests.asking, SECONDS * 1000)
+        _wait(lambda: not window.session.state.awaiting.aside, SECONDS * 1000)
         _wait(lambda: False, SETTLE_MS)
         _save(window.grab(), options.output)
     finally:
@@ -135,9 +135,10 @@ def _turn(view: View, page: str) -> None:
     view.pages.turn(page)
 
 
-def _selection(options: argparse.Namespace, state: State) -> dict[str, object]:
+def _selection(options: argparse.Namespace, state: State, step: int) -> Change:
     layers = state.trace.layers(options.kind) if state.trace is not None else 1
     return {
+        "step": step,
         "tab": options.view,
         "stage": options.stage,
         "kind": options.kind,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
@@ -132,7 +133,7 @@ def test_shapes_are_those_of_the_sentence_at_the_step() -> None:
     assert "[5] source tokens" in at_two
     assert "[2] target tokens" in at_two
     assert not any("[4, 8]" in words for words in at_two)
-    unread = texts(drawn(State(model=trace.model)))
+    unread = texts(drawn(State(opened=opened_model(trace.model))))
     assert "[S, 8]" in unread
     assert "[T, 50] logits" in unread
 
@@ -205,9 +206,13 @@ def test_rows_of_the_predictions_count_from_one() -> None:
 def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:
     trace = replace(make_trace(), model=replace(make_trace().model, digest="abc"))
     opened = replace(trace.model, blocks=(BlockParameters("encoder.1.x", 7),))
-    assert box(drawn(shown(trace, model=opened)), "encoder.1").detail == "7"
+    assert (
+        box(drawn(shown(trace, opened=opened_model(opened))), "encoder.1").detail == "7"
+    )
     other = replace(opened, digest="abd")
-    assert box(drawn(shown(trace, model=other)), "encoder.1").detail == ""
+    assert (
+        box(drawn(shown(trace, opened=opened_model(other))), "encoder.1").detail == ""
+    )
 
 
 def test_where_the_blocks_lead() -> None:
@@ -246,7 +251,11 @@ def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:
 def test_the_inside_of_every_block_can_be_drawn() -> None:
     for positions in ("learned", "none"):
         trace = choosing(make_trace(), gated=True, positions=positions)
-        for state in (shown(trace), shown(trace, 0), State(model=trace.model)):
+        for state in (
+            shown(trace),
+            shown(trace, 0),
+            State(opened=opened_model(trace.model)),
+        ):
             ids = [b.id for b in drawn(state).boxes if b.id]
             assert len(ids) > 20
             for id in ids:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +38,9 @@ from visformer.values.intervention import (
 from visformer.values.trace import Trace
 
 
-def shown(trace: Trace, **changes: object) -> State:
+def shown(trace: Trace, **changes: Any) -> State:
     session = Session()
-    session.set(trace=trace, model=trace.model, **{"step": len(trace), **changes})
+    session.set(trace=trace, **{"step": len(trace), **changes})
     return session.state
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
+from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run_shuffled
@@ -29,10 +31,10 @@ from visformer.values.intervention import Intervention, PositionChange, parse
 from visformer.values.trace import Trace
 
 
-def shown(trace: Trace, **changes: object) -> State:
+def shown(trace: Trace, **changes: Any) -> State:
     session = Session()
     table = np.random.default_rng(1).normal(size=(64, 16)).astype(np.float32)
-    session.set(positions=table, model=trace.model)
+    session.set(opened=opened_model(trace.model, table))
     session.set(**{"trace": trace, "step": len(trace), **changes})
     return session.state
 
@@ -41,7 +43,8 @@ def decoded(*changes: str) -> tuple[State, np.ndarray]:
     checkpoint = tiny_checkpoint()
     made = Decoding(checkpoint, "abc", limit=4, intervention=parse(changes))
     table = checkpoint.model.positions.numpy()
-    return shown(made.finish(), positions=table), table
+    trace = made.finish()
+    return shown(trace, opened=opened_model(trace.model, table)), table
 
 
 def inputs(state: State, side: Side) -> tuple[Matrix, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from visformer.pictures.selection import Cell
 from visformer.session.state import Session, State
 
 
-def state(step: int, **changes: object) -> State:
+def state(step: int, **changes: Any) -> State:
     session = Session()
     session.set(trace=make_trace(), step=step, **changes)
     return session.state

@@ -38,7 +38,7 @@ def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Trace]:
 def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
     window.session.set(step=3)
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     assert engine.decodes[-1].intervention == HIDDEN
     assert engine.decodes[-1].source == "one two"
     assert "slower" in window.session.state.busy
@@ -54,10 +54,10 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     asked = len(engine.decodes)
-    window.requests.alterations.make(UNTOUCHED)
+    window.change_run(UNTOUCHED)
     state = window.session.state
     assert state.trace is plain
     assert state.plain is None
@@ -68,38 +68,35 @@ def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    changes, both = (
-        window.requests.alterations,
-        replace(OPEN, masks=OPEN.masks + HIDDEN.masks),
-    )
-    changes.undo()
-    changes.redo()
+    both = replace(OPEN, masks=OPEN.masks + HIDDEN.masks)
+    window.undo()
+    window.redo()
     assert len(engine.decodes) == 1  # there was nothing to take back
     for made in (HIDDEN, both):
-        changes.make(made)
+        window.change_run(made)
         answer(window, engine, altered(plain, made))
     seen = []
     for act in (
-        changes.undo,
-        changes.undo,
-        changes.undo,
-        changes.redo,
+        window.undo,
+        window.undo,
+        window.undo,
+        window.redo,
     ):
         act()
         seen.append(window.session.state.intervention)
     assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN]
     assert engine.decodes[-1].intervention == HIDDEN
-    changes.redo()
+    window.redo()
     assert window.session.state.intervention == both
-    changes.undo()
-    changes.make(OPEN)  # another change: nothing is left to redo
-    changes.redo()
+    window.undo()
+    window.change_run(OPEN)  # another change: nothing is left to redo
+    window.redo()
     assert window.session.state.intervention == OPEN
 
 
 def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.translate("three")
     assert engine.decodes[-1].intervention == UNTOUCHED
@@ -115,7 +112,7 @@ def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> No
 def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     window.translate("one two")
-    window.requests.alterations.make(OPEN)
+    window.change_run(OPEN)
     assert [decode.intervention for decode in engine.decodes] == [UNTOUCHED]
     answer(window, engine)
     assert [d.intervention for d in engine.decodes] == [UNTOUCHED, OPEN]
@@ -123,7 +120,7 @@ def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> N
 
 def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.alterations.make(OPEN)
+    window.change_run(OPEN)
     passes = tuple(
         replace(altered(plain, OPEN, seed=n).until(n), source_text="one two")
         for n in range(6)
@@ -141,21 +138,21 @@ def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     number = len(engine.decodes)
     window.receive(Refused(number=number, reason="“hide 3”: the source has 2 tokens."))
     state = window.session.state
     assert state.error
     assert state.trace is plain
     assert "To be changed: hide 3" in window.altered.words.text()
-    window.requests.alterations.undo()
+    window.undo()
     assert window.session.state.trace is plain
     assert not window.altered.isVisible()
 
 
 def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.receive(
         Opened(
@@ -178,12 +175,12 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     heat_map = view.maps["cross"]
     export, before = heat_map.export, csv_of(heat_map.export)
     assert picture(heat_map).height() == SHARPNESS * heat_map.height()
-    window.requests.alterations.make(HIDDEN)
+    window.change_run(HIDDEN)
     same = replace(plain, intervention=HIDDEN)
     answer(window, engine, same)
     header, rows = csv_of(export).split("\n", 1)
     assert header.startswith('"altered run: hide 3",')
     assert rows == before.split("\n", 1)[1]
     assert picture(heat_map).height() > SHARPNESS * heat_map.height()
-    window.requests.alterations.make(UNTOUCHED)
+    window.change_run(UNTOUCHED)
     assert csv_of(export) == before

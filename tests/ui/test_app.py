@@ -25,6 +25,7 @@ from tests.traces import make_trace
 from visformer.app import App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
+from visformer.session.questions import batch
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
@@ -92,7 +93,8 @@ def test_the_weights_of_the_layer_looked_at_come(
     for layer in (0, 1):
         window.session.set(layer=layer)
         qtbot.waitUntil(
-            lambda: finished(app) and not window.requests.asking, timeout=WAIT
+            lambda: finished(app) and not window.session.state.awaiting.aside,
+            timeout=WAIT,
         )
         parameters = window.session.state.parameters
         assert parameters is not None
@@ -109,7 +111,7 @@ def test_the_weights_of_the_layer_looked_at_come(
     qtbot.waitUntil(lambda: process_id(app) != engine, timeout=WAIT)
     window.session.set(layer=0)
     qtbot.waitUntil(lambda: window.session.state.notice != "", timeout=WAIT)
-    qtbot.waitUntil(lambda: not window.requests.asking, timeout=WAIT)
+    qtbot.waitUntil(lambda: not window.session.state.awaiting.aside, timeout=WAIT)
     parameters = window.session.state.parameters
     assert parameters is not None
     assert parameters.layer == 0
@@ -137,7 +139,7 @@ def test_a_bad_folder_leaves_the_sentence(
     app.start(str(folder), "hello")
     window = app.window
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    window.requests.open(str(tmp_path))
+    window.open(str(tmp_path))
     qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
     assert "no config.json" in window._notice.text()
     window.translate("again")
@@ -157,7 +159,7 @@ def test_a_batch_shows_its_pads(app: App, qtbot: QtBot, folder: Path) -> None:
     window = app.window
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     window.session.set(tab="masks")
-    window.requests.batch(("ab", "abcdef"))
+    window.session.do(batch, ("ab", "abcdef"))
     qtbot.waitUntil(lambda: len(window.session.state.batch) == 2, timeout=WAIT)
     short = window.session.state.batch[0]
     assert short.source.count("<pad>") == 4
@@ -172,7 +174,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
     def look() -> None:
         window = next(w for w in QApplication.topLevelWidgets() if w.isVisible())
         assert isinstance(window, MainWindow)
-        seen.append(window._status[0].text())
+        seen.append(window.status.labels[0].text())
         window.translate("more")  # there is no engine: one sentence
         seen.append(window._notice.text())
         window.close()
@@ -250,7 +252,7 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
     qtbot.waitUntil(lambda: altered("causal off"), timeout=WAIT)
     window.session.set(step=3)
     assert "reads the later token" in view.lab.leaks.text()
-    window.requests.alterations.make(UNTOUCHED)
+    window.change_run(UNTOUCHED)
     qtbot.waitUntil(lambda: altered(""), timeout=WAIT)
     assert view.lab.leaks.text().startswith("No leak")
     # a cell painted and painted back is the untouched run again

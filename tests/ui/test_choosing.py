@@ -21,6 +21,7 @@ from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Opened, Refused
 from visformer.errors import InputError
+from visformer.session.runs import show_trace
 from visformer.ui.bars import choosing
 from visformer.ui.bars.choosing import together
 from visformer.ui.window import MainWindow
@@ -103,7 +104,7 @@ def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -
 
 def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) -> None:
     window, engine = pair
-    window.requests.open("/x/m.pt", told=(("heads", 2),))
+    window.open("/x/m.pt", given=(("heads", 2),))
     window.receive(opened(numbers=9))
     choosing.choose_tokenizer(window)
     dialog = window.findChild(QFileDialog)
@@ -135,7 +136,7 @@ def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> 
     window, engine = pair
     window.translate("I have a cat.")
     answer(window, engine)
-    window.requests.open("/x/m.pt", told=())
+    window.open("/x/m.pt", given=())
     window.receive(opened(numbers=1000))
     assert len(engine.decodes) == 1  # no word of it is an id
     assert window.session.state.trace is None  # it was another model's
@@ -157,7 +158,7 @@ def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> Non
     window, engine = pair
     window.translate("I have a cat.")
     answer(window, engine)
-    window.requests.open("/x/m.pt", told=())
+    window.open("/x/m.pt", given=())
     window.receive(opened())
     assert window.session.state.trace is not None  # until the new one is there
     window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
@@ -186,7 +187,7 @@ def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None
     buttons["Copy all"].click()
     assert QApplication.clipboard().text() == text
     dialog.close()
-    window.requests.show_trace(make_trace())
+    window.session.do(show_trace, make_trace())
     assert not window.about.isVisible()  # nothing is known of a recorded model
 
 

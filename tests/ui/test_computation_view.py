@@ -18,8 +18,10 @@ from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import Cell
+from visformer.session.runs import show_trace
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.window import MainWindow
+from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 CHECKPOINT = tiny_checkpoint()
@@ -98,7 +100,7 @@ def test_nothing_is_asked_of_an_engine_with_another_model(
 ) -> None:
     window, engine = make_window(qtbot, tmp_path)
     window.session.set(tab="computation", stage="query")
-    window.requests.show_trace(trace)
+    window.session.do(show_trace, trace)
     assert engine.asked == []  # it is starting
     assert "needs the weights" in said(view_of(window))
     window.receive(opened())  # its model made this trace
@@ -115,7 +117,7 @@ def test_another_model_drops_the_weights(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: str) -> None:
+def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: Kind) -> None:
     window, engine = pair
     window.session.set(kind=kind)
     give(window, engine)

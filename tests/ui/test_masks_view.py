@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.pictures.selection import Cell
 from visformer.session.state import State
@@ -43,7 +44,9 @@ def row(pads: int, text: str) -> Trace:
 
 def single(**changes: Any) -> State:
     trace = row(0, "I have  a cat.")
-    return State(model=trace.model, trace=trace, shown=trace, step=4, **changes)
+    return State(
+        opened=opened_model(trace.model), trace=trace, shown=trace, step=4, **changes
+    )
 
 
 BATCH = (row(0, "one two three"), row(2, "four"), row(3, "five"))

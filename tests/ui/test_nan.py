@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from tests.ui.windows import make_window
 from visformer.core.passes import run
 from visformer.formats.fresh import build
-from visformer.pictures.selection import SCALES, Cell
+from visformer.pictures.selection import SCALES, Cell, Scale
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.ui.window import MainWindow
@@ -69,7 +69,7 @@ def test_the_model_makes_nan_of_it() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_maps_and_overview_show_nan_with_its_word(
-    window: MainWindow, scale: str
+    window: MainWindow, scale: Scale
 ) -> None:
     window.session.set(trace=padded_row(), step=3, kind="cross", scale=scale)
     view = window.tabs.view("attention")
@@ -109,7 +109,7 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert model.index(0, 2).data() == "NaN"
     assert "NaN" in window.candidates._summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
-    assert "so all its weights are NaN" in window._status[2].text()
+    assert "so all its weights are NaN" in window.status.labels[2].text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert "NaN" in view.maps["cross"].accessibleDescription()
@@ -130,7 +130,7 @@ def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
     trace = padded_row(masked_value=-1e9)
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
     window.session.set(trace=trace, step=3, locked=Cell("cross", 1, 2))
-    assert "so all keys get equal weights" in window._status[2].text()
+    assert "so all keys get equal weights" in window.status.labels[2].text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) == 0

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, make_window
 from visformer.engine.messages import Asked, Opened, Refused
+from visformer.session.openings import ask_again
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides, Question, Questionnaire
 
@@ -62,7 +63,7 @@ def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
 
 def ask(pair: Pair, path: str = "/x/m.pt", form: Questionnaire = FORM) -> None:
     window, engine = pair
-    window.requests.open(path)
+    window.open(path)
     window.receive(Asked(number=-len(engine.opened), path=path, form=form))
     QApplication.processEvents()
 
@@ -127,14 +128,14 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
     )
     assert engine.told[-1] == (expected, "never")
     window.receive(opened())
-    window.requests.open("/x/m.pt")
+    window.open("/x/m.pt")
     assert engine.told[-1] == (expected, "never")  # nobody is asked twice
     window._memory.write()
     window.close()
     again, engine = make_window(qtbot, Path(window._memory._settings.fileName()).parent)
-    again.requests.open("/x/m.pt")
+    again.open("/x/m.pt")
     assert engine.told[-1] == (expected, "never")  # nor at the next start
-    again.requests.open("/x/other.pt")
+    again.open("/x/other.pt")
     assert engine.told[-1] == ((), "open")
 
 
@@ -163,7 +164,7 @@ def test_escape_leaves_the_old_model(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClick(window.form, Qt.Key.Key_Escape)
     assert not window.form.isVisible()
     assert engine.abandoned == 1
-    assert window.requests.path == "/x/old.pt"
+    assert window.session.state.opened.path == "/x/old.pt"  # type: ignore[union-attr]
     assert not window.session.state.busy
     assert len(engine.opened) == 1
     ask(pair)  # and it can be asked again
@@ -203,7 +204,7 @@ def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
     ask(pair)
     window.form.open_button.click()
     window.receive(opened())
-    window.requests.open("/x/m.pt")
+    window.open("/x/m.pt")
     window.receive(Refused(number=-3, reason="4 heads do not divide 10."))
     assert engine.told[-1] == ((), "open")
     assert not window.session.state.error
@@ -217,10 +218,10 @@ def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
     window.form.open_button.click()
     window.receive(opened(digest="1"))
     assert "changed" not in window._notice.text()
-    window.requests.open("/x/m.pt")
+    window.open("/x/m.pt")
     window.receive(opened(digest="2"))
     assert "m.pt has changed since its answers were given" in window._notice.text()
-    window.requests.open("/x/m.pt")
+    window.open("/x/m.pt")
     window.receive(opened(digest="2"))
     assert "changed" not in window._notice.text()
 
@@ -231,7 +232,7 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
     editor(window, "pad").setValue(3)
     window.form.open_button.click()
     window.receive(opened())
-    window.requests.openings.ask_again()
+    window.session.do(ask_again)
     assert engine.told[-1] == ((("heads", 4), ("pad", 3)), "always")
 
 
@@ -241,7 +242,7 @@ def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
         window._memory.keep("answers", text)
         window.close()
         window, engine = make_window(qtbot, tmp_path)
-        window.requests.open("/x/m.pt")
+        window.open("/x/m.pt")
         assert engine.told == [((), "open")]
 
 

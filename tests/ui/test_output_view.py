@@ -19,12 +19,14 @@ from visformer.core.lens_rows import lens, read_streams
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, LensDone, Opened
 from visformer.pictures.output import known_rows
-from visformer.session import lens_requests as asking
+from visformer.session import questions as asking
+from visformer.session.runs import show_trace
 from visformer.ui.views.output import OutputView
 from visformer.ui.widgets.cell_texts import _inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.lens import LensRow
+from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.words import number
 
@@ -102,9 +104,9 @@ def test_the_lens_is_asked_only_while_the_tab_is_in_sight(pair: Pair) -> None:
     assert hidden.shape == (6, 3, 16)
     assert (hidden[0, 1] == trace.hidden("decoder", 1)[3]).all()  # the current row
     assert chosen[0] == trace.steps[3].id
-    assert window.requests.asking
+    assert window.session.state.awaiting.aside
     give(window, engine)
-    assert not window.requests.asking
+    assert not window.session.state.awaiting.aside
     window.session.set(step=6)
     assert len(engine.lenses) == 1  # all is known
 
@@ -189,7 +191,7 @@ def test_an_engine_that_cannot_is_not_asked_for_ever(pair: Pair) -> None:
 
 def test_another_models_recording_is_not_asked_about(pair: Pair) -> None:
     window, engine = pair
-    window.requests.show_trace(make_trace())
+    window.session.do(show_trace, make_trace())
     window.session.set(tab="output")
     assert engine.lenses == []
     assert "asked for" in said(view_of(window), "the softmax with its numbers")
@@ -261,7 +263,7 @@ def test_many_steps_keep_readable_cells(qtbot: QtBot, tmp_path: Path) -> None:
     ids = [(4 + at % 20, "forced") for at in range(50)]
     answer(window, engine, Decoding(CHECKPOINT, "ab").follow(ids))  # type: ignore[arg-type]
     window.session.set(tab="output", step=50)
-    while engine.lenses and window.requests.asking:
+    while engine.lenses and window.session.state.awaiting.aside:
         give(window, engine)
     view = view_of(window)
     canvas = heat_map(view, "logit lens of all steps").canvas
@@ -276,9 +278,8 @@ def test_many_steps_keep_readable_cells(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_sampling_sends_its_temperature(pair: Pair, trace: Trace) -> None:
     window, engine = pair
-    window.requests.strategy = replace(
-        window.requests.strategy, name="sample", temperature=0.5
-    )
+    sampling = Strategy(name="sample", temperature=0.5)
+    window.session.set(wish=replace(window.session.state.wish, strategy=sampling))
     window.session.set(tab="output")
     assert engine.lenses[-1][2] == 0.5
     give(window, engine)

@@ -49,7 +49,7 @@ def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -
     assert lab.amount.isVisible()
     lab.amount.setValue(7)
     assert engine.decodes[-1].intervention.positions == PositionChange("shifted", 7)
-    window.requests.alterations.undo()
+    window.undo()
     assert lab.amount.value() == 5
     lab.choose(None)
     assert not window.session.state.intervention
@@ -67,7 +67,7 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     assert shown is not None
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
-    window.receive(Shuffled(number=0, order=order, plain=shown, shuffled=moved))
+    window.receive(Shuffled(number=1, order=order, plain=shown, shuffled=moved))
     assert "knows the order" in view.lab.bag.text()
     window.translate("three")
     answer(window, engine, make_trace(source=4, target=5))

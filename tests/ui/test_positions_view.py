@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from visformer.engine.process import _positions
@@ -31,7 +32,9 @@ TABLE = sinusoid(64, 16)
 
 def shown(**changes: Any) -> State:
     trace = make_trace(source=5, target=4)
-    made = State(model=trace.model, positions=TABLE, trace=trace, shown=trace, step=4)
+    made = State(
+        opened=opened_model(trace.model, TABLE), trace=trace, shown=trace, step=4
+    )
     return replace(made, **changes)
 
 
@@ -63,7 +66,7 @@ def test_the_table_is_said_to_be_what_it_is(view: PositionsView) -> None:
     view.draw(shown())
     assert "the paper's sinusoids" in words(view, "what the table is")
     learned = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    view.draw(shown(positions=learned))
+    view.draw(shown(opened=opened_model(make_trace().model, learned)))
     assert "measured from the table" in words(view, "what the table is")
     assert "measured from the table" in words(view, "curve 1 in words")
 
@@ -176,7 +179,7 @@ def opened(preset: str, **sizes: Any) -> State:
     """Return the State right after a fresh model of a preset was opened."""
     small: dict[str, Any] = {"d_model": 16, "heads": 2, "feed_forward": 32}
     checkpoint = build(preset, **{**small, "max_positions": 40, **sizes})
-    return State(model=checkpoint.facts, positions=_positions(checkpoint))
+    return State(opened=opened_model(checkpoint.facts, _positions(checkpoint)))
 
 
 def test_a_learned_table_is_the_models_and_is_called_learned(

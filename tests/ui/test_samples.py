@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer import paths
@@ -46,9 +47,10 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
 def test_a_sample_runs_on_the_model_that_is_open(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     reverse = str(paths.checkpoint("reverse"))
-    window.requests.path = "/my/own.pt"
+    model = make_trace().model
+    window.session.set(opened=opened_model(model, path="/my/own.pt"))
     choose(window, "attention", reverse)
-    window.requests.path = reverse
+    window.session.set(opened=opened_model(model, path=reverse))
     choose(window, "again", reverse)
     assert [decode.source for decode in engine.decodes] == ["attention", "again"]
     assert not engine.opened

@@ -10,16 +10,19 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Opened, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import Cell
+from visformer.session.runs import show_trace
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
+from visformer.values.strategy import Strategy
 from visformer.values.trace_file import write_trace
 
 Pair = tuple[MainWindow, FakeEngine]
@@ -189,7 +192,7 @@ def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> Non
     qtbot.keyClick(window, Qt.Key.Key_Down, alt)
     qtbot.keyClick(window, Qt.Key.Key_Left, alt)
     assert window.session.state.locked == Cell("cross", 2, 0)
-    assert "reads" in window._status[2].text()
+    assert "reads" in window.status.labels[2].text()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.session.state.locked is None
 
@@ -232,7 +235,7 @@ def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
 
 def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
     window, _ = translated
-    window.receive(Refused(number=7, reason="x.pt would run code: <b>no</b>."))
+    window.receive(Refused(number=1, reason="x.pt would run code: <b>no</b>."))
     assert window._notice.text() == "x.pt would run code: <b>no</b>."
     assert window._notice.textFormat() == Qt.TextFormat.PlainText
     assert window.session.state.trace is not None
@@ -266,7 +269,7 @@ def test_a_trace_without_an_encoder_is_refused(translated: Pair) -> None:
     window, _ = translated
     before = window.session.state.trace
     facts = replace(make_trace().model, cross=False)
-    window.requests.show_trace(replace(make_trace(), model=facts))
+    window.session.do(show_trace, replace(make_trace(), model=facts))
     assert "no cross attention to show" in window.session.state.error
     assert window.session.state.trace is before
 
@@ -283,8 +286,8 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
         findings=(Finding("nan", "Output", "3 are NaN", "which spread", "reload"),),
     )
     window.receive(opened)
-    assert "model: random, 2+2 layers, 2 heads" in window._model.text()
-    assert window._device.currentText() == "cpu"
+    assert "model: random, 2+2 layers, 2 heads" in window._header.model.text()
+    assert window._header.device.currentText() == "cpu"
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
     assert window._notice.text() == ("nan: Output: 3 are NaN, which spread; reload.")
 
@@ -292,12 +295,12 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
 def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> None:
     window, engine = pair
     write_trace(make_trace(target=3), tmp_path / "a.vis")
-    window.requests.open(str(tmp_path / "a.vis"))
+    window.open(str(tmp_path / "a.vis"))
     assert engine.opened == []
     assert window.session.state.step == 3
-    assert "recorded" in window._status[0].text()
+    assert "recorded" in window.status.labels[0].text()
     (tmp_path / "b.vis").write_bytes(b"<html>")
-    window.requests.open(str(tmp_path / "b.vis"))
+    window.open(str(tmp_path / "b.vis"))
     assert "is no Visformer trace" in window._notice.text()
     assert window.session.state.step == 3
 
@@ -305,7 +308,7 @@ def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> No
 def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
     window, engine = pair
     trace = make_trace(target=3)
-    window.requests.show_trace(trace)
+    window.session.do(show_trace, trace)
     window.receive(
         Opened(
             number=1,
@@ -325,7 +328,7 @@ def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
 def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
     window, engine = pair
     trace = make_trace(target=3)
-    window.requests.show_trace(trace)
+    window.session.do(show_trace, trace)
     other = replace(trace.model, name="other", digest="1")
     window.receive(
         Opened(
@@ -338,11 +341,11 @@ def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
         )
     )
     assert engine.decodes == []
-    assert "model: random" in window._model.text()
+    assert "model: random" in window._header.model.text()
     assert window.session.state.positions is None
     window.translate("more")
     answer(window, engine, replace(trace, model=other))
-    assert "model: other" in window._model.text()
+    assert "model: other" in window._header.model.text()
     assert window.session.state.positions is not None
 
 
@@ -380,7 +383,37 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     sizes = window._splitter.sizes()
     window.close()
     again, _ = make_window(qtbot, tmp_path)
-    assert again._theme.currentData() == "dark"
+    assert again._header.theme.currentData() == "dark"
     assert again.source.history == ["I have a cat."]
     assert again._splitter.sizes() == sizes
     again.set_theme("light")
+
+
+def test_the_device_chosen_is_sent(pair: Pair) -> None:
+    window, engine = pair
+    chooser = window._header.device
+    chooser.activated.emit(0)
+    assert engine.opened == []  # nothing is open that could run there
+    model = make_trace().model
+    window.receive(opened_model(model, path="/m", devices=("cuda:0", "cpu")))
+    assert chooser.currentText() == "cpu"
+    chooser.setCurrentIndex(0)
+    chooser.activated.emit(0)
+    assert engine.opened == [("/m", "cuda:0")]
+
+
+def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
+    window, engine = translated
+    controls = window.strategy
+    controls.limit.setValue(9)
+    controls.name.setCurrentIndex(1)
+    controls.seed.setValue(4)
+    wish = window.session.state.wish
+    assert (wish.strategy, wish.limit) == (Strategy(name="sample", seed=4), 9)
+    assert (engine.decodes[-1].strategy, engine.decodes[-1].limit) == (wish.strategy, 9)
+    asked = len(engine.decodes)
+    window.session.set(wish=replace(wish, strategy=Strategy(), limit=None))
+    assert controls.name.currentText() == "greedy"
+    assert (controls.limit.value(), controls.seed.value()) == (0, 0)
+    assert not controls.seed.isVisible()
+    assert len(engine.decodes) == asked  # drawing asks for nothing

@@ -193,7 +193,7 @@ def write_random(path: Path, source: int, target: int) -> None:
 def first_maps(trace: Trace) -> list[Matrix | None]:
     """Return the three maps of the first step, as the window derives them."""
     session = Session()
-    session.set(trace=trace, model=trace.model, step=1, recorded=True)
+    session.set(trace=trace, step=1, recorded=True)
     state = session.state
     looked = state.shown, state.selection, state.look
     return [attention_map(*looked, kind) for kind in KINDS]

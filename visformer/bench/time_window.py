@@ -34,6 +34,7 @@ from visformer.bench.random_trace import facts, random_recording
 from visformer.engine.handle import Event
 from visformer.engine.messages import Finished, Opened, Refused
 from visformer.pictures.attention.mosaic import mosaic, reduced
+from visformer.session.runs import show_trace
 from visformer.session.state import Session
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.overview import Overview
@@ -80,7 +81,7 @@ def shown_window(trace: Trace) -> Iterator[MainWindow]:
         window = MainWindow(NoEngine(), settings)
         window.resize(1280, 800)
         window.show()
-        window.requests.show_trace(trace)
+        window.session.do(show_trace, trace)
         settle()
         yield window
         window.close()
@@ -318,7 +319,7 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
     application()
     trace = random_trace(layers, tokens)
     session = Session()
-    session.set(trace=trace, model=trace.model, step=len(trace))
+    session.set(trace=trace, step=len(trace))
     weights = trace.attention("encoder", 0)
     extent = len(trace.source), len(trace.source)
     selection = session.state.selection

@@ -1,136 +1,185 @@
-"""Openings: what is asked of the engine until a checkpoint is open."""
+"""Openings: questions about a checkpoint, its answers, and what follows.
+
+Every function here is pure, as those of ``runs``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from dataclasses import replace
+from pathlib import PurePath
 
 from visformer.engine.messages import Asked, Open, Opened, Refused
+from visformer.pictures.about import opened_words, readable
 from visformer.session.answers import Answers
-from visformer.session.state import Session
-from visformer.values.questions import Asking, Overrides, Value, merged
+from visformer.session.awaiting import Awaiting, is_aside, is_opening
+from visformer.session.runs import decode, leave_other_model, translate
+from visformer.session.state import Next, State
+from visformer.session.wishes import History, Opening
+from visformer.values.intervention import UNTOUCHED
+from visformer.values.questions import Overrides, Value, merged
 
 
-class Opener(Protocol):
-    """What opening needs of the engine."""
+def open_checkpoint(
+    state: State,
+    path: str,
+    device: str = "",
+    given: Overrides | None = None,
+    *,
+    beside: Overrides = (),
+    then: str = "",
+) -> Next:
+    """Open a checkpoint; ``given`` is what its file does not say.
 
-    def open(self, request: Open) -> int:
-        """Open a checkpoint, or ask about it; returns the request's number."""
-
-    def abandon(self) -> None:
-        """Give up an opening."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """The opening that the window waits for."""
-
-    number: int
-    path: str
-    device: str
-    told: Overrides
-    retry: Overrides | None  # what is certain, where earlier answers count
+    Without it that of an earlier opening counts, and where there was none, questions
+    come first; ``beside`` is certain in either case. ``then`` is translated once the
+    checkpoint is open.
+    """
+    known = state.answers.about(path)
+    if given is not None:
+        request, certain = Open(path=path, device=device, told=given), None
+    elif known is not None:
+        earlier = merged(known, dict(beside))
+        request, certain = Open(path=path, device=device, told=earlier), beside
+    else:
+        request = Open(path=path, device=device, told=beside, ask="open")
+        certain = None
+    return _send(state, Opening(request=request, certain=certain, then=then))
 
 
-class Openings:
-    """Asks the engine to open, remembers what was told, brings questions to State."""
+def ask_again(state: State) -> Next:
+    """Ask what was answered, or taken for granted, about the open checkpoint."""
+    if state.opened is None:
+        return Next(state)
+    path = state.opened.path
+    known = state.answers.about(path) or ()
+    request = Open(path=path, told=known, ask="always")
+    return _send(state, Opening(request=request))
 
-    def __init__(self, session: Session, engine: Opener, answers: Answers) -> None:
-        self._session, self._engine, self._answers = session, engine, answers
-        self._waiting: _Opening | None = None
-        self._asked: _Opening | None = None  # that which led to the questions
-        self._path = ""  # of the checkpoint that is open
 
-    def open(
-        self,
-        path: str,
-        device: str = "",
-        told: Overrides | None = None,
-        beside: Overrides = (),
-    ) -> None:
-        """Open a checkpoint; ``told`` is what its file does not tell.
+def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
+    """Open the open checkpoint anew, with more said about it."""
+    if state.opened is None:
+        return Next(state)
+    path = state.opened.path
+    given = merged(state.answers.about(path) or (), more)
+    return _send(state, Opening(request=Open(path=path, told=given)))
 
-        Without it that of an earlier opening counts, and where there was none,
-        questions come first; ``beside`` is certain in either case.
-        """
-        known = self._answers.told(path)
-        if told is not None:
-            self._send(path, device, told, "never")
-        elif known is not None:
-            told = merged(known, dict(beside))
-            self._send(path, device, told, "never", retry=beside)
-        else:
-            self._send(path, device, beside, "open")
 
-    def ask_again(self) -> None:
-        """Ask what was answered, or taken for granted, about the open checkpoint."""
-        if self._path:
-            self._send(self._path, "", self._answers.told(self._path) or (), "always")
+def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
+    """Open the file that was asked about; its form stays until that is done.
 
-    def tell(self, more: Mapping[str, Value | None]) -> None:
-        """Open the open checkpoint anew, with more told of it."""
-        if self._path:
-            known = self._answers.told(self._path) or ()
-            self._send(self._path, "", merged(known, more), "never")
+    ``answers`` are those that differ from what was offered, or are mandatory.
+    """
+    opening = state.asked_for
+    if opening is None:
+        return Next(state)
+    given = merged(opening.request.told, answers)
+    request = replace(opening.request, told=given, ask="never")
+    return _send(state, Opening(request=request, then=opening.then))
 
-    def answer(self, answers: Mapping[str, Value | None]) -> None:
-        """Open the file that was asked about; its form stays until that is done.
 
-        ``answers`` are those that differ from what was offered, or are mandatory.
-        """
-        asked = self._asked
-        if asked is not None:
-            told = merged(asked.told, answers)
-            self._send(asked.path, asked.device, told, "never")
+def cancel(state: State) -> Next:
+    """Leave the questions, and the opening; the open model stays."""
+    return Next(
+        replace(
+            state,
+            awaiting=state.awaiting.without(is_opening),
+            opening=None,
+            asked=None,
+            asked_for=None,
+            busy="",
+            error="",
+        )
+    )
 
-    def cancel(self) -> None:
-        """Leave the questions, and the opening; the open model stays."""
-        self._engine.abandon()
-        self._waiting = self._asked = None
-        self._session.set(asked=None, busy="", error="")
 
-    def _send(
-        self,
-        path: str,
-        device: str,
-        told: Overrides,
-        ask: Asking,
-        *,
-        retry: Overrides | None = None,
-    ) -> None:
-        request = Open(path=path, device=device, told=told, ask=ask)
-        number = self._engine.open(request)
-        self._waiting = _Opening(number, path, device, told, retry)
-        busy = f"opening {Path(path).name or path}"
-        self._session.set(busy=busy, error="", notice="")
+def _send(state: State, opening: Opening) -> Next:
+    path = opening.request.path
+    busy = f"opening {PurePath(path).name or path}"
+    state = replace(state, opening=opening, busy=busy, error="", notice="")
+    return Next(state, (opening.request,))
 
-    def asked(self, event: Asked) -> None:
-        """Show the questions."""
-        self._asked = self._waiting
-        self._session.set(asked=event, busy="")
 
-    def refused(self, event: Refused) -> bool:
-        """Ask where earlier answers no longer do; tell whether that is so.
+# ---- answers -------------------------------------------------------------------
 
-        The file may be another one by now.
-        """
-        waiting = self._waiting
-        if waiting is None or event.number != waiting.number or waiting.retry is None:
-            return False
-        self._send(waiting.path, waiting.device, waiting.retry, "open")
-        return True
 
-    def opened(self, event: Opened) -> bool:
-        """Keep what was told; tell whether it was told of other weights than these."""
-        self._path, waiting = event.path, self._waiting
-        self._waiting = self._asked = None
-        if waiting is None or waiting.path != event.path:
-            return False
-        digest = event.model.digest
-        recalled = waiting.retry is not None
-        changed = recalled and self._answers.changed(event.path, digest)
-        if waiting.told or self._session.state.asked is not None:
-            self._answers.keep(event.path, digest, waiting.told)
-        return changed
+def asked(state: State, event: Asked) -> Next:
+    """Show the questions."""
+    return Next(replace(state, asked=event, asked_for=state.opening, busy=""))
+
+
+def refused(state: State, event: Refused) -> Next:
+    """Say why; where earlier answers no longer do, ask: it may be another file now."""
+    opening = state.opening
+    if opening is not None and opening.certain is not None:
+        request = replace(opening.request, told=opening.certain, ask="open")
+        return _send(state, Opening(request=request, then=opening.then))
+    awaiting = state.awaiting.end(event.number)
+    return Next(replace(state, awaiting=awaiting, error=event.reason, busy=""))
+
+
+def opened(state: State, event: Opened) -> Next:
+    """Take a model that is open: keep what was answered, go on with what was wanted."""
+    first, opening = state.opened is None, state.opening
+    if opening is not None and opening.request.path != event.path:
+        opening = None
+    waiting = first and state.awaiting.decoding  # asked before the model was there
+    changed = _are_old(state, opening, event)
+    state = replace(
+        state,
+        answers=_kept_answers(state, opening, event),
+        opened=event,
+        opening=None,
+        asked=None,
+        asked_for=None,
+        # an engine that had no model answers next what it was asked before
+        awaiting=_questions(state.awaiting) if first else Awaiting(),
+        busy=state.busy if waiting else "",
+        error="",
+        notice=opened_words(event, changed=changed),
+        batch=(),
+        parameters=None,
+        intervention=UNTOUCHED,
+        plain=None,
+        history=History(),
+    )
+    if opening is not None and opening.then:
+        return translate(state, opening.then)
+    return Next(state) if waiting else _go_on(state, event)
+
+
+def _questions(awaiting: Awaiting) -> Awaiting:
+    return awaiting.without(is_opening).without(is_aside)
+
+
+def _are_old(state: State, opening: Opening | None, event: Opened) -> bool:
+    """Tell whether the answers used were given for other weights of that path."""
+    recalled = opening is not None and opening.certain is not None
+    return recalled and state.answers.changed(event.path, event.model.digest)
+
+
+def _kept_answers(state: State, opening: Opening | None, event: Opened) -> Answers:
+    if opening is None:
+        return state.answers
+    given = opening.request.told
+    if not given and state.asked is None:
+        return state.answers  # nobody was asked
+    return state.answers.keep(event.path, event.model.digest, given)
+
+
+def _go_on(state: State, event: Opened) -> Next:
+    """Run on the new model what is on screen, as far as it can read it."""
+    recorded = state.trace if state.recorded else None
+    if recorded is not None:
+        if recorded.model.digest != event.model.digest:
+            return Next(state)  # another model's: it stays until something is decoded
+        prefix = tuple((step.id, step.origin) for step in recorded.steps)
+        return decode(state, state.step, prefix=prefix)
+    sentence = state.wish.sentence
+    if sentence and readable(sentence, event):
+        return decode(state, 1)
+    if not sentence:
+        return Next(state)
+    wish = replace(state.wish, sentence="")
+    return Next(leave_other_model(replace(state, wish=wish)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
 
-from visformer.engine.messages import Asked, Opened, Shuffled
+from visformer.engine.messages import Asked, Open, Opened, Request, Shuffled
 from visformer.pictures.look import PLAIN, Look
 from visformer.pictures.selection import Cell, Scale, Selection
+from visformer.session.answers import Answers
+from visformer.session.awaiting import Awaiting
+from visformer.session.wishes import History, LensAsked, Opening, Wish
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import UNTOUCHED, Intervention
@@ -19,17 +22,27 @@ from visformer.values.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class State:
-    """A frozen value; changed only through ``Session.set``.
+    """A frozen value; changed only through a ``Session``.
 
     ``trace`` holds all that was decoded ahead; ``shown`` is what may be seen: its first
     ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n the n-th
     choice and the rows 0 to n - 1 that led to it.
     """
 
-    model: ModelFacts | None = None
-    positions: Floats | None = None  # the model's own encodings, [max_positions, D]
-    about: Opened | None = None  # what was said when the model was opened
+    opened: Opened | None = None  # the model that the engine has open
+    wish: Wish = field(default_factory=Wish)  # what is translated, and how
+    awaiting: Awaiting = field(default_factory=Awaiting)  # asked of the engine
+    cursor: int | None = None  # the step to go to once it is decoded; None: it is there
+    opening: Opening | None = None  # the checkpoint that is being opened
     asked: Asked | None = None  # questions about a file that wait for their answers
+    asked_for: Opening | None = None  # the opening that led to them
+    answers: Answers = field(
+        default_factory=Answers
+    )  # what was answered about files until now
+    lens_asked: LensAsked | None = None  # what the lens on its way is of
+    shuffles: int = 0  # how many orders of a source have been asked for
+    # changes of the run, for undo and redo
+    history: History = field(default_factory=History)
     trace: Trace | None = None
     shown: Trace | None = None  # derived
     step: int = 0
@@ -56,6 +69,29 @@ class State:
     error: str = ""  # one sentence: what went wrong and what to do
 
     @property
+    def about(self) -> Opened | None:
+        """The open model, where it is the one on screen.
+
+        A recorded Trace stays that of its own model until something is decoded.
+        """
+        if self.opened is None or not self.recorded or self.trace is None:
+            return self.opened
+        same = self.trace.model.digest == self.opened.model.digest
+        return self.opened if same else None
+
+    @property
+    def model(self) -> ModelFacts | None:
+        """The model on screen."""
+        if self.about is not None:
+            return self.about.model
+        return self.trace.model if self.trace is not None else None
+
+    @property
+    def positions(self) -> Floats | None:
+        """That model's own encodings, [max_positions, D], where it is open."""
+        return self.about.positions if self.about is not None else None
+
+    @property
     def cell(self) -> Cell | None:
         """The cell in focus: the hovered one, else the locked one."""
         return self.hovered or self.locked
@@ -70,6 +106,45 @@ class State:
             cell=self.cell,
             scale=self.scale,
         )
+
+
+class Change(TypedDict, total=False):
+    """Fields of the State by name, with new values; ``shown`` follows from them."""
+
+    opened: Opened | None
+    wish: Wish
+    awaiting: Awaiting
+    cursor: int | None
+    opening: Opening | None
+    asked: Asked | None
+    asked_for: Opening | None
+    answers: Answers
+    lens_asked: LensAsked | None
+    shuffles: int
+    history: History
+    trace: Trace | None
+    step: int
+    recorded: bool
+    parameters: LayerParameters | None
+    lens: LensRows | None
+    intervention: Intervention
+    plain: Trace | None
+    passes: tuple[Trace, ...]
+    shuffle: Shuffled | None
+    batch: tuple[Trace, ...]
+    tab: str
+    stage: str
+    kind: Kind
+    layer: int
+    head: int
+    scale: Scale
+    look: Look
+    hovered: Cell | None
+    locked: Cell | None
+    busy: str
+    step_ms: float | None
+    notice: str
+    error: str
 
 
 def clamp(state: State, before: State) -> State:
@@ -112,15 +187,69 @@ def _inside(cell: Cell | None, trace: Trace) -> Cell | None:
     return cell if valid else None
 
 
+class Next(NamedTuple):
+    """What a transition leads to: a State, and what is to be asked of the engine."""
+
+    state: State
+    requests: tuple[Request, ...] = ()
+
+
+class EngineLike(Protocol):
+    """What is needed of the engine."""
+
+    def open(self, request: Open) -> int:
+        """Open a checkpoint, or ask about it; returns the request's number."""
+
+    def ask(self, request: Request) -> int:
+        """Ask something of the open model; returns the request's number."""
+
+    def abandon(self) -> None:
+        """Give up an opening."""
+
+
+P = ParamSpec("P")
+
+
 class Session:
-    """Holds the one State; every change goes through ``set``."""
+    """Holds the one State; every change goes through ``set`` or ``do``."""
 
-    def __init__(self, listener: Callable[[State], None] | None = None) -> None:
+    def __init__(
+        self,
+        listener: Callable[[State], None] | None = None,
+        engine: EngineLike | None = None,
+        wanted: Callable[[State], Next] = Next,
+    ) -> None:
+        """``wanted`` is asked after each change: what does the screen still lack."""
         self.state = State()
-        self.listener = listener
+        self._listener, self._engine, self._wanted = listener, engine, wanted
 
-    def set(self, **changes: Any) -> None:
+    def set(self, **changes: Unpack[Change]) -> None:
         """Replace fields of the State, clamp the selection, tell the listener."""
-        self.state = clamp(replace(self.state, **changes), self.state)
-        if self.listener is not None:
-            self.listener(self.state)
+        self._become(replace(self.state, **changes))
+
+    def do(
+        self,
+        transition: Callable[Concatenate[State, P], Next],
+        *args: P.args,
+        **given: P.kwargs,
+    ) -> None:
+        """Go where a transition leads, and ask what it wants to have asked."""
+        self._become(self._asked(transition(self.state, *args, **given)))
+
+    def _become(self, state: State) -> None:
+        self.state = self._asked(self._wanted(clamp(state, self.state)))
+        if self._listener is not None:
+            self._listener(self.state)
+
+    def _asked(self, to: Next) -> State:
+        """Ask what is to be asked; return the State that waits for the answers."""
+        state = to.state
+        for request in to.requests:
+            if self._engine is None:
+                break
+            if isinstance(request, Open):
+                number = self._engine.open(request)
+            else:
+                number = self._engine.ask(request)
+            state = replace(state, awaiting=state.awaiting.add(number, request))
+        return state

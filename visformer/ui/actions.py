@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
+from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.values.facts import KINDS
@@ -56,24 +57,22 @@ def build_menus(window: MainWindow) -> None:
     window.recent_menu = file.addMenu("Open &recent")
     bundled = file.addMenu("Open &bundled model")
     for path in paths.bundled_checkpoints():
-        _add(bundled, path.name, partial(window.requests.open, str(path)))
+        _add(bundled, path.name, partial(window.open, str(path)))
     file.addSeparator()
     foreign = (
-        _add(file, "Change the &answers…", window.requests.openings.ask_again),
+        _add(file, "Change the &answers…", lambda: window.session.do(ask_again)),
         _add(file, "Choose a &tokenizer…", partial(choose_tokenizer, window)),
     )
-    file.aboutToShow.connect(
-        lambda: _enable(foreign, bool(window.about.opened and window.about.opened.asks))
-    )
+    file.aboutToShow.connect(lambda: _enable(foreign, _asks(window)))
     file.addSeparator()
     _add(file, "&Save trace…", lambda: _save_trace(window), keys.Save)
     _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")
     file.addSeparator()
     _add(file, "&Quit", window.close, "Ctrl+Q").setMenuRole(QAction.MenuRole.QuitRole)
     edit = bar.addMenu("&Edit")
-    _add(edit, "&Undo change of the run", window.requests.alterations.undo, keys.Undo)
-    _add(edit, "&Redo change of the run", window.requests.alterations.redo, keys.Redo)
-    restore = partial(window.requests.alterations.make, UNTOUCHED)
+    _add(edit, "&Undo change of the run", window.undo, keys.Undo)
+    _add(edit, "&Redo change of the run", window.redo, keys.Redo)
+    restore = partial(window.change_run, UNTOUCHED)
     _add(edit, "Restore the &model's own run", restore)
     view = bar.addMenu("&View")
     for name, title in theme.NAMES.items():
@@ -88,7 +87,7 @@ def build_menus(window: MainWindow) -> None:
     help_menu = bar.addMenu("&Help")
     about = _add(help_menu, "About this &model…", window.about.click)
     help_menu.aboutToShow.connect(
-        lambda: _enable((about,), window.about.opened is not None)
+        lambda: _enable((about,), window.session.state.about is not None)
     )
     _add(help_menu, "&Keys", lambda: _tell(window, "Keys", KEYS), "F1")
     _add(help_menu, "&About and limits", lambda: _tell(window, "Visformer", ABOUT))
@@ -118,13 +117,19 @@ def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:
         action.setEnabled(enabled)
 
 
+def _asks(window: MainWindow) -> bool:
+    """Tell whether the model on screen is of a file that is asked about."""
+    about = window.session.state.about
+    return about is not None and about.asks
+
+
 def show_recent(window: MainWindow, recent: list[str]) -> None:
     """List recently opened checkpoints; those that are gone are greyed."""
     menu = window.recent_menu
     menu.clear()
     menu.setEnabled(bool(recent))
     for path in recent:
-        action = _add(menu, path, partial(window.requests.open, path))
+        action = _add(menu, path, partial(window.open, path))
         action.setEnabled(Path(path).exists())
 
 

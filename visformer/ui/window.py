@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from PySide6.QtCore import QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
 from PySide6.QtWidgets import (
     QApplication,
-    QComboBox,
     QHBoxLayout,
     QLabel,
     QMainWindow,
     QMenu,
-    QProgressBar,
     QPushButton,
     QSplitter,
     QVBoxLayout,
@@ -24,35 +23,35 @@ from visformer.engine.handle import Event
 from visformer.engine.messages import Opened
 from visformer.errors import VisformerError
 from visformer.pictures.about import readable, source_hint
-from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.reading import move
 from visformer.pictures.attention.strips import source_strip, target_strip
-from visformer.pictures.selection import SCALES
-from visformer.session.answers import Answers
-from visformer.session.requests import EngineLike, Requests
-from visformer.session.state import Session, State
-from visformer.text import clean
+from visformer.session import answers, openings, questions, runs
+from visformer.session.questions import wanted
+from visformer.session.receive import receive
+from visformer.session.state import Change, EngineLike, Session, State
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.altered_bar import AlteredBar
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_button, open_together
+from visformer.ui.bars.header import Header
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
 from visformer.ui.views import View
-from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
-from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
 from visformer.ui.widgets.export import ALTERED
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.questions import Overrides
+from visformer.values.trace_file import read_trace
 
 
 class MainWindow(QMainWindow):
@@ -65,13 +64,13 @@ class MainWindow(QMainWindow):
         self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
-        self.session = Session(self._draw)
-        self.requests = Requests(self.session, engine, Answers(self._memory))
+        self._engine = engine
+        self.session = Session(self._draw, engine, wanted)
         self._build()
         build_menus(self)
         build_keys(self)
         self._restore()
-        self._draw(self.session.state)
+        self.session.set(answers=answers.read(self._memory.text("answers", "")))
 
     # ---- parts -----------------------------------------------------------------
 
@@ -90,26 +89,31 @@ class MainWindow(QMainWindow):
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
-        self.strategy.changed.connect(self._change_strategy)
+        self.strategy.changed.connect(
+            lambda strategy, limit: self.session.do(runs.choose_tokens, strategy, limit)
+        )
         self.candidates = CandidatesPanel()
-        self.candidates.chosen.connect(self.requests.force)
+        self.candidates.chosen.connect(lambda id: self.session.do(runs.force, id))
         self._notice = plain_label("")
         self._notice.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
         self.form = OpenForm(self)
-        self.form.answered.connect(self.requests.openings.answer)
-        self.form.left.connect(self.requests.openings.cancel)
+        self.form.answered.connect(
+            lambda given: self.session.do(openings.answer, given)
+        )
+        self.form.left.connect(self._leave_form)
         self.altered = AlteredBar()
-        self.altered.undone.connect(self.requests.alterations.undo)
-        self.altered.redone.connect(self.requests.alterations.redo)
-        self.altered.restored.connect(lambda: self.requests.alterations.make(UNTOUCHED))
+        self.altered.undone.connect(self.undo)
+        self.altered.redone.connect(self.redo)
+        self.altered.restored.connect(lambda: self.change_run(UNTOUCHED))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
         column.setSpacing(3)
-        column.addLayout(self._header())
+        self._header = self._build_header()
+        column.addWidget(self._header)
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
         column.addWidget(self.altered)
@@ -118,21 +122,16 @@ class MainWindow(QMainWindow):
         column.addLayout(self._transport_row())
         column.addWidget(self._middle(), 1)
         self.setCentralWidget(body)
-        self._build_status()
+        self.status = StatusLine()
+        self.setStatusBar(self.status)
 
-    def _header(self) -> QHBoxLayout:
-        self._model = plain_label("no model")
+    def _build_header(self) -> Header:
         self._open = open_button(self)
         self.about = AboutButton(self)
-        self._theme = _chooser("Theme", theme.NAMES)
-        self._theme.activated.connect(
-            lambda _: self.set_theme(self._theme.currentData())
-        )
-        self._device = _chooser("Device", {})
-        self._device.setPlaceholderText("device")
-        self._device.activated.connect(lambda _: self._change_device())
-        left = (self._model, self.about, self._open)
-        return _row(*left, None, self._theme, self._device)
+        header = Header(self.about, self._open)
+        header.theme_chosen.connect(self.set_theme)
+        header.device_chosen.connect(self._change_device)
+        return header
 
     def _source_row(self) -> QHBoxLayout:
         self._go = QPushButton("Translate")
@@ -159,29 +158,18 @@ class MainWindow(QMainWindow):
     def _connect(self, view: View) -> None:
         """Wire a view that has just been built."""
         if isinstance(view, MasksView):
-            view.batch_requested.connect(self.requests.batch)
-            view.lab.altered.connect(self.requests.alterations.make)
+            view.batch_requested.connect(
+                lambda sources: self.session.do(questions.batch, sources)
+            )
+            view.lab.altered.connect(self.change_run)
         if isinstance(view, PositionsView):
-            view.lab.altered.connect(self.requests.alterations.make)
-            view.lab.shuffled.connect(self.requests.shuffle)
-        if isinstance(view, ComputationView):
-            view.weights_wanted.connect(self.requests.parameters)
-        if isinstance(view, OutputView):
-            view.lens_wanted.connect(self.requests.lens)
-        view.picked.connect(lambda changes: self.session.set(**changes))
+            view.lab.altered.connect(self.change_run)
+            view.lab.shuffled.connect(lambda: self.session.do(questions.shuffle))
+        view.picked.connect(self._pick)
         view.failed.connect(lambda text: self.session.set(error=text))
 
-    def _build_status(self) -> None:
-        self._status = [plain_label("") for _ in range(4)]
-        self._progress = QProgressBar()
-        self._progress.setMaximumWidth(120)
-        self._progress.setRange(0, 0)
-        self._progress.setAccessibleName("The engine is working")
-        bar = self.statusBar()
-        bar.setSizeGripEnabled(False)
-        for index, label in enumerate(self._status):
-            bar.addWidget(label, 1 if index == 2 else 0)
-        bar.addPermanentWidget(self._progress)
+    def _pick(self, changes: Change) -> None:
+        self.session.set(**changes)
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -196,65 +184,80 @@ class MainWindow(QMainWindow):
         shown = state.shown.intervention if state.shown is not None else UNTOUCHED
         self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
         self.tabs.turn(state.tab).draw(state)
-        self._draw_words(state)
-
-    def _draw_words(self, state: State) -> None:
         notice = state.error or state.notice
         self._notice.setText(notice)
         self._notice.setVisible(bool(notice))
-        self.about.draw(state)
+        self._header.draw(state)
         self.source.setPlaceholderText(source_hint(state.about))
-        model = state.model
-        self._progress.setVisible(bool(state.busy))
-        device = model.device if model else "no device"
-        recorded = "recorded, " if state.recorded else ""
-        speed = f"{state.step_ms:.1f} ms/step" if state.step_ms else "no step timed yet"
-        where = f"layer {state.layer + 1}, head {state.head + 1}"
-        words = state.busy or cell_words(state.shown, state.selection, state.look)
-        texts = (
-            f"{recorded}{device} | {speed}",
-            where,
-            words,
-            f"colour: {SCALES[state.scale]}",
-        )
-        for label, text in zip(self._status, texts, strict=True):
-            label.setText(text)
-        if model is not None:
-            config = model.config
-            self._model.setText(
-                f"model: {model.name}, {config.encoder_layers}+{config.decoder_layers} "
-                f"layers, {config.heads} heads, {model.parameters / 1e6:.1f} M, "
-                f"{model.device}{', recorded' if state.recorded else ''}"
-            )
+        self.strategy.draw(state)
+        self.status.draw(state)
 
     # ---- what the user does ----------------------------------------------------
 
+    def open(
+        self,
+        path: str,
+        device: str = "",
+        given: Overrides | None = None,
+        *,
+        beside: Overrides = (),
+        then: str = "",
+    ) -> None:
+        """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
+        if path.endswith(".vis"):
+            self.guarded(lambda: self._show_trace(Path(path)))
+        else:
+            self.session.do(
+                openings.open_checkpoint,
+                path,
+                device,
+                given,
+                beside=beside,
+                then=then,
+            )
+
+    def _show_trace(self, path: Path) -> None:
+        self.session.do(runs.show_trace, read_trace(path))
+
+    def _leave_form(self) -> None:
+        self._engine.abandon()
+        self.session.do(openings.cancel)
+
     def translate(self, text: str) -> None:
         """Translate ``text`` as if it had been typed."""
-        self.source.setText(clean(text))
-        self.source.submit()
+        self._submit(self.source.take(text))
 
     def _submit(self, text: str) -> None:
         self.transport.pause()
         self.reference.clear()
-        self.requests.translate(text)
+        self.session.do(runs.translate, text)
 
     def _submit_reference(self, text: str) -> None:
         self.transport.pause()
-        source = self.source.text() or self.requests.sentence
-        self.requests.translate(source, reference=text)
+        source = self.source.text() or self.session.state.wish.sentence
+        self.session.do(runs.translate, source, reference=text)
+
+    def change_run(self, intervention: Intervention) -> None:
+        """Run the sentence as changed."""
+        self.session.do(runs.change_run, intervention)
+
+    def undo(self) -> None:
+        """Take the last change of the run back."""
+        self.session.do(runs.undo)
+
+    def redo(self) -> None:
+        """Make it again."""
+        self.session.do(runs.redo)
 
     def _go_to_token(self, index: int) -> None:
         """Go to the step that chose the token: chip n is the choice of step n."""
         self.transport.pause()
         self.session.set(step=index)
 
-    def _change_strategy(self) -> None:
-        self.requests.change_strategy(self.strategy.strategy(), self.strategy.tokens())
-
-    def _change_device(self) -> None:
-        if self.requests.path:
-            self.requests.open(self.requests.path, self._device.currentData())
+    def _change_device(self, device: str) -> None:
+        opened = self.session.state.opened
+        if opened is not None:
+            self.open(opened.path, device)
 
     def _tab_turned(self, name: str) -> None:
         if name != self.session.state.tab:
@@ -289,13 +292,10 @@ class MainWindow(QMainWindow):
 
     def receive(self, event: Event) -> None:
         """Take an event of the engine, on the window's thread."""
-        self.requests.receive(event)
+        self.session.do(receive, event)
         if isinstance(event, Opened):
             self._remember(event.path)
-            self._device.clear()
-            for name in event.devices:
-                self._device.addItem(name, name)
-            self._device.setCurrentText(event.model.device)
+            self._memory.keep("answers", self.session.state.answers.text())
             if not readable(self.source.text(), event):
                 self.source.clear()
 
@@ -331,7 +331,8 @@ class MainWindow(QMainWindow):
         app = QApplication.instance()
         if isinstance(app, QApplication):
             theme.apply_theme(app, name, self._zoom)
-        self._theme.setCurrentIndex(self._theme.findData(name))
+        chooser = self._header.theme
+        chooser.setCurrentIndex(chooser.findData(name))
         self._memory.keep("theme", name)
 
     def zoom_by(self, percent: int) -> None:
@@ -339,7 +340,7 @@ class MainWindow(QMainWindow):
         wanted = self._zoom + percent if percent else 100
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, wanted))
         self._memory.keep("zoom", self._zoom)
-        self.set_theme(self._theme.currentData())
+        self.set_theme(self._header.theme.currentData())
 
     def reset_layout(self) -> None:
         """Bring sizes back to what they were at first."""
@@ -367,16 +368,6 @@ class MainWindow(QMainWindow):
         self._memory.keep("history", self.source.history)
         self._memory.write()
         super().closeEvent(event)
-
-
-def _chooser(name: str, items: dict[str, str]) -> QComboBox:
-    box = QComboBox()
-    for data, title in items.items():
-        box.addItem(title, data)
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-    return box
 
 
 def _row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
 
 from visformer.errors import InputError
+from visformer.session.openings import open_with
 from visformer.ui.bars.open_form import TOKENIZERS
 from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
 
@@ -51,7 +52,7 @@ def open_together(window: MainWindow, files: Sequence[str]) -> None:
     """Open what was chosen or dropped."""
     if files:
         path, beside = together(files)
-        window.requests.open(path, beside=beside)
+        window.open(path, beside=beside)
 
 
 def local(urls: Sequence[QUrl]) -> list[str]:
@@ -76,7 +77,8 @@ def choose_tokenizer(window: MainWindow) -> None:
     """Ask for a tokenizer, and open the open checkpoint again with it."""
 
     def use(files: Sequence[str]) -> None:
-        window.requests.openings.tell({"tokenizer": files[0], TARGET_TOKENIZER: None})
+        tokenizers = {"tokenizer": files[0], TARGET_TOKENIZER: None}
+        window.session.do(open_with, tokenizers)
 
     title = "Choose a sentencepiece model or a vocab.json"
     _ask(window, title, QFileDialog.FileMode.ExistingFile, TOKENIZERS, use)
@@ -89,7 +91,8 @@ def _ask(
     kinds: str,
     use: Callable[[Sequence[str]], object] | None = None,
 ) -> None:
-    near = str(Path(window.requests.path).parent) if window.requests.path else ""
+    opened = window.session.state.opened
+    near = "" if opened is None else str(Path(opened.path).parent)
     dialog = QFileDialog(window, title, near, kinds)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setFileMode(mode)

@@ -40,10 +40,11 @@ def sample_button(window: MainWindow) -> QPushButton:
 
 def choose(window: MainWindow, text: str, model: str) -> None:
     """Translate a sample: by its own model, or by the user's where one is open."""
-    open_path = window.requests.path
+    opened = window.session.state.opened
+    open_path = "" if opened is None else opened.path
     bundled = {str(path) for path in paths.bundled_checkpoints()}
     if open_path == model or (open_path and open_path not in bundled):
         window.translate(text)
         return
     window.source.setText(text)
-    window.requests.open(model, then=text)
+    window.open(model, then=text)

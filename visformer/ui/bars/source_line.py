@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit
 
-from visformer.text import MAX_CHARACTERS
+from visformer.text import MAX_CHARACTERS, clean
 
 HISTORY = 200
 
@@ -32,6 +32,13 @@ class SourceLine(QLineEdit):
         text = self.text()
         self.remember(text)
         self.submitted.emit(text)
+
+    def take(self, text: str) -> str:
+        """Put a text from elsewhere here, made safe and remembered; return it."""
+        text = clean(text)
+        self.setText(text)
+        self.remember(text)
+        return text
 
     def remember(self, text: str) -> None:
         """Put a sentence at the end of the history, once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -30,7 +30,7 @@ class Transport(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._step, self._last = 0, 0
+        self._state = State()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
         self._buttons = {
@@ -80,18 +80,22 @@ class Transport(QWidget):
 
     def draw(self, state: State) -> None:
         """Show where the current step is."""
-        self._step = state.step
-        self._last = len(state.trace) if state.trace is not None else 0
-        self._where.setText(f"step {self._step} of {self._last}")
+        self._state = state
+        step, last = state.step, self._last
+        self._where.setText(f"step {step} of {last}")
         able = {
-            "first": self._step > 0,
-            "back": self._step > 0,
-            "play": self._last > 0,
-            "forward": self._step < self._last,
-            "last": self._step < self._last,
+            "first": step > 0,
+            "back": step > 0,
+            "play": last > 0,
+            "forward": step < last,
+            "last": step < last,
         }
         for name, button in self._buttons.items():
             button.setEnabled(able[name])
+
+    @property
+    def _last(self) -> int:
+        return len(self._state.trace) if self._state.trace is not None else 0
 
     @property
     def playing(self) -> bool:
@@ -104,11 +108,11 @@ class Transport(QWidget):
 
     def back(self) -> None:
         """Go one step back."""
-        self._go(self._step - 1)
+        self._go(self._state.step - 1)
 
     def forward(self) -> None:
         """Go one step on."""
-        self._go(self._step + 1)
+        self._go(self._state.step + 1)
 
     def last(self) -> None:
         """Go to the end of what is decoded."""
@@ -119,7 +123,7 @@ class Transport(QWidget):
         if self.playing:
             self.pause()
             return
-        if self._step >= self._last:
+        if self._state.step >= self._last:
             self.moved.emit(0)
         self._timer.start()
         self._show_playing()
@@ -134,10 +138,10 @@ class Transport(QWidget):
         self.moved.emit(step)
 
     def _tick(self) -> None:
-        if self._step >= self._last:
+        if self._state.step >= self._last:
             self.pause()
         else:
-            self.moved.emit(self._step + 1)
+            self.moved.emit(self._state.step + 1)
 
     def _speed_changed(self) -> None:
         speed = SPEEDS[self.speed.value()]
@@ -156,7 +160,7 @@ class Transport(QWidget):
 class StrategyControls(QWidget):
     """How the next token is chosen, and how many there may be."""
 
-    changed = Signal()
+    changed = Signal(object, object)  # a Strategy, and a limit or None
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,33 +179,47 @@ class StrategyControls(QWidget):
         self.seed = _whole(0, 2**31 - 1, 0, "Seed of the sampling", "seed ")
         self.limit = _whole(0, 65_536, 0, "Most target tokens", "limit ", "auto")
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
+        self._boxes = (*self._sampling, self.limit)
+        self._drawn: tuple[Strategy, int | None] = Strategy(), None
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        for widget in (self.name, *self._sampling, self.limit):
+        for widget in (self.name, *self._boxes):
             layout.addWidget(widget)
         self.name.currentIndexChanged.connect(self._name_changed)
-        for box in (*self._sampling, self.limit):
+        for box in self._boxes:
             box.setKeyboardTracking(False)
-            box.valueChanged.connect(self.changed)
+            box.valueChanged.connect(self._report)
         self._show_sampling()
 
-    def strategy(self) -> Strategy:
-        """Return the strategy chosen."""
-        return Strategy(
+    def draw(self, state: State) -> None:
+        """Show how tokens are chosen; what is being typed stays."""
+        strategy, limit = state.wish.strategy, state.wish.limit
+        if (strategy, limit) == self._drawn:
+            return
+        self._drawn = strategy, limit
+        blockers = [QSignalBlocker(box) for box in (self.name, *self._boxes)]
+        self.name.setCurrentIndex(self.name.findData(strategy.name))
+        self.temperature.setValue(strategy.temperature)
+        self.top_k.setValue(strategy.top_k)
+        self.top_p.setValue(strategy.top_p)
+        self.seed.setValue(strategy.seed)
+        self.limit.setValue(limit or 0)
+        del blockers
+        self._show_sampling()
+
+    def _report(self) -> None:
+        strategy = Strategy(
             name=self.name.currentData(),
             temperature=self.temperature.value(),
             top_k=self.top_k.value(),
             top_p=self.top_p.value(),
             seed=self.seed.value(),
         )
-
-    def tokens(self) -> int | None:
-        """Return the limit chosen, None for the model's own."""
-        return self.limit.value() or None
+        self.changed.emit(strategy, self.limit.value() or None)
 
     def _name_changed(self) -> None:
         self._show_sampling()
-        self.changed.emit()
+        self._report()
 
     def _show_sampling(self) -> None:
         for box in self._sampling:

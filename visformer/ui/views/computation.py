@@ -30,7 +30,6 @@ from visformer.pictures.computation.stages import (
 )
 from visformer.pictures.computation.subject import (
     Subject,
-    missing,
     subject,
 )
 from visformer.pictures.picture import Axis
@@ -49,7 +48,6 @@ class ComputationView(QWidget):
     """Pages, stages, the matrices of one, and the cell's own numbers below."""
 
     picked = Signal(object)  # a dict of State changes
-    weights_wanted = Signal(str, int)  # stack and layer
     failed = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -141,10 +139,7 @@ class ComputationView(QWidget):
     # ---- drawing ---------------------------------------------------------------
 
     def draw(self, state: State) -> None:
-        """Show a State; ask for the layer's weights where they are not in it."""
-        wanted = missing(state.shown, state.selection, state.parameters)
-        if wanted is not None:
-            self.weights_wanted.emit(*wanted)
+        """Show a State."""
         needs = (
             *(state.shown, state.parameters, state.stage, state.scale),
             *(state.kind, state.layer, state.head, state.cell),

@@ -30,7 +30,6 @@ from visformer.pictures.output import (
     first_row,
     flow_words,
     logit_table,
-    missing,
     output_picture,
     output_words,
     product_table,
@@ -53,7 +52,6 @@ class OutputView(QWidget):
     """Above: the current step, from vector to token. Below: the logit lens."""
 
     picked = Signal(object)  # a dict of State changes
-    lens_wanted = Signal(object)  # rows, the first ones first
     failed = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -147,10 +145,7 @@ class OutputView(QWidget):
     # ---- drawing ---------------------------------------------------------------
 
     def draw(self, state: State) -> None:
-        """Show a State; ask for the rows of the lens that are not in it."""
-        rows = missing(state.shown, state.lens, busy=bool(state.busy))
-        if rows:
-            self.lens_wanted.emit(rows)
+        """Show a State."""
         needs = (state.shown, state.trace, state.lens, state.model)
         if needs != self._drawn:
             self._drawn, self._state = needs, state

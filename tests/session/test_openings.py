@@ -1,0 +1,149 @@
+"""Openings, without a window: what is asked, what is done once a model is open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.opened import opened_model
+from tests.session.sessions import (
+    HIDDEN,
+    OTHER,
+    TRACE,
+    Engine,
+    answer,
+    take,
+    translated,
+)
+from tests.traces import make_trace
+from visformer.engine.messages import (
+    Asked,
+    Decode,
+    Open,
+    Refused,
+)
+from visformer.engine.mirror import Decoded
+from visformer.session import openings, questions, runs
+from visformer.session.state import Next, Session
+from visformer.values.intervention import UNTOUCHED
+from visformer.values.questions import Questionnaire
+
+
+def test_a_recorded_trace_of_the_model_is_taken_over(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.set(step=3)
+    assert session.state.recorded
+    assert session.state.model == TRACE.model
+    state = take(session, opened_model(TRACE.model))
+    assert engine.last.prefix == tuple((s.id, s.origin) for s in TRACE.steps)
+    assert state.about is state.opened
+    half = take(session, Decoded(number=1, trace=TRACE.until(2), limit=9))
+    assert half.recorded  # until the engine has come as far
+    state = take(session, Decoded(number=1, trace=TRACE, limit=9))
+    assert not state.recorded
+    assert state.step == 3
+
+
+def test_a_recorded_trace_of_another_model_keeps_its_name(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.show_trace, TRACE)
+    state = take(session, opened_model(OTHER))
+    assert engine.asked == []
+    assert (state.model, state.about, state.positions) == (TRACE.model, None, None)
+    session.do(runs.translate, "more")
+    answer(session, engine, replace(TRACE, model=OTHER))
+    assert session.state.model == OTHER
+    assert session.state.positions is not None
+
+
+def test_a_recording_without_an_encoder_is_refused(session: Session) -> None:
+    session.do(runs.show_trace, replace(TRACE, model=replace(TRACE.model, cross=False)))
+    assert session.state.trace is None
+    assert "no cross attention" in session.state.error
+
+
+def test_what_was_asked_before_the_model_was_there_is_answered(
+    session: Session, engine: Engine
+) -> None:
+    session.do(openings.open_checkpoint, "/m", given=())
+    session.do(runs.translate, "one")
+    state = take(session, opened_model(TRACE.model, path="/m"))
+    assert [type(request) for request in engine.asked] == [Open, Decode]
+    assert state.busy == "decoding"
+    answer(session, engine)
+    assert session.state.step == 1
+
+
+def test_reopening_runs_the_sentence_again_without_changes(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.do(runs.change_run, HIDDEN)
+    session.do(openings.open_checkpoint, "/model", "cpu", ())
+    assert engine.last == Open(path="/model", device="cpu")
+    state = take(session, opened_model(OTHER, number=3))
+    assert engine.last == Decode(source="one two")
+    assert state.intervention == UNTOUCHED
+    assert state.history.undo == ()
+    assert state.trace is not None  # until the new model's comes
+    changed = Decoded(number=2, trace=make_trace(target=1), limit=9)
+    assert take(session, changed).trace is state.trace  # of the engine that is gone
+    assert take(session, Refused(number=4, reason="no")).trace is None
+
+
+def test_a_sentence_that_the_new_model_cannot_read_is_left(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    state = take(session, opened_model(OTHER, numbers=99))
+    assert len(engine.asked) == 1
+    assert state.trace is None
+    assert state.wish.sentence == ""
+
+
+def test_a_text_follows_its_opening_through_the_questions(
+    session: Session, engine: Engine
+) -> None:
+    session.do(openings.open_checkpoint, "/m.pt", "cuda", then="abc")
+    assert engine.last == Open(path="/m.pt", device="cuda", ask="open")
+    form = Questionnaire(layout="l", sizes="s", introduction="i", questions=())
+    state = take(session, Asked(number=1, path="/m.pt", form=form))
+    assert state.asked is not None
+    assert state.busy == ""
+    session.do(openings.answer, {"heads": 2})
+    told = (("heads", 2),)
+    assert engine.last == Open(path="/m.pt", device="cuda", told=told)
+    state = take(session, opened_model(TRACE.model, number=2, path="/m.pt"))
+    assert state.asked is None
+    assert engine.last == Decode(source="abc")
+    assert state.answers.about("/m.pt") == told
+    session.do(openings.open_checkpoint, "/m.pt", "cpu")
+    assert engine.last == Open(path="/m.pt", device="cpu", told=told)
+    take(session, Refused(number=4, reason="They no longer do."))
+    assert engine.last == Open(path="/m.pt", device="cpu", ask="open")
+    assert session.state.error == ""
+    state = take(session, Refused(number=5, reason="It is gone."))
+    assert state.error == "It is gone."
+
+
+def test_a_cancelled_opening_leaves_the_open_model(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    session.do(openings.open_checkpoint, "/other")
+    session.do(openings.cancel)
+    state = take(session, Refused(number=1, reason="late"))
+    assert (state.error, state.busy, state.opening) == ("", "", None)
+    assert state.opened is not None
+    assert state.opened.path == "/model"
+
+
+def test_nothing_is_asked_again_where_nothing_is_open(session: Session) -> None:
+    for transition in (openings.ask_again, runs.undo, questions.shuffle):
+        assert transition(session.state) == Next(session.state)
+    assert openings.open_with(session.state, {"heads": 2}).requests == ()
+    assert openings.answer(session.state, {}).requests == ()

@@ -1,0 +1,116 @@
+"""Questions beside the decode, without a window; the Session itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from tests.opened import opened_model
+from tests.session.sessions import (
+    OTHER,
+    TRACE,
+    Engine,
+    take,
+    translated,
+)
+from visformer.engine.handle import Replaced
+from visformer.engine.messages import (
+    Answer,
+    Lens,
+    LensDone,
+    Opened,
+    Parameters,
+    ParametersDone,
+    Shuffle,
+    Shuffled,
+)
+from visformer.session import questions, receive, runs
+from visformer.session.state import Change, Next, Session, State
+
+
+def test_the_tab_in_sight_asks_once_for_what_it_lacks(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    asked = len(engine.asked)
+    session.set(tab="computation", layer=1, kind="encoder")
+    session.set(step=2)
+    assert engine.asked[asked:] == [Parameters(stack="encoder", layer=1)]
+    state = take(session, ParametersDone(number=asked + 1, parameters=None))
+    assert not state.awaiting.aside
+    assert len(engine.asked) == asked + 1  # there are none: not asked for ever
+    session.set(layer=0)
+    assert engine.last == Parameters(stack="encoder", layer=0)
+    session.set(tab="output")
+    assert isinstance(engine.last, Lens)
+    take(session, LensDone(number=len(engine.asked), rows=()))
+    count = len(engine.asked)
+    session.set(step=3)
+    assert len(engine.asked) == count  # it could not: not asked for ever
+    take(session, Replaced(reason="x"))
+    session.set(tab="computation")
+    assert len(engine.asked) == count + 1  # the question had died with the engine
+
+
+def test_another_models_run_is_not_asked_about(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(OTHER))
+    session.do(runs.show_trace, TRACE)
+    session.set(tab="computation")
+    session.set(tab="output")
+    assert engine.asked == []
+
+
+def test_orders_differ_from_shuffle_to_shuffle(
+    session: Session, engine: Engine
+) -> None:
+    translated(session, engine)
+    session.do(questions.shuffle)
+    session.do(questions.shuffle)
+    seeds = [r.seed for r in engine.asked if isinstance(r, Shuffle)]
+    assert len(set(seeds)) == 2
+    state = take(session, Shuffled(number=3, order=(0,), plain=TRACE, shuffled=TRACE))
+    assert state.shuffle is not None
+    assert state.busy == ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said(Answer):
+    """An answer that no file of the program knows."""
+
+    text: str
+
+
+def test_a_new_answer_is_one_entry(
+    session: Session, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(state: State, event: Said) -> Next:
+        return Next(replace(state, notice=event.text))
+
+    monkeypatch.setitem(receive.RECEIVED, Said, said)
+    session.do(runs.translate, "a")
+    assert take(session, Said(number=1, text="hello")).notice == "hello"
+    assert take(session, Said(number=9, text="late")).notice == "hello"
+
+
+def test_every_field_can_be_set_by_its_name() -> None:
+    """``Change`` says again what State says; ``shown`` follows from the others."""
+    fields = dict(State.__annotations__)
+    assert fields.pop("shown") == "Trace | None"
+    assert Change.__annotations__.keys() == fields.keys()
+    for name, kind in Change.__annotations__.items():
+        assert kind.__forward_arg__ == fields[name]
+
+
+def test_the_listener_hears_a_transition_once(engine: Engine) -> None:
+    heard: list[State] = []
+    session = Session(heard.append, engine, questions.wanted)
+    session.do(runs.translate, "a")
+    assert len(heard) == 1
+    opened: Opened = opened_model(TRACE.model, np.ones((3, 8), np.float32))
+    take(session, opened)
+    assert len(heard) == 2

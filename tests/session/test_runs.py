@@ -1,0 +1,199 @@
+"""Runs of a sentence, without a window: what is asked, what comes of answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.opened import opened_model
+from tests.session.sessions import (
+    HIDDEN,
+    OPEN,
+    TRACE,
+    Engine,
+    answer,
+    take,
+    translated,
+)
+from tests.traces import make_trace
+from visformer.engine.handle import Replaced
+from visformer.engine.messages import (
+    BatchDone,
+    Decode,
+    Finished,
+    Parameters,
+    Refused,
+    Shuffled,
+)
+from visformer.engine.mirror import Decoded
+from visformer.session import questions, receive, runs
+from visformer.session.state import Next, Session, State
+from visformer.session.wishes import Wish
+from visformer.values.intervention import UNTOUCHED
+from visformer.values.strategy import Strategy
+
+
+def test_a_sentence_is_decoded_ahead_with_the_cursor_on_step_one(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.translate, "one two")
+    assert engine.asked == [Decode(source="one two")]
+    assert session.state.busy == "decoding"
+    empty = TRACE.until(0)
+    assert take(session, Decoded(number=1, trace=empty, limit=9)).step == 0
+    assert take(session, Decoded(number=1, trace=TRACE.until(2), limit=9)).step == 1
+    state = take(session, Decoded(number=1, trace=TRACE, limit=9))
+    assert state.step == 1
+    state = take(session, Finished(number=1, step_ms=2.0))
+    assert (state.busy, state.step_ms, state.step) == ("", 2.0, 1)
+
+
+def test_a_transition_leaves_the_state_that_it_is_given() -> None:
+    before = State()
+    after, requests = runs.translate(before, "a")
+    assert before.wish == Wish()
+    assert after.wish.sentence == "a"
+    assert requests == (Decode(source="a"),)
+
+
+def test_a_reference_puts_the_cursor_at_its_end(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.translate, "one", reference="un")
+    assert engine.last.reference == "un"
+    answer(session, engine)
+    assert session.state.step == len(TRACE)
+    session.do(runs.force, 7)
+    assert engine.last.reference == ""  # a choice leaves the reference
+    kept = [(step.id, step.origin) for step in TRACE.steps[:-1]]
+    assert engine.last.prefix == (*kept, (7, "forced"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [(" ", "is empty"), ("a" * 1_000_001, "many")]
+)
+def test_bad_text_asks_for_nothing(
+    session: Session, engine: Engine, text: str, words: str
+) -> None:
+    session.do(runs.translate, text)
+    assert engine.asked == []
+    assert words in session.state.error
+
+
+def test_another_way_of_choosing_decodes_anew(session: Session, engine: Engine) -> None:
+    way = Strategy(name="sample", seed=3)
+    session.do(runs.choose_tokens, way, 7)
+    assert engine.asked == []  # there is no sentence yet
+    translated(session, engine)
+    assert (engine.last.strategy, engine.last.limit) == (way, 7)
+    session.set(step=4)
+    session.do(runs.choose_tokens, Strategy(), None)
+    assert (engine.last.strategy, engine.last.limit) == (Strategy(), None)
+    answer(session, engine)
+    assert session.state.step == 4
+
+
+def test_answers_to_what_was_superseded_are_dropped(
+    session: Session, engine: Engine
+) -> None:
+    """Of every kind, decoded rows, batches and shuffles alike."""
+    translated(session, engine)
+    session.do(questions.batch, ("a", "b"))
+    session.do(questions.shuffle)
+    session.do(runs.translate, "three")
+    before = session.state
+    shorter = make_trace(target=2)
+    shuffled = Shuffled(number=3, order=(0,), plain=shorter, shuffled=shorter)
+    late = (
+        Decoded(number=1, trace=shorter, limit=9),
+        Finished(number=1, step_ms=9.0),
+        BatchDone(number=2, traces=(shorter,)),
+        shuffled,
+        Refused(number=2, reason="no"),
+    )
+    for event in late:
+        assert receive.receive(before, event) == Next(before)
+    state = take(session, Decoded(number=4, trace=shorter, limit=9))
+    assert state.trace is shorter
+    assert state.batch == ()
+
+
+def test_what_is_aside_supersedes_nothing(session: Session, engine: Engine) -> None:
+    take(session, opened_model(TRACE.model))
+    session.do(runs.translate, "one")
+    session.set(trace=TRACE, tab="computation")
+    assert isinstance(engine.last, Parameters)
+    assert take(session, Finished(number=1, step_ms=1.0)).busy == ""
+
+
+def test_a_refused_sentence_is_said_and_nothing_is_lost(
+    session: Session, engine: Engine
+) -> None:
+    trace = translated(session, engine)
+    session.do(runs.translate, "three")
+    state = take(session, Refused(number=2, reason="no."))
+    assert (state.error, state.busy) == ("no.", "")
+    assert state.trace is trace
+    assert not state.awaiting.decoding
+
+
+def test_a_replaced_engine_catches_up_before_anything_changes(
+    session: Session, engine: Engine
+) -> None:
+    trace = translated(session, engine)
+    session.set(step=4)
+    state = take(session, Replaced(reason="It ended."))
+    assert state.notice == "It ended."
+    assert (
+        take(session, Decoded(number=1, trace=trace.until(2), limit=9)).trace is trace
+    )
+    again = replace(trace)
+    state = take(session, Decoded(number=1, trace=again, limit=9))
+    assert (state.trace, state.step) == (again, 4)
+
+
+def test_a_changed_run_follows_the_baseline(session: Session, engine: Engine) -> None:
+    session.do(runs.translate, "one")
+    session.do(runs.change_run, OPEN)  # before the baseline run has ended
+    assert len(engine.asked) == 1
+    baseline = answer(session, engine)
+    assert engine.last.intervention == OPEN
+    assert session.state.plain is baseline
+    answer(session, engine, replace(TRACE, intervention=OPEN))
+    session.do(runs.translate, "two")
+    assert engine.last.intervention == UNTOUCHED
+    assert session.state.plain is None
+    answer(session, engine)
+    assert (engine.last.source, engine.last.intervention) == ("two", OPEN)
+
+
+def test_back_to_the_baseline_asks_nothing_and_takes_no_more_of_the_change(
+    session: Session, engine: Engine
+) -> None:
+    baseline = translated(session, engine)
+    session.do(runs.change_run, HIDDEN)
+    session.do(runs.change_run, UNTOUCHED)
+    assert len(engine.asked) == 2
+    assert session.state.trace is baseline
+    late = Decoded(number=2, trace=make_trace(target=2), limit=9)
+    assert take(session, late).trace is baseline
+
+
+def test_changes_are_undone_and_made_again(session: Session, engine: Engine) -> None:
+    translated(session, engine)
+    asked = len(engine.asked)
+    session.do(runs.undo)
+    session.do(runs.redo)
+    session.do(runs.change_run, UNTOUCHED)
+    assert len(engine.asked) == asked
+    session.do(runs.change_run, HIDDEN)
+    session.do(runs.change_run, OPEN)
+    seen = []
+    for act in (runs.undo, runs.undo, runs.undo, runs.redo, runs.redo, runs.redo):
+        session.do(act)
+        seen.append(session.state.intervention)
+    assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN, OPEN, OPEN]
+    session.do(runs.undo)
+    session.do(runs.change_run, OPEN)  # nothing is left to make again
+    assert session.state.history.redo == ()

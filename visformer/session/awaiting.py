@@ -1,0 +1,84 @@
+"""What was asked of the engine and is to be answered: the State's own record of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from visformer.engine.messages import Decode, Open, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request, by the number that its answers carry."""
+
+    number: int
+    request: Request
+    ended: bool = False  # answered to the end; a replaced engine may answer it again
+
+
+@dataclass(frozen=True, slots=True)
+class Awaiting:
+    """The requests whose answers count; those of any other are late."""
+
+    sent: tuple[Sent, ...] = ()
+
+    def get(self, number: int) -> Sent | None:
+        """Return the request of a number; None where its answers are late."""
+        return next((sent for sent in self.sent if sent.number == number), None)
+
+    def newest(self, kind: type[Request]) -> Sent | None:
+        """Return the request of a kind, ended or not."""
+        return next((s for s in self.sent if isinstance(s.request, kind)), None)
+
+    @property
+    def decoding(self) -> bool:
+        """Whether a decode has not come to its end."""
+        decode = self.newest(Decode)
+        return decode is not None and not decode.ended
+
+    @property
+    def aside(self) -> bool:
+        """Whether something that was asked aside is still to be answered."""
+        return any(sent.request.aside and not sent.ended for sent in self.sent)
+
+    def add(self, number: int, request: Request) -> Awaiting:
+        """Add a request; it supersedes those of its own sort.
+
+        An opening supersedes openings, what is aside its own kind, and any other
+        request all others.
+        """
+
+        def other(sent: Sent) -> bool:
+            return _sort(sent.request) != _sort(request)
+
+        return Awaiting((*filter(other, self.sent), Sent(number, request)))
+
+    def end(self, number: int) -> Awaiting:
+        """Note that a request was answered to its end."""
+        return Awaiting(
+            tuple(replace(s, ended=s.ended or s.number == number) for s in self.sent)
+        )
+
+    def without(self, drop: Callable[[Sent], bool]) -> Awaiting:
+        """Wait no more for some of them."""
+        return Awaiting(tuple(sent for sent in self.sent if not drop(sent)))
+
+
+def is_aside(sent: Sent) -> bool:
+    """Tell whether a request was asked aside."""
+    return sent.request.aside
+
+
+def is_opening(sent: Sent) -> bool:
+    """Tell whether a request is to open a checkpoint."""
+    return isinstance(sent.request, Open)
+
+
+def is_question(sent: Sent) -> bool:
+    """Tell whether a request is one that a newer one supersedes."""
+    return not is_aside(sent) and not is_opening(sent)
+
+
+def _sort(request: Request) -> type[Request]:
+    return type(request) if request.aside or isinstance(request, Open) else Request

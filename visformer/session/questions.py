@@ -1,0 +1,150 @@
+"""Questions beside the decode: batch, shuffle, a layer's weights, the logit lens.
+
+Every function here is pure, as those of ``runs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from visformer.engine.messages import (
+    Batch,
+    BatchDone,
+    Lens,
+    LensDone,
+    Parameters,
+    ParametersDone,
+    Refused,
+    Shuffle,
+    Shuffled,
+)
+from visformer.pictures.computation import subject
+from visformer.pictures.output import known_rows, missing
+from visformer.session.state import Next, State
+from visformer.session.wishes import LensAsked
+from visformer.text import clean
+from visformer.values.layer_weights import same_model
+from visformer.values.lens import LensRows, streams
+from visformer.values.memo import same
+from visformer.values.trace import Trace
+
+MOST_BYTES = 1 << 16  # of rows in one question: a pipe takes so much without waiting
+
+
+def batch(state: State, sources: tuple[str, ...]) -> Next:
+    """Run several sentences together."""
+    request = Batch(sources=tuple(map(clean, sources)))
+    return Next(replace(state, busy="running the batch", error=""), (request,))
+
+
+def batch_done(state: State, event: BatchDone) -> Next:
+    """Keep the rows of the batch."""
+    awaiting = state.awaiting.end(event.number)
+    return Next(replace(state, awaiting=awaiting, batch=event.traces, busy=""))
+
+
+def shuffle(state: State) -> Next:
+    """Run the source in another order too, the target as far as it is shown."""
+    shown = state.shown
+    if shown is None:
+        return Next(state)
+    seed = state.shuffles + 1  # each in another order
+    request = Shuffle(
+        source=shown.source_text,
+        target=tuple(shown.target_ids.tolist()),
+        intervention=shown.intervention,
+        seed=seed,
+    )
+    busy = "running the shuffled source"
+    return Next(replace(state, shuffles=seed, busy=busy, error=""), (request,))
+
+
+def shuffled(state: State, event: Shuffled) -> Next:
+    """Keep both orders."""
+    awaiting = state.awaiting.end(event.number)
+    return Next(replace(state, awaiting=awaiting, shuffle=event, busy=""))
+
+
+# ---- what the tab in sight lacks -----------------------------------------------
+
+
+def wanted(state: State) -> Next:
+    """Ask for what the tab in sight would show and the State does not hold yet."""
+    want = WANTS.get(state.tab)
+    return Next(state) if want is None else want(state)
+
+
+def _weights(state: State) -> Next:
+    """Ask for the weights of the layer looked at."""
+    place = subject.missing(state.shown, state.selection, state.parameters)
+    if place is None or state.shown is None or not _is_open(state, state.shown):
+        return Next(state)
+    request = Parameters(stack=place[0], layer=place[1])
+    waiting = state.awaiting.newest(Parameters)
+    if waiting is not None and waiting.request == request:
+        return Next(state)
+    return Next(state, (request,))
+
+
+def _lens(state: State) -> Next:
+    """Ask for the lens of the nearest rows, a few at a time."""
+    if state.shown is None or not _is_open(state, state.shown):
+        return Next(state)
+    rows = missing(state.shown, state.lens, busy=bool(state.busy))
+    if not rows or state.awaiting.newest(Lens) is not None:
+        return Next(state)
+    trace = state.shown.whole
+    width = 4 * trace.model.config.d_model * (trace.layers("decoder") + 1)
+    rows = rows[: max(1, MOST_BYTES // width)]
+    strategy = state.wish.strategy
+    question = LensAsked(of=trace.storage, rows=rows, strategy=strategy)
+    request = Lens(
+        hidden=streams(trace, rows),
+        chosen=np.array([trace.steps[row].id for row in rows], np.int64),
+        temperature=strategy.temperature,
+    )
+    return Next(replace(state, lens_asked=question), (request,))
+
+
+def _is_open(state: State, trace: Trace) -> bool:
+    """Tell whether the engine has the Trace's model: another's would not fit."""
+    return state.opened is not None and same_model(state.opened.model, trace.model)
+
+
+WANTS: dict[str, Callable[[State], Next]] = {"computation": _weights, "output": _lens}
+
+
+def parameters_done(state: State, event: ParametersDone) -> Next:
+    """Keep the weights of a layer; that there are none is not asked about again."""
+    if event.parameters is None:
+        return Next(replace(state, awaiting=state.awaiting.end(event.number)))
+    return Next(replace(_answered(state, event.number), parameters=event.parameters))
+
+
+def lens_done(state: State, event: LensDone) -> Next:
+    """Add rows that came; that none came is kept too, so as not to ask again."""
+    state, question = _answered(state, event.number), state.lens_asked
+    trace = state.shown
+    if question is None or trace is None or not same(question.of, trace.storage):
+        return Next(state)  # another run is on screen: its rows are asked for next
+    known = known_rows(trace, state.lens)
+    rows = {**known, **dict(zip(question.rows, event.rows, strict=False))}
+    lens = LensRows(
+        of=question.of, strategy=question.strategy, rows=rows, refused=not event.rows
+    )
+    return Next(replace(state, lens=lens, lens_asked=None))
+
+
+def aside_refused(state: State, event: Refused) -> Next:
+    """Say why; it is not asked again while the question is the same."""
+    awaiting = state.awaiting.end(event.number)
+    return Next(replace(state, awaiting=awaiting, error=event.reason))
+
+
+def _answered(state: State, number: int) -> State:
+    """Wait no more for an answer; the same may be asked again."""
+    awaiting = state.awaiting.without(lambda sent: sent.number == number)
+    return replace(state, awaiting=awaiting)

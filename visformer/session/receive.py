@@ -1,0 +1,62 @@
+"""What the engine's answers do to the State."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from visformer.engine.handle import Event, Replaced
+from visformer.engine.messages import (
+    Answer,
+    Asked,
+    BatchDone,
+    Finished,
+    LensDone,
+    Opened,
+    ParametersDone,
+    Refused,
+    Shuffled,
+)
+from visformer.engine.mirror import Decoded
+from visformer.session import openings, questions, runs
+from visformer.session.awaiting import is_aside, is_opening
+from visformer.session.state import Next, State
+
+
+def receive(state: State, event: Event) -> Next:
+    """Take an event of the engine; an answer that nobody waits for any more is late.
+
+    That is decided here alone, on the window's thread: an answer may wait for its turn
+    while the user asks for something else. What is open is a fact and never late.
+    """
+    if isinstance(event, Opened | Asked | Replaced) or _awaited(state, event):
+        return RECEIVED[type(event)](state, event)
+    return Next(state)
+
+
+def _awaited(state: State, answer: Answer) -> bool:
+    return state.awaiting.get(answer.number) is not None
+
+
+def _refused(state: State, event: Refused) -> Next:
+    """Say why a request was refused."""
+    sent = state.awaiting.get(event.number)
+    if sent is not None and is_opening(sent):
+        return openings.refused(state, event)
+    if sent is not None and is_aside(sent):
+        return questions.aside_refused(state, event)
+    return runs.refused(state, event)
+
+
+RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
+    Decoded: runs.decoded,
+    Finished: runs.finished,
+    Opened: openings.opened,
+    Asked: openings.asked,
+    BatchDone: questions.batch_done,
+    Shuffled: questions.shuffled,
+    ParametersDone: questions.parameters_done,
+    LensDone: questions.lens_done,
+    Refused: _refused,
+    Replaced: runs.replaced,
+}

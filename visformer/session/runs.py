@@ -1,0 +1,233 @@
+"""Runs of a sentence: what the user wants, as requests; what comes, as State.
+
+Every function here is pure: a State and what happened -> the next State, and what is
+to be asked of the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from visformer.engine.handle import Replaced
+from visformer.engine.messages import Decode, Finished, Refused
+from visformer.engine.mirror import Decoded
+from visformer.session.awaiting import is_aside, is_question
+from visformer.session.state import Next, State
+from visformer.session.wishes import History
+from visformer.text import MAX_CHARACTERS
+from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.step import Origin
+from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
+
+LAST = 1 << 30  # beyond any step: the cursor goes to the end
+
+
+def show_trace(state: State, trace: Trace) -> Next:
+    """Show a recorded Trace, whole; one without an encoder is refused."""
+    if not trace.model.cross:
+        return Next(
+            replace(
+                state,
+                error="This Trace is of a decoder that ran alone: there is no encoder "
+                "and no cross attention to show. Read it with visformer.open_trace.",
+            )
+        )
+    return Next(
+        replace(
+            state,
+            awaiting=state.awaiting.without(is_question),
+            wish=replace(state.wish, sentence=trace.source_text),
+            trace=trace,
+            step=len(trace),
+            recorded=True,
+            error="",
+            intervention=UNTOUCHED,
+            plain=None,
+            passes=(),
+        )
+    )
+
+
+def translate(state: State, text: str, *, reference: str = "") -> Next:
+    """Decode a sentence to its end; the cursor goes to step 1.
+
+    With a reference the target is that text, and the cursor goes to its end.
+    """
+    if not text.strip():
+        return Next(
+            replace(state, error="The source is empty: type a sentence to translate.")
+        )
+    if len(text) > MAX_CHARACTERS:
+        error = (
+            f"{len(text):,} characters are too many: at most "
+            f"{MAX_CHARACTERS:,} are read."
+        )
+        return Next(replace(state, error=error))
+    wish = replace(state.wish, sentence=text, reference=reference)
+    return decode(replace(state, wish=wish, plain=None), LAST if reference else 1)
+
+
+def force(state: State, id: int) -> Next:
+    """Replace the current step's choice; what followed it is decoded anew."""
+    if state.shown is None or not state.step:
+        return Next(state)
+    kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
+    wish = replace(state.wish, reference="")
+    return decode(replace(state, wish=wish), state.step, prefix=(*kept, (id, "forced")))
+
+
+def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
+    """Choose tokens another way from now on; decode the sentence anew."""
+    wish = replace(state.wish, strategy=strategy, limit=limit)
+    if not wish.sentence:
+        return Next(replace(state, wish=wish))
+    return decode(replace(state, wish=wish, plain=None), state.step)
+
+
+def decode(
+    state: State, step: int, *, prefix: tuple[tuple[int, Origin], ...] = ()
+) -> Next:
+    """Decode the sentence: the baseline run first, where it is not known.
+
+    The cursor goes to ``step`` once it is decoded.
+    """
+    wish = state.wish
+    request = Decode(
+        source=wish.sentence,
+        prefix=prefix,
+        reference=wish.reference,
+        strategy=wish.strategy,
+        limit=wish.limit,
+        intervention=UNTOUCHED if state.plain is None else state.intervention,
+    )
+    slower = request.intervention.masked
+    busy = "decoding, slower: a full pass a step" if slower else "decoding"
+    next_state = replace(state, cursor=step, busy=busy, error="", notice="")
+    return Next(next_state, (request,))
+
+
+# ---- changes of the run --------------------------------------------------------
+
+
+def change_run(state: State, intervention: Intervention) -> Next:
+    """Run the sentence again as changed; no change at all brings the baseline run."""
+    now = state.intervention
+    if intervention == now:
+        return Next(state)
+    history = History(undo=(*state.history.undo, now))
+    return _changed(replace(state, history=history), intervention)
+
+
+def undo(state: State) -> Next:
+    """Take the last change back."""
+    past = state.history
+    if not past.undo:
+        return Next(state)
+    history = History(past.undo[:-1], (*past.redo, state.intervention))
+    return _changed(replace(state, history=history), past.undo[-1])
+
+
+def redo(state: State) -> Next:
+    """Make the change again that was taken back last."""
+    past = state.history
+    if not past.redo:
+        return Next(state)
+    history = History((*past.undo, state.intervention), past.redo[:-1])
+    return _changed(replace(state, history=history), past.redo[-1])
+
+
+def _changed(state: State, intervention: Intervention) -> Next:
+    state = replace(state, intervention=intervention, error="")
+    if state.plain is None:
+        if state.awaiting.decoding or state.trace is None:
+            return Next(state)  # the changed run follows the baseline run
+        if not state.recorded:
+            state = replace(state, plain=state.trace)
+    if intervention:
+        return decode(state, state.step)
+    if state.plain is None:
+        return Next(state)
+    baseline = replace(
+        state,
+        awaiting=state.awaiting.without(is_question),
+        trace=state.plain,
+        plain=None,
+        passes=(),
+        busy="",
+    )
+    return Next(baseline)
+
+
+# ---- answers -------------------------------------------------------------------
+
+
+def decoded(state: State, event: Decoded) -> Next:
+    """Show a decode as far as it has come, the cursor where it was wanted."""
+    trace, cursor = event.trace, state.cursor
+    if cursor is None:
+        # a replaced engine replays what is shown: keep that until it has caught up
+        if len(trace) < state.step:
+            return Next(state)
+        return Next(replace(state, trace=trace, passes=event.passes))
+    if state.recorded and len(trace) < min(cursor, len(state.trace or ())):
+        return Next(state)
+    arrived = len(trace) >= cursor
+    return Next(
+        replace(
+            state,
+            trace=trace,
+            passes=event.passes,
+            step=cursor if arrived else len(trace),
+            cursor=None if arrived else cursor,
+            recorded=False,
+            notice=_cut_words(trace) or state.notice,
+        )
+    )
+
+
+def _cut_words(trace: Trace) -> str:
+    if not trace.truncated_from:
+        return ""
+    return (
+        f"{trace.truncated_from:,} of {trace.model.config.max_positions:,} tokens: the "
+        "sentence is cut to the model's positions."
+    )
+
+
+def finished(state: State, event: Finished) -> Next:
+    """Note the end of a decode; a changed run follows its baseline run."""
+    state = replace(
+        state,
+        awaiting=state.awaiting.end(event.number),
+        cursor=None,
+        busy="",
+        step_ms=event.step_ms or state.step_ms,
+    )
+    if state.intervention and state.plain is None:
+        return decode(replace(state, plain=state.trace), state.step)
+    return Next(state)
+
+
+def refused(state: State, event: Refused) -> Next:
+    """Say why there is no run."""
+    awaiting = state.awaiting.end(event.number)
+    state = leave_other_model(replace(state, awaiting=awaiting))
+    return Next(replace(state, error=event.reason, busy=""))
+
+
+def replaced(state: State, event: Replaced) -> Next:
+    """Say that another process works; what was asked aside has died with the old one.
+
+    The newest of the other requests is replayed there.
+    """
+    awaiting = state.awaiting.without(is_aside)
+    return Next(replace(state, awaiting=awaiting, notice=event.reason))
+
+
+def leave_other_model(state: State) -> State:
+    """Clear what another model made, which cannot stand under this one's name."""
+    model, trace = state.model, state.trace
+    if trace is None or model is None or trace.model.digest == model.digest:
+        return state
+    return replace(state, trace=None, passes=())

@@ -1,0 +1,73 @@
+"""The line above: the model, what is known of it, opening, theme, device."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QWidget
+
+from visformer.engine.messages import Opened
+from visformer.session.state import State
+from visformer.ui import theme
+from visformer.ui.bars.about import AboutButton
+from visformer.ui.widgets.plain_label import plain_label
+
+
+class Header(QWidget):
+    """Names the model on screen; theme and device are chosen here."""
+
+    theme_chosen = Signal(str)
+    device_chosen = Signal(str)
+
+    def __init__(self, about: AboutButton, opener: QPushButton) -> None:
+        super().__init__()
+        self.model = plain_label("no model")
+        self._about = about
+        self._opened: Opened | None = None  # whose devices are listed
+        self.theme = _chooser("Theme", theme.NAMES)
+        self.theme.activated.connect(
+            lambda _: self.theme_chosen.emit(self.theme.currentData())
+        )
+        self.device = _chooser("Device", {})
+        self.device.setPlaceholderText("device")
+        self.device.activated.connect(
+            lambda _: self.device_chosen.emit(self.device.currentData())
+        )
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        for part in (self.model, about, opener):
+            row.addWidget(part)
+        row.addStretch(1)
+        row.addWidget(self.theme)
+        row.addWidget(self.device)
+
+    def draw(self, state: State) -> None:
+        """Name the model on screen, and the devices that the open one could run on."""
+        self._about.draw(state)
+        model = state.model
+        if model is not None:
+            config = model.config
+            self.model.setText(
+                f"model: {model.name}, {config.encoder_layers}+{config.decoder_layers} "
+                f"layers, {config.heads} heads, {model.parameters / 1e6:.1f} M, "
+                f"{model.device}{', recorded' if state.recorded else ''}"
+            )
+        if state.opened is not None and state.opened is not self._opened:
+            self._opened = state.opened
+            self._list_devices(state.opened)
+
+    def _list_devices(self, opened: Opened) -> None:
+        self.device.clear()
+        for name in opened.devices:
+            self.device.addItem(name, name)
+        self.device.setCurrentText(opened.model.device)
+
+
+def _chooser(name: str, items: dict[str, str]) -> QComboBox:
+    box = QComboBox()
+    for data, title in items.items():
+        box.addItem(title, data)
+    box.setAccessibleName(name)
+    box.setToolTip(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    return box
