@@ -28,16 +28,3 @@ def test_snippets_import_visformer_alone() -> None:
     for snippet in SNIPPETS:
         assert "visformer." in snippet
         assert not re.search(r"(from|import) visformer\.", snippet)
-
-
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_run(
-    snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[str] = []
-    (tmp_path / "checkpoints").symlink_to(ROOT / "checkpoints")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(visformer, "show", shown.append)
-    exec(snippet, {})
-    assert shown == ["cat.vis"]
-    assert len(visformer.open_trace("cat.vis"))
