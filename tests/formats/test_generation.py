@@ -87,6 +87,7 @@ def greedy(checkpoint: Checkpoint, source: list[int], **given: Any) -> list[int]
 MODELS = [(0, 1.5), (0, 2.5), (2, 1.0)]  # seeds, and how much each likes to end
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("early_stopping", [False, True, "never"])
 def test_beams_are_those_of_generate(
