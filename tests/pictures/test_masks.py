@@ -193,8 +193,8 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     """As ``causal off @ layer 2`` leaves the masks."""
     trace = by_layer(np.ones((3, 3), bool))
     first, second = (mask_picture(trace, "decoder", "combined", at) for at in (0, 1))
-    assert first.title == "decoder self: combined mask, layer 1"
-    assert second.title == "decoder self: combined mask, layer 2"
+    assert first.title == "decoder self, layer 1: combined"
+    assert second.title == "decoder self, layer 2: combined"
     assert first.values.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert second.values.all()
     assert first.hidden is not None
@@ -210,7 +210,7 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     )
     for layer in (0, 1):  # what is derived from the ids is the same for every layer
         causal = mask_picture(trace, "decoder", "causal", layer)
-        assert causal.title == "decoder self: causal mask"
+        assert causal.title == "decoder self: causal"
         assert causal.values.sum() == 6
 
 

@@ -237,9 +237,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
         view.draw(replace(state, layer=layer))
         assert heat_map.matrix is not None
-        assert heat_map.matrix.title == (
-            f"decoder self: combined mask, layer {layer + 1}"
-        )
+        assert heat_map.matrix.title == (f"decoder self, layer {layer + 1}: combined")
         assert heat_map.matrix.values.sum() == int(count)
         said = words(view, "combined mask, decoder self, in words")
         assert said.startswith(f"{count} of 16 cells")

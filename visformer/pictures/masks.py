@@ -63,7 +63,7 @@ def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int) -> Matrix:
     rows, columns = trace.tokens(kind)
     where = f", {layer_words(layer)}" if part == "combined" else ""
     return Matrix(
-        title=f"{KIND_NAMES[kind]}: {part} mask{where}",
+        title=f"{KIND_NAMES[kind]}{where}: {part}",
         values=numbers,
         shade=numbers,
         rows=rows,
