@@ -225,7 +225,8 @@ class MainWindow(QMainWindow):
 
     def translate(self, text: str) -> None:
         """Translate ``text`` as if it had been typed."""
-        self._submit(self.source.take(text))
+        self.source.take(text)
+        self.source.submit()
 
     def _submit(self, text: str) -> None:
         self.transport.pause()
