@@ -205,3 +205,16 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     view.draw(shown)
     assert len(drawn) == before + 1
     assert not view.slicing
+
+
+def test_before_the_first_step_the_encoder_follows_the_head(
+    view: AttentionView,
+) -> None:
+    """A Trace without a decoder row has a length of 0, and is one all the same."""
+    trace = make_trace(5, 4, layers=3, heads=2)
+    for layer, head in ((0, 0), (2, 1)):
+        view.draw(replace(state(trace), shown=trace.until(0), layer=layer, head=head))
+        matrix = view.maps["encoder"].matrix
+        assert matrix is not None
+        expected = trace.attention("encoder", layer, head)
+        np.testing.assert_array_equal(matrix.values, expected)

@@ -108,6 +108,10 @@ class Trace:
         """Return T, the number of decoder rows."""
         return len(self.target)
 
+    def __bool__(self) -> bool:
+        """Return True: what has no decoder row yet is a Trace all the same."""
+        return True
+
     @cached_property
     def layout(self) -> Columns:
         """The columns of the rows."""

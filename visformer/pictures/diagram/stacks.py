@@ -99,7 +99,8 @@ class Stacks:
             words=f"Softmax, {softmax_words(model)}",
             inset=SIDE,
         )
-        column.up(f"row {len(trace)} of the probabilities" if trace else "")
+        rows = 0 if trace is None else len(trace)
+        column.up(f"row {rows} of the probabilities" if rows else "")
         self._fill_prediction(column)
 
     def _fill_prediction(self, column: Column) -> None:
