@@ -153,7 +153,7 @@ def refuse_foreign(start: bytes, name: str) -> None:
         )
 
 
-class _Refused(ValueError):
+class _RefusedJson(ValueError):
     """JSON that Python accepts and we do not."""
 
 
@@ -173,20 +173,20 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> float:
-    raise _Refused(f"{text} is not a number")
+    raise _RefusedJson(f"{text} is not a number")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
-            raise _Refused(f"“{short(key)}” stands there twice")
+            raise _RefusedJson(f"“{short(key)}” stands there twice")
         entries[key] = value
     return entries
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, _Refused):
+    if isinstance(error, _RefusedJson):
         return str(error)
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg.lower()} in line {error.lineno}"

@@ -15,7 +15,7 @@ from PySide6.QtGui import QPixmap
 from visformer.app import App
 from visformer.errors import InputError
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.look import FORMS, HIDDEN, ORDERS, SUMMARIES, Look
+from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.state import Change, State
 from visformer.ui import theme
 from visformer.ui.views import VIEWS, View
@@ -92,9 +92,9 @@ def _check(options: argparse.Namespace) -> None:
         if value not in allowed:
             raise InputError(f"--{name} is {value}: choose {', '.join(allowed)}.")
     for name in _hidden(options):
-        if name not in (*HIDDEN, "renormalise"):
+        if name not in (*TOKEN_GROUPS, "renormalise"):
             raise InputError(
-                f"--hide names {name}: choose {', '.join(HIDDEN)}, renormalise."
+                f"--hide names {name}: choose {', '.join(TOKEN_GROUPS)}, renormalise."
             )
     if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
         raise InputError(
@@ -157,7 +157,7 @@ def _look(options: argparse.Namespace) -> Look:
     return Look(
         form=options.form,
         summary=options.summary,
-        hide=frozenset(name for name in HIDDEN if name in names),
+        hide=frozenset(name for name in TOKEN_GROUPS if name in names),
         renormalise="renormalise" in names,
         words=options.words,
         order=options.order,

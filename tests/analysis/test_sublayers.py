@@ -17,7 +17,7 @@ from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.intervention import parse
-from visformer.values.layer_weights import Stack
+from visformer.values.layer_weights import StackName
 from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -61,7 +61,7 @@ def close(made: Floats, expected: Floats) -> bool:
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_layer_leaves_what_the_model_leaves(name: str, stack: Stack) -> None:
+def test_a_layer_leaves_what_the_model_leaves(name: str, stack: StackName) -> None:
     checkpoint = tiny_checkpoint(**MODELS[name])
     trace = passed(checkpoint)
     for layer in range(2):
@@ -75,7 +75,7 @@ def test_queries_keys_and_values_follow_from_what_is_read(name: str) -> None:
     checkpoint = tiny_checkpoint(**MODELS[name])
     trace, whole = passed(checkpoint), slice(None)
     for kind in ("encoder", "decoder", "cross"):
-        stack: Stack = "encoder" if kind == "encoder" else "decoder"
+        stack: StackName = "encoder" if kind == "encoder" else "decoder"
         rows = LayerRows(trace, layer_parameters(checkpoint, stack, 1), whole)
         weights = rows.attention_weights(kind)
         reads, memory = rows.attention(kind).residual.reads, rows.memory(kind, whole)

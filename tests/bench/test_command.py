@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from visformer.bench import bench_command as command
-from visformer.bench.figures import Figure
+from visformer.bench.measurements import Measurement
 from visformer.cli import main
 
-Made = Callable[[str, int], list[Figure]]
+Made = Callable[[str, int], list[Measurement]]
 
 
 class Here:
@@ -33,16 +33,16 @@ class Here:
         self._work, self._given = work, (name, budget)
         return self
 
-    def result(self) -> list[Figure]:
+    def result(self) -> list[Measurement]:
         return self._work(*self._given)
 
 
 @pytest.fixture
 def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
-    def figures(name: str, budget: int) -> list[Figure]:
+    def figures(name: str, budget: int) -> list[Measurement]:
         if budget == 9:
             raise MemoryError("too large")
-        return [Figure(budget, name, 2.0, "x", "at most", budget)]
+        return [Measurement(budget, name, 2.0, "x", "at most", budget)]
 
     monkeypatch.setattr(command, "GROUPS", {"first": (3, 1), "second": (2, 9)})
     monkeypatch.setattr(command, "ProcessPoolExecutor", Here)

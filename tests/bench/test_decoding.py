@@ -12,7 +12,7 @@ import torch
 
 from visformer.bench import peers
 from visformer.bench import time_decoding as decoding
-from visformer.bench.figures import Figure
+from visformer.bench.measurements import Measurement
 from visformer.bench.models import random_checkpoint, random_source
 from visformer.core.decoding import Decoding
 
@@ -40,7 +40,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "seconds", seconds)
 
 
-def assert_measured(figure: Figure) -> None:
+def assert_measured(figure: Measurement) -> None:
     assert figure.value is not None
     assert figure.value > 0, figure
     assert all(part >= 0 for part in figure.parts.values())

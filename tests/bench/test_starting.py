@@ -13,7 +13,7 @@ import pytest
 
 from visformer import paths
 from visformer.bench import time_starting as starting
-from visformer.bench.time_starting import Started
+from visformer.bench.time_starting import ProcessRun
 from visformer.engine.handle import Event, Replaced
 from visformer.engine.messages import Finished, Refused
 from visformer.errors import InputError
@@ -42,9 +42,9 @@ def test_both_windows_are_painted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torch", [False, True])
 def test_figures_of_the_window(monkeypatch: pytest.MonkeyPatch, torch: bool) -> None:
-    def started(program: str, *arguments: str) -> Started:
+    def started(program: str, *arguments: str) -> ProcessRun:
         ours = program is starting.WINDOW
-        return Started(3.0 if ours else 2.0, {"paints": 1, "torch": torch})
+        return ProcessRun(3.0 if ours else 2.0, {"paints": 1, "torch": torch})
 
     monkeypatch.setattr(starting, "started", started)
     ratio, paints, imports = starting.window()
@@ -70,7 +70,7 @@ def test_the_trap_catches_an_import_in_a_spawned_process() -> None:
 def test_figures_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (paths.checkpoint() / "model.safetensors").is_file()  # the peer's
     monkeypatch.setattr(starting, "engine_seconds", lambda checkpoint: 3.0)
-    monkeypatch.setattr(starting, "started", lambda *_: Started(2.0, {}))
+    monkeypatch.setattr(starting, "started", lambda *_: ProcessRun(2.0, {}))
     ratio, imports = starting.engine()
     assert ratio.value == 1.5
     assert imports.met

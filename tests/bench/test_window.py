@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from visformer.bench import time_window as window
-from visformer.bench.figures import Figure
+from visformer.bench.measurements import Measurement
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def small(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     gc.enable()
 
 
-def assert_measured(figures: list[Figure], count: int) -> None:
+def assert_measured(figures: list[Measurement], count: int) -> None:
     assert len(figures) == count
     assert all(figure.value is not None and figure.value > 0 for figure in figures)
 

@@ -15,7 +15,7 @@ from visformer.pictures.attention.maps import all_numbers
 from visformer.pictures.look import Look
 from visformer.pictures.masks import cell_words as mask_words
 from visformer.pictures.picture import TokenPair, read_token
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Intervention, parse
 
@@ -46,7 +46,7 @@ def test_a_target_row_is_a_pair_whatever_its_tokens_look_like() -> None:
     trace = make_trace(3, 2)
     steps = (replace(trace.steps[0], token="b → c"), trace.steps[1])
     trace = replace(trace, target=("a → b", "b → c"), steps=steps)
-    shown = state(trace, locked=Cell("cross", 0, 0), look=Look(summary="mean"))
+    shown = state(trace, locked=AttentionCell("cross", 0, 0), look=Look(summary="mean"))
     picture = attention_map(*looked(shown), "cross")
     assert picture is not None
     first = picture.rows[0]

@@ -37,10 +37,10 @@ from visformer.pictures.computation.subject import (
     subject,
 )
 from visformer.pictures.picture import Axis, Numbers
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
 from visformer.values.intervention import parse
-from visformer.values.layer_weights import Stack
+from visformer.values.layer_weights import StackName
 from visformer.values.trace import Trace
 
 
@@ -53,7 +53,7 @@ def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
     """Return a State with the weights that its kind and layer need."""
     session = Session()
     session.set(**{"trace": trace, "step": len(trace), "kind": "cross", **changes})
-    stack: Stack = "encoder" if session.state.kind == "encoder" else "decoder"
+    stack: StackName = "encoder" if session.state.kind == "encoder" else "decoder"
     made = layer_parameters(checkpoint, stack, session.state.layer)
     session.set(parameters=made)
     return session.state
@@ -147,7 +147,7 @@ def test_the_feed_forward_ends_in_the_models_own_stream(name: str) -> None:
 
 def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
     checkpoint, trace = traced()
-    cell = Cell("encoder", 2, 1)
+    cell = AttentionCell("encoder", 2, 1)
     state = state_of(checkpoint, trace, kind="encoder", locked=cell)
     said = shown(state, "softmax").words
     weight = words.probability(float(trace.attention("encoder", 0, 0)[2, 1]))
@@ -160,7 +160,7 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
 def test_places_count_from_one_and_dimensions_from_zero() -> None:
     checkpoint, trace = traced()
     query, key = trace.target[2], trace.source[1]
-    state = state_of(checkpoint, trace, head=1, locked=Cell("cross", 2, 1))
+    state = state_of(checkpoint, trace, head=1, locked=AttentionCell("cross", 2, 1))
     pair = f"“{query}” (token 3) reads “{key}” (token 2)"
     assert heading(looked_at(state)) == pair
     state = replace(state, locked=None)
@@ -181,7 +181,7 @@ def test_places_count_from_one_and_dimensions_from_zero() -> None:
 
 def test_q_times_k_is_written_term_by_term() -> None:
     checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 3))
+    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 3))
     made = shown(state, "product")
     q, k = trace.queries("cross", 0, 0)[1], trace.keys("cross", 0, 0)[3]
     assert (made.table.values == np.stack([q, k, q * k])).all()
@@ -191,7 +191,7 @@ def test_q_times_k_is_written_term_by_term() -> None:
 
 def test_values_are_sorted_by_what_they_give() -> None:
     checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 3))
+    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 3))
     rows = shown(state, "weighted").table.values
     sizes = np.linalg.norm(rows[1:], axis=1)
     assert (np.diff(sizes) <= 0).all()
@@ -200,7 +200,7 @@ def test_values_are_sorted_by_what_they_give() -> None:
 
 def test_without_a_cell_the_last_query_and_its_strongest_key_stand_in() -> None:
     checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, hovered=Cell("encoder", 0, 0))
+    state = state_of(checkpoint, trace, hovered=AttentionCell("encoder", 0, 0))
     standing_in = looked_at(state)
     assert not standing_in.chosen
     row = trace.attention("cross", 0, 0)[-1]
@@ -211,7 +211,7 @@ def test_weights_that_are_missing_or_of_another_layer_are_asked_for() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, layer=1)
 
-    def wanted(state: State) -> tuple[Stack, int] | None:
+    def wanted(state: State) -> tuple[StackName, int] | None:
         return missing(state.shown, state.selection, state.parameters)
 
     assert wanted(state) is None
@@ -335,7 +335,9 @@ def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
 def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     trace = make_trace(source=150, target=3)
     session = Session()
-    session.set(trace=trace, step=3, kind="encoder", locked=Cell("encoder", 70, 149))
+    session.set(
+        trace=trace, step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
+    )
     made = shown(session.state, "product")
     matrices = [one.make() for one in made.maps]
     assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
@@ -353,14 +355,16 @@ def test_a_row_that_may_attend_to_nothing_is_said() -> None:
     mask[2] = False
     masks = {**trace.masks, "cross": mask}
     session = Session()
-    session.set(trace=replace(trace, masks=masks), step=4, locked=Cell("cross", 2, 0))
+    session.set(
+        trace=replace(trace, masks=masks), step=4, locked=AttentionCell("cross", 2, 0)
+    )
     assert "NaN" in shown(session.state, "softmax").words
     assert "−∞" in shown(session.state, "mask").words
 
 
 def test_dead_units_are_counted() -> None:
     checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, locked=Cell("cross", 1, 0))
+    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))
     active = values(state, "activation")[1]
     zero = active == 0
     said = shown(state, "activation").words

@@ -10,7 +10,7 @@ from tests.traces import make_trace
 from visformer.pictures.attention.attention import UNDECODED, attention_map
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.look import Look
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Columns, Trace
@@ -105,10 +105,10 @@ def test_a_layer_beyond_a_stack_is_its_last() -> None:
 
 
 def test_a_cell_marks_its_tokens_in_the_other_maps() -> None:
-    shown = state(make_trace(5, 4), hovered=Cell("cross", 2, 3))
+    shown = state(make_trace(5, 4), hovered=AttentionCell("cross", 2, 3))
     assert marks(shown.cell, "cross") == Marks((2, 3), (2,), (3,))
     assert marks(shown.cell, "encoder") == Marks(None, (3,), (3,))
     assert marks(shown.cell, "decoder") == Marks(None, (2,), (2,))
-    shown = state(make_trace(5, 4), locked=Cell("encoder", 1, 4))
+    shown = state(make_trace(5, 4), locked=AttentionCell("encoder", 1, 4))
     assert marks(shown.cell, "cross") == Marks(None, (), (1, 4))
     assert marks(shown.cell, "decoder") == Marks()

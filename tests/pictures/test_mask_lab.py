@@ -25,7 +25,7 @@ from visformer.pictures.mask_lab import (
     toggled,
     turned,
 )
-from visformer.pictures.selection import Cell as Focus
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 from visformer.values.intervention import (
     UNTOUCHED,
@@ -107,7 +107,7 @@ def test_nothing_is_compared_with_an_untouched_run() -> None:
 
 def test_a_row_from_score_to_weight() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
-    state = shown(trace, kind="decoder", locked=Focus("decoder", 1, 0))
+    state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 1, 0))
     numbers = row_numbers(state.shown, None, state.selection)
     assert numbers is not None
     score, additive, masked, weight = numbers.values
@@ -125,7 +125,7 @@ def test_a_row_from_score_to_weight() -> None:
 
 def test_multiplying_shows_the_mask_as_a_factor() -> None:
     trace = make_trace(source=3, target=3, masked_value=0.0)
-    state = shown(trace, kind="decoder", locked=Focus("decoder", 0, 0))
+    state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
     numbers = row_numbers(trace, None, state.selection)
     assert numbers is not None
     score, factor, masked, weight = numbers.values
@@ -133,7 +133,7 @@ def test_multiplying_shows_the_mask_as_a_factor() -> None:
     np.testing.assert_array_equal(masked, score * factor)
     e = np.exp(masked)
     np.testing.assert_allclose(weight, e / e.sum(), rtol=1e-5)
-    leaky = shown(trace, kind="decoder", locked=Focus("decoder", 0, 0))
+    leaky = shown(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
     assert "e⁰ = 1 still gets a weight" in row_words(leaky.shown, leaky.selection)
 
 
@@ -249,7 +249,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
     runs = runs_of(state)
     assert runs is not None
     for query in (3, 1):
-        selection = replace(state.selection, cell=Focus("cross", query, 0))
+        selection = replace(state.selection, cell=AttentionCell("cross", query, 0))
         numbers = row_numbers(state.shown, runs, selection)
         assert numbers is not None
         assert numbers.rows[-2:] == ("weight", "untouched weight")
@@ -257,7 +257,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
         np.testing.assert_array_equal(numbers.values[-2], altered[query])
         np.testing.assert_array_equal(numbers.values[-1], plain[query])
     other = runs._replace(rows=3)  # the last row read another token
-    last = replace(state.selection, cell=Focus("cross", 3, 0))
+    last = replace(state.selection, cell=AttentionCell("cross", 3, 0))
     numbers = row_numbers(state.shown, other, last)
     assert numbers is not None
     assert "untouched weight" not in numbers.rows

@@ -16,7 +16,6 @@ from visformer.core.passes import run_shuffled
 from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (
-    Side,
     attention_pictures,
     change_of,
     distance_products,
@@ -27,6 +26,7 @@ from visformer.pictures.position_lab import (
     text_words,
 )
 from visformer.session.state import Session, State
+from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention, PositionChange, parse
 from visformer.values.trace import Trace
 
@@ -47,7 +47,7 @@ def decoded(*changes: str) -> tuple[State, np.ndarray]:
     return shown(trace, opened=opened_model(trace.model, table)), table
 
 
-def inputs(state: State, side: Side) -> tuple[Matrix, ...]:
+def inputs(state: State, side: SentenceSide) -> tuple[Matrix, ...]:
     return input_pictures(state.shown, state.positions, side)
 
 

@@ -17,7 +17,7 @@ from visformer.pictures.attention.reading import Reading, move, reading
 from visformer.pictures.attention.strips import source_strip
 from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.look import PLAIN, Look
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -54,7 +54,7 @@ def test_the_default_is_one_head_untouched(kind: Kind) -> None:
     assert np.allclose(shown.values, trace.attention(kind, 1, 1), atol=1e-6)
     assert shown.done == ""
     assert shown.title.endswith("layer 2, head 2")
-    assert shown.cell(1, 0) == Cell(kind, 1, 0)
+    assert shown.cell(1, 0) == AttentionCell(kind, 1, 0)
     picture = attention_map(*looked(state(trace)), kind)
     assert picture is not None
     assert picture.done == ""
@@ -193,14 +193,14 @@ def test_a_row_of_nan_stays_one() -> None:
 def test_cells_and_words_are_found_in_each_other() -> None:
     shown = read(sentence(), "cross", ALL)
     assert shown.columns == ("the", "tired", "cat")
-    assert shown.cell(1, 1) == Cell("cross", 1, 1)
-    assert shown.place(Cell("cross", 2, 2)) == (1, 1)
-    assert shown.place(Cell("cross", 2, 5)) is None
+    assert shown.cell(1, 1) == AttentionCell("cross", 1, 1)
+    assert shown.place(AttentionCell("cross", 2, 2)) == (1, 1)
+    assert shown.place(AttentionCell("cross", 2, 5)) is None
     assert shown.columns_of((1, 2, 5)) == (1,)
 
 
 def test_marks_are_those_of_the_whole_word() -> None:
-    look_at = state(sentence(), look=ALL, locked=Cell("cross", 2, 2))
+    look_at = state(sentence(), look=ALL, locked=AttentionCell("cross", 2, 2))
     cross, encoder = (
         reading(*looked(look_at), "cross"),
         reading(*looked(look_at), "encoder"),
@@ -213,11 +213,19 @@ def test_marks_are_those_of_the_whole_word() -> None:
 
 def test_moving_skips_what_is_hidden_and_stops_at_the_edge() -> None:
     shown = state(sentence(), look=ALL)
-    assert move(*looked(shown), Cell("cross", 1, 2), (0, 1)) == Cell("cross", 1, 3)
-    assert move(*looked(shown), Cell("cross", 1, 3), (0, 1)) == Cell("cross", 1, 3)
-    assert move(*looked(shown), Cell("cross", 1, 5), (0, -1)) == Cell("cross", 1, 1)
+    assert move(*looked(shown), AttentionCell("cross", 1, 2), (0, 1)) == AttentionCell(
+        "cross", 1, 3
+    )
+    assert move(*looked(shown), AttentionCell("cross", 1, 3), (0, 1)) == AttentionCell(
+        "cross", 1, 3
+    )
+    assert move(*looked(shown), AttentionCell("cross", 1, 5), (0, -1)) == AttentionCell(
+        "cross", 1, 1
+    )
     plain = state(sentence())
-    assert move(*looked(plain), Cell("cross", 0, 0), (2, 9)) == Cell("cross", 2, 5)
+    assert move(*looked(plain), AttentionCell("cross", 0, 0), (2, 9)) == AttentionCell(
+        "cross", 2, 5
+    )
 
 
 def test_the_partner_is_the_strongest() -> None:
@@ -229,7 +237,7 @@ def test_the_partner_is_the_strongest() -> None:
 def test_the_status_line_says_what_was_done() -> None:
     look = replace(ALL, summary="mean", renormalise=True)
     words = cell_words(
-        *looked(state(sentence(), look=look, locked=Cell("cross", 1, 1)))
+        *looked(state(sentence(), look=look, locked=AttentionCell("cross", 1, 1)))
     )
     assert words.startswith("cross · layer 1 · “chat” reads “tired”: 0.")
     assert words.endswith(
@@ -237,13 +245,13 @@ def test_the_status_line_says_what_was_done() -> None:
         "renormalised; subwords merged)"
     )
     hidden = cell_words(
-        *looked(state(sentence(), look=look, locked=Cell("cross", 1, 5)))
+        *looked(state(sentence(), look=look, locked=AttentionCell("cross", 1, 5)))
     )
     assert "hidden (" in hidden
 
 
 def test_the_strip_is_tinted_by_what_is_shown() -> None:
-    shown = state(sentence(), look=ALL, locked=Cell("cross", 1, 0))
+    shown = state(sentence(), look=ALL, locked=AttentionCell("cross", 1, 0))
     row = read(sentence(), "cross", ALL).values[1]
     chips = source_strip(*looked(shown))
     tints = [chip.tint for chip in chips]

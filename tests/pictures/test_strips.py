@@ -8,7 +8,7 @@ import numpy as np
 from tests.pictures.test_maps import looked
 from tests.traces import make_trace
 from visformer.pictures.attention.strips import source_strip, target_strip
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 
 
@@ -28,7 +28,7 @@ def test_the_current_step_tints_the_source() -> None:
 
 
 def test_a_decoder_cell_tints_and_marks_the_target() -> None:
-    made = state(4, hovered=Cell("decoder", 2, 1))
+    made = state(4, hovered=AttentionCell("decoder", 2, 1))
     assert made.trace is not None
     chips = target_strip(*looked(made))
     expected = made.trace.attention("decoder", 0, 0)[2]
@@ -38,7 +38,7 @@ def test_a_decoder_cell_tints_and_marks_the_target() -> None:
 
 
 def test_an_encoder_cell_marks_both_of_its_source_tokens() -> None:
-    chips = source_strip(*looked(state(1, locked=Cell("encoder", 0, 3))))
+    chips = source_strip(*looked(state(1, locked=AttentionCell("encoder", 0, 3))))
     assert [i for i, chip in enumerate(chips) if chip.marked] == [0, 3]
 
 

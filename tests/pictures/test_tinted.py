@@ -6,14 +6,17 @@ from tests.pictures.test_maps import looked, state
 from tests.pictures.test_reading import ALL, sentence
 from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.reading import reading
-from visformer.pictures.attention.tinted import Piece, Tinted, tinted
-from visformer.pictures.look import PLAIN, Look, Side
-from visformer.pictures.selection import Cell
+from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
+from visformer.pictures.look import PLAIN, Look, TokenRole
+from visformer.pictures.selection import AttentionCell
 from visformer.values.facts import Kind
 
 
 def made(
-    kind: Kind, cell: Cell | None = None, by: Side = "query", look: Look = PLAIN
+    kind: Kind,
+    cell: AttentionCell | None = None,
+    by: TokenRole = "query",
+    look: Look = PLAIN,
 ) -> Tinted:
     shown = state(sentence(), locked=cell, look=look)
     read, picture = reading(*looked(shown), kind), attention_map(*looked(shown), kind)
@@ -22,7 +25,7 @@ def made(
     return tinted(sentence(), read, picture, shown_marks(read, shown.cell), by)
 
 
-def text(pieces: tuple[Piece, ...]) -> str:
+def text(pieces: tuple[TintedPiece, ...]) -> str:
     return "".join(" " * piece.spaced + piece.text for piece in pieces)
 
 
@@ -34,7 +37,7 @@ def test_pieces_are_a_running_text() -> None:
 
 
 def test_the_keys_are_tinted_by_the_chosen_row() -> None:
-    both = made("cross", Cell("cross", 1, 3))
+    both = made("cross", AttentionCell("cross", 1, 3))
     weights = sentence().attention("cross", 0, 0)
     shades = [piece.shade for piece in both.keys]
     assert np.allclose(np.array(shades, float), weights[1], atol=1e-6)
@@ -44,7 +47,7 @@ def test_the_keys_are_tinted_by_the_chosen_row() -> None:
 
 
 def test_the_queries_are_tinted_by_the_chosen_column() -> None:
-    both = made("cross", Cell("cross", 1, 3), "key")
+    both = made("cross", AttentionCell("cross", 1, 3), "key")
     weights = sentence().attention("cross", 0, 0)
     shades = [piece.shade for piece in both.queries]
     assert np.allclose(np.array(shades, float), weights[:, 3], atol=1e-6)
@@ -58,5 +61,7 @@ def test_without_a_cell_the_last_target_row_and_the_first_source_row_read() -> N
 
 
 def test_masked_keys_are_told() -> None:
-    masked = [piece.masked for piece in made("decoder", Cell("decoder", 1, 0)).keys]
+    masked = [
+        piece.masked for piece in made("decoder", AttentionCell("decoder", 1, 0)).keys
+    ]
     assert masked == [False, False, True, True, True]

@@ -14,7 +14,7 @@ from visformer.pictures.attention.weights import (
     layer_weights,
     row_weights,
 )
-from visformer.values.attention import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace_file import read_trace
 

@@ -8,7 +8,7 @@ import pytest
 from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import make_trace
 from visformer.pictures.attention.cell_words import cell_words
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.values.trace import Trace
 
@@ -26,17 +26,19 @@ def test_no_cell_no_words() -> None:
 
 
 def test_a_cell_is_said_with_four_digits() -> None:
-    words = cell_words(*looked(state(by_hand(), hovered=Cell("cross", 0, 1))))
+    words = cell_words(*looked(state(by_hand(), hovered=AttentionCell("cross", 0, 1))))
     assert words == "cross · layer 1, head 1 · “<s>” reads “▁s1”: 0.2500"
 
 
 def test_layer_and_head_count_from_one() -> None:
-    shown = state(make_trace(), layer=1, head=1, locked=Cell("encoder", 0, 0))
+    shown = state(make_trace(), layer=1, head=1, locked=AttentionCell("encoder", 0, 0))
     assert "encoder self · layer 2, head 2" in cell_words(*looked(shown))
 
 
 def test_a_masked_cell_is_said_to_be_masked() -> None:
-    words = cell_words(*looked(state(make_trace(), locked=Cell("decoder", 0, 2))))
+    words = cell_words(
+        *looked(state(make_trace(), locked=AttentionCell("decoder", 0, 2)))
+    )
     assert words.endswith("reads “▁t1”: 0, masked")
 
 
@@ -48,5 +50,5 @@ def test_a_masked_cell_is_said_to_be_masked() -> None:
     ],
 )
 def test_a_row_that_attends_to_nothing_is_said(fill: float, words: str) -> None:
-    shown = state(blind(fill), locked=Cell("cross", 1, 2))
+    shown = state(blind(fill), locked=AttentionCell("cross", 1, 2))
     assert words in cell_words(*looked(shown))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.session.sessions import Engine
-from visformer.session import questions
+from visformer.session import side_requests
 from visformer.session.state import Session
 
 
@@ -16,4 +16,4 @@ def engine() -> Engine:
 
 @pytest.fixture
 def session(engine: Engine) -> Session:
-    return Session(engine=engine, wanted=questions.wanted)
+    return Session(engine=engine, wanted=side_requests.wanted)

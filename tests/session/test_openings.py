@@ -22,7 +22,7 @@ from visformer.engine.messages import (
     Refused,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, questions, runs
+from visformer.session import openings, runs, side_requests
 from visformer.session.state import Next, Session
 from visformer.values.intervention import UNTOUCHED
 from visformer.values.questions import Questionnaire
@@ -143,7 +143,7 @@ def test_a_cancelled_opening_leaves_the_open_model(
 
 
 def test_nothing_is_asked_again_where_nothing_is_open(session: Session) -> None:
-    for transition in (openings.ask_again, runs.undo, questions.shuffle):
+    for transition in (openings.ask_again, runs.undo, side_requests.shuffle):
         assert transition(session.state) == Next(session.state)
     assert openings.open_with(session.state, {"heads": 2}).requests == ()
     assert openings.answer(session.state, {}).requests == ()

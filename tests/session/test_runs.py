@@ -27,7 +27,7 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import questions, receive, runs
+from visformer.session import receive, runs, side_requests
 from visformer.session.state import Next, Session, State
 from visformer.session.wishes import Wish
 from visformer.values.intervention import UNTOUCHED
@@ -99,8 +99,8 @@ def test_answers_to_what_was_superseded_are_dropped(
 ) -> None:
     """Of every kind, decoded rows, batches and shuffles alike."""
     translated(session, engine)
-    session.do(questions.batch, ("a", "b"))
-    session.do(questions.shuffle)
+    session.do(side_requests.batch, ("a", "b"))
+    session.do(side_requests.shuffle)
     session.do(runs.translate, "three")
     before = session.state
     shorter = make_trace(target=2)

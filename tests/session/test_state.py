@@ -5,7 +5,7 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.pictures.picture import Table, csv_text, shade
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 
 
@@ -30,8 +30,8 @@ def test_shown_stays_the_same_object_while_it_shows_the_same() -> None:
 
 def test_cells_beyond_what_is_shown_are_dropped() -> None:
     session = Session()
-    session.set(trace=make_trace(), step=3, locked=Cell("cross", 2, 4))
-    assert session.state.cell == Cell("cross", 2, 4)
+    session.set(trace=make_trace(), step=3, locked=AttentionCell("cross", 2, 4))
+    assert session.state.cell == AttentionCell("cross", 2, 4)
     session.set(step=2)
     assert session.state.cell is None
 

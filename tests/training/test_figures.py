@@ -10,7 +10,7 @@ import pytest
 from tests.training.probe_sentences import CHINESE, ENGLISH
 from visformer.errors import InputError
 from visformer.training.data import Pair
-from visformer.training.figure_values import VALUES, Value, whole
+from visformer.training.figure_values import VALUES, Translations, whole
 from visformer.training.figures import LANGUAGES, Figures, sentences
 
 REAL = [
@@ -25,7 +25,7 @@ def places(text: str) -> list[str]:
     return sorted(set(re.findall(r"\{\w+\}", text)))
 
 
-def values(kind: str, count: int = 300) -> list[Value]:
+def values(kind: str, count: int = 300) -> list[Translations]:
     return [VALUES[kind](Random(i)) for i in range(count)]
 
 

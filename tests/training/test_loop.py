@@ -13,7 +13,7 @@ from tests.training.toys import trainer
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.training import loop
-from visformer.training.loop import BEST, STATE, Place, Progress, Trainer
+from visformer.training.loop import BEST, STATE, Progress, Trainer, TrainingState
 from visformer.training.run_files import read_file
 
 
@@ -173,7 +173,7 @@ def test_the_place_follows_another_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(tmp_path)
-    made.place = Place(epoch=0, batch=3, step=3)
+    made.place = TrainingState(epoch=0, batch=3, step=3)
     monkeypatch.setattr(loop, "world", lambda: 2)
     made._save()
     monkeypatch.setattr(loop, "world", lambda: 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visformer.errors import InputError
-from visformer.training.tasks import TASKS, Part, Task, TaskName
+from visformer.training.tasks import TASKS, SplitName, Task, TaskName
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_what_becomes_of_a_string(name: TaskName, expected: str) -> None:
 
 def test_the_parts_are_disjoint_in_every_draw() -> None:
     task = Task(name="copy", longest=3)
-    parts: tuple[Part, ...] = ("train", "valid", "test")
+    parts: tuple[SplitName, ...] = ("train", "valid", "test")
     drawn = [
         {pair.source for draw in range(4) for pair in task.pairs(part, 100, draw)}
         for part in parts

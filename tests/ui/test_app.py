@@ -25,7 +25,7 @@ from tests.traces import make_trace
 from visformer.app import App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
-from visformer.session.questions import batch
+from visformer.session.side_requests import batch
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow

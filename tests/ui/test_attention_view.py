@@ -12,7 +12,7 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
@@ -46,7 +46,7 @@ def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) 
     heat_map = view.maps[kind]
     with qtbot.waitSignal(view.picked) as picked:
         qtbot.mouseMove(heat_map.canvas, middle(heat_map, 2, 1))
-    assert picked.args == [{"hovered": Cell(kind, 2, 1)}]
+    assert picked.args == [{"hovered": AttentionCell(kind, 2, 1)}]
 
 
 def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> None:
@@ -56,7 +56,7 @@ def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> Non
     heat_map = view.maps["decoder"]
     where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
     qtbot.mouseClick(heat_map.canvas, left, pos=where)
-    assert session.state.locked == Cell("decoder", 3, 1)
+    assert session.state.locked == AttentionCell("decoder", 3, 1)
     assert session.state.kind == "decoder"
     qtbot.mouseClick(heat_map.canvas, left, pos=where)
     assert session.state.locked is None
@@ -78,7 +78,7 @@ def test_hovering_changes_marks_and_no_image(
     shown = state(make_trace(5, 4))
     view.draw(shown)
     monkeypatch.setattr(HeatMap, "draw", None)
-    view.draw(replace(shown, hovered=Cell("cross", 1, 2)))
+    view.draw(replace(shown, hovered=AttentionCell("cross", 1, 2)))
     description = view.maps["cross"].accessibleDescription()
     assert description.startswith("▁t0 → ▁t1, ▁s2: 0.")
 

@@ -17,7 +17,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.window import MainWindow
@@ -173,14 +173,14 @@ def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -
     window, engine = pair
     give(window, engine)
     view = view_of(window)
-    window.session.set(locked=Cell("cross", 1, 1))
+    window.session.set(locked=AttentionCell("cross", 1, 1))
     canvas = view.maps.maps[1].canvas  # the weights
     qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 1, 2, 3))
-    assert window.session.state.locked == Cell("cross", 2, 3)
+    assert window.session.state.locked == AttentionCell("cross", 2, 3)
     window.session.set(stage="product")
     canvas = view.maps.maps[0].canvas  # Q: its rows are queries
     qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
-    assert window.session.state.locked == Cell("cross", 4, 3)
+    assert window.session.state.locked == AttentionCell("cross", 4, 3)
     # the dimension clicked is marked as a column of Q and as a row of K transposed
     assert view.maps.maps[0].canvas._cell == (4, 5)
     assert view.maps.maps[1].canvas._cell == (5, 3)
@@ -191,7 +191,7 @@ def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:
     window, _ = pair
     view = view_of(window)
     view.maps.maps[1].hovered.emit((1, 2))
-    assert window.session.state.hovered == Cell("cross", 1, 2)
+    assert window.session.state.hovered == AttentionCell("cross", 1, 2)
     view.maps.maps[1].hovered.emit(None)
     assert window.session.state.hovered is None
 
@@ -199,7 +199,7 @@ def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:
 def test_all_digits_are_copied(pair: Pair, qtbot: QtBot, trace: Trace) -> None:
     window, _ = pair
     view = view_of(window)
-    window.session.set(stage="product", locked=Cell("cross", 1, 2))
+    window.session.set(stage="product", locked=AttentionCell("cross", 1, 2))
     view.table.setFocus()
     qtbot.keyClick(view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     lines = QGuiApplication.clipboard().text().splitlines()

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.ui.window import MainWindow
 
 Key = Qt.Key
@@ -24,7 +24,7 @@ def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
     window.translate("a b c d e f")
     answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
     window.session.set(kind="cross", layer=1, head=1, step=3)
-    window.session.set(locked=Cell("cross", 1, 1))
+    window.session.set(locked=AttentionCell("cross", 1, 1))
     window.tabs.setFocus()
     return window
 
@@ -44,10 +44,12 @@ def test_control_walks_heads_and_layers_and_alt_the_cell(
     qtbot.keyClick(window.tabs, key, CONTROL)
     state = window.session.state
     assert (state.layer, state.head) == place  # heads lie side by side
-    assert (state.step, state.locked) == (3, Cell("cross", 1, 1))
+    assert (state.step, state.locked) == (3, AttentionCell("cross", 1, 1))
     qtbot.keyClick(window.tabs, key, ALT)
     state = window.session.state
-    assert state.locked == Cell("cross", *place)  # queries downwards, keys across
+    assert state.locked == AttentionCell(
+        "cross", *place
+    )  # queries downwards, keys across
     assert (state.step, (state.layer, state.head)) == (3, place)
 
 

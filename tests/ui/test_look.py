@@ -16,7 +16,7 @@ from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
 from visformer.pictures.attention import summary
 from visformer.pictures.look import FORMS, SUMMARIES, Look
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.views import attention
@@ -154,7 +154,7 @@ def test_a_merged_cell_is_picked_by_its_first_tokens(
     heat_map = view.maps["cross"]
     where = middle(heat_map, 1, 1)
     qtbot.mouseClick(heat_map.canvas, Qt.MouseButton.LeftButton, pos=where)
-    assert session.state.locked == Cell("cross", 1, 1)
+    assert session.state.locked == AttentionCell("cross", 1, 1)
 
 
 def test_cells_keep_their_size_while_words_are_added(view: AttentionView) -> None:
@@ -180,7 +180,7 @@ def test_pointing_at_a_token_takes_its_strongest_cell(
     best = weights[index] if side == "query" else weights[:, index]
     at = int(best.argmax())
     expected = (index, at) if side == "query" else (at, index)
-    assert session.state.hovered == Cell("cross", *expected)
+    assert session.state.hovered == AttentionCell("cross", *expected)
     assert session.state.look.by == side
     canvas.leaveEvent(QEvent(QEvent.Type.Leave))
     assert session.state.hovered is None
@@ -204,7 +204,7 @@ def test_arcs_stand_out_and_the_threshold_takes_some_away(
     session.set(look=Look(form="arcs"))
     canvas = arcs(view, "cross")
     plain = pixels(canvas)
-    session.set(locked=Cell("cross", 1, 1))
+    session.set(locked=AttentionCell("cross", 1, 1))
     marked = pixels(canvas)
     session.set(locked=None, look=Look(form="arcs", mass=0.05))
     few = pixels(canvas)
@@ -308,7 +308,7 @@ def test_a_long_summary_comes_in_slices(
     monkeypatch.setattr(attention, "SLICE_MS", 0)
     session.set(look=Look(summary="rollout"))
     assert view.slicing
-    session.set(hovered=Cell("cross", 1, 1))  # of the picture before
+    session.set(hovered=AttentionCell("cross", 1, 1))  # of the picture before
     qtbot.waitUntil(lambda: not view.slicing)
     text = csv_of(view.maps["cross"].export)
     assert text.startswith('"cross · layer 1: mean of 2 heads')

@@ -16,7 +16,7 @@ from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
-from visformer.values.attention import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads
 from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]

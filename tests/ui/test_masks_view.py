@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.ui.views.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
@@ -167,7 +167,7 @@ def test_a_click_locks_the_cell_of_the_sentence_on_screen(
     heat_map = named(view, HeatMap, "cross attention, combined mask")
     with qtbot.waitSignal(view.picked) as picked:
         heat_map.clicked.emit((1, 2))
-    assert picked.args == [{"kind": "cross", "locked": Cell("cross", 1, 2)}]
+    assert picked.args == [{"kind": "cross", "locked": AttentionCell("cross", 1, 2)}]
     view.draw(single(batch=BATCH))
     with qtbot.assertNotEmitted(view.picked):
         heat_map.clicked.emit((1, 2))
@@ -178,7 +178,7 @@ def test_hovering_says_why_a_key_is_hidden(view: MasksView, qtbot: Any) -> None:
     heat_map = named(view, HeatMap, "encoder self attention, padding mask")
     with qtbot.waitSignal(view.picked) as picked:
         heat_map.hovered.emit((0, 4))
-    assert picked.args == [{"hovered": Cell("encoder", 0, 4)}]
+    assert picked.args == [{"hovered": AttentionCell("encoder", 0, 4)}]
     view.draw(single(batch=BATCH[1:]))
     with qtbot.assertNotEmitted(view.picked):
         heat_map.hovered.emit((0, 4))

@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from tests.ui.windows import make_window
 from visformer.core.passes import run
 from visformer.formats.fresh import build
-from visformer.pictures.selection import SCALES, Cell, Scale
+from visformer.pictures.selection import SCALES, AttentionCell, Scale
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.ui.window import MainWindow
@@ -101,7 +101,7 @@ def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
 
 
 def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
-    window.session.set(trace=padded_row(), step=3, locked=Cell("cross", 1, 2))
+    window.session.set(trace=padded_row(), step=3, locked=AttentionCell("cross", 1, 2))
     assert share(window.source_strip) > 0.02
     assert share(window.target_strip) == 0
     assert "NaN" in window.source_strip.accessibleDescription()
@@ -129,7 +129,7 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
 def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
     trace = padded_row(masked_value=-1e9)
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
-    window.session.set(trace=trace, step=3, locked=Cell("cross", 1, 2))
+    window.session.set(trace=trace, step=3, locked=AttentionCell("cross", 1, 2))
     assert "so all keys get equal weights" in window.status.labels[2].text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)

@@ -19,7 +19,7 @@ from visformer.core.lens_rows import lens, read_streams
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, LensDone, Opened
 from visformer.pictures.output import known_rows
-from visformer.session import questions as asking
+from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
 from visformer.ui.views.output import OutputView
 from visformer.ui.widgets.cell_texts import _inks

@@ -16,7 +16,7 @@ from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Opened, Refused
 from visformer.engine.mirror import Decoded
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
@@ -186,12 +186,12 @@ def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:
 
 def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
-    window.session.set(step=5, locked=Cell("cross", 1, 1))
+    window.session.set(step=5, locked=AttentionCell("cross", 1, 1))
     alt = Qt.KeyboardModifier.AltModifier
     window.tabs.setFocus()
     qtbot.keyClick(window, Qt.Key.Key_Down, alt)
     qtbot.keyClick(window, Qt.Key.Key_Left, alt)
-    assert window.session.state.locked == Cell("cross", 2, 0)
+    assert window.session.state.locked == AttentionCell("cross", 2, 0)
     assert "reads" in window.status.labels[2].text()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.session.state.locked is None

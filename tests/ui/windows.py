@@ -22,8 +22,8 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
-from visformer.values.layer_weights import Stack
-from visformer.values.questions import Asking, Overrides
+from visformer.values.layer_weights import StackName
+from visformer.values.questions import Overrides, WhenToAsk
 from visformer.values.trace import Trace
 
 Kind = TypeVar("Kind", bound=Request)
@@ -64,12 +64,12 @@ class FakeEngine:
         return [(request.path, request.device) for request in self.of(Open)]
 
     @property
-    def told(self) -> list[tuple[Overrides, Asking]]:
+    def told(self) -> list[tuple[Overrides, WhenToAsk]]:
         """What was given with each opening, and whether questions may come."""
         return [(request.told, request.ask) for request in self.of(Open)]
 
     @property
-    def asked(self) -> list[tuple[Stack, int]]:
+    def asked(self) -> list[tuple[StackName, int]]:
         """The layers whose weights were asked for."""
         return [(request.stack, request.layer) for request in self.of(Parameters)]
 

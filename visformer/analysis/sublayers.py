@@ -21,13 +21,13 @@ from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
     LayerParameters,
-    Norm,
-    Stack,
+    NormWeights,
+    StackName,
 )
 from visformer.values.trace import Trace
 
 
-def stack_of(kind: Kind) -> Stack:
+def stack_of(kind: Kind) -> StackName:
     """Return the stack whose tokens are a kind's queries."""
     return "encoder" if kind == "encoder" else "decoder"
 
@@ -39,7 +39,7 @@ def standard(model: ModelFacts, x: Floats) -> Standard:
     )
 
 
-def normed(model: ModelFacts, norm: Norm, x: Floats) -> Floats:
+def normed(model: ModelFacts, norm: NormWeights, x: Floats) -> Floats:
     """Apply one of the model's norms to rows [..., D]."""
     return standard(model, x).values * norm.gamma + norm.beta
 
@@ -62,7 +62,7 @@ class Residual:
     """What a sublayer reads, adds and leaves; all [rows, D]."""
 
     model: ModelFacts
-    norm: Norm
+    norm: NormWeights
     x: Floats  # the residual stream that enters
     added: Floats
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 
-from visformer.bench.figures import Figure
+from visformer.bench.measurements import Measurement
 from visformer.errors import InputError
 
 # module of this package -> the budgets it measures. A group has a process to itself:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     InputError for numbers that are no budgets.
     """
     wanted = _wanted(options.only)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for figure in measure(wanted):
         figures.append(figure)
         if not options.json:
@@ -73,7 +73,7 @@ def _wanted(only: str) -> set[int]:
     return {int(part) for part in parts}
 
 
-def measure(wanted: set[int]) -> Iterator[Figure]:
+def measure(wanted: set[int]) -> Iterator[Measurement]:
     """Yield the figures of the wanted budgets, in the order of their numbers."""
     spawn = multiprocessing.get_context("spawn")
     groups = {budget: name for name, group in GROUPS.items() for budget in group}
@@ -83,11 +83,11 @@ def measure(wanted: set[int]) -> Iterator[Figure]:
                 yield from pool.submit(_figures, groups[budget], budget).result()
             except Exception as error:  # a peer's fault must not lose the other figures
                 note = f"{type(error).__name__}: {error}"
-                yield Figure(budget, FAILED, None, "", "at most", 0, note=note)
+                yield Measurement(budget, FAILED, None, "", "at most", 0, note=note)
 
 
-def _figures(name: str, budget: int) -> list[Figure]:
+def _figures(name: str, budget: int) -> list[Measurement]:
     """Measure one budget, in a process of its own."""
     module = importlib.import_module(f"visformer.bench.time_{name}")
-    benchmarks: dict[int, Callable[[], list[Figure]]] = module.BENCHMARKS
+    benchmarks: dict[int, Callable[[], list[Measurement]]] = module.BENCHMARKS
     return benchmarks[budget]()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from visformer.bench.figures import Clock, Figure, Turns, seconds, take_turns
+from visformer.bench.measurements import Clock, Measurement, Turns, seconds, take_turns
 from visformer.bench.models import SHAPES, random_checkpoint, random_source
 from visformer.bench.peers import (
     MissingPeer,
@@ -61,7 +61,7 @@ def timed_steps(
 # ---- 1 and 2: peers ------------------------------------------------------------
 
 
-def against_transformers() -> list[Figure]:
+def against_transformers() -> list[Measurement]:
     """Compare a step with ``generate`` that hands out all attentions."""
     musts = {"small": 2.3, "opus": 1.9}
     return [against_generate(name, SHAPES[name], must) for name, must in musts.items()]
@@ -69,11 +69,11 @@ def against_transformers() -> list[Figure]:
 
 def against_generate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
-) -> Figure:
+) -> Measurement:
     """Compare a shape's step with transformers'."""
     what = f"step, everything kept, against transformers with attentions: {shape}"
     checkpoint, source = prepared(sizes)
-    absent = functools.partial(Figure, 1, what, None, "x", "at least", must)
+    absent = functools.partial(Measurement, 1, what, None, "x", "at least", must)
     try:
         peer = transformers_marian(checkpoint)
     except MissingPeer as error:
@@ -84,10 +84,10 @@ def against_generate(
     turns = _turns(checkpoint, source, steps, lambda n: generate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
     parts["largest difference of a weight"] = far
-    return Figure(1, what, turns.faster, "x", "at least", must, parts)
+    return Measurement(1, what, turns.faster, "x", "at least", must, parts)
 
 
-def against_ctranslate2() -> list[Figure]:
+def against_ctranslate2() -> list[Measurement]:
     """Compare a step with CTranslate2's, which keeps one reduced matrix only."""
     musts = {"small": 0.9, "opus": 1.2}
     return [against_translate(name, SHAPES[name], must) for name, must in musts.items()]
@@ -95,11 +95,11 @@ def against_ctranslate2() -> list[Figure]:
 
 def against_translate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
-) -> Figure:
+) -> Measurement:
     """Compare a shape's step with CTranslate2's."""
     what = f"step, everything kept, against CTranslate2 with one attention: {shape}"
     checkpoint, source = prepared(sizes)
-    absent = functools.partial(Figure, 2, what, None, "x", "at least", must)
+    absent = functools.partial(Measurement, 2, what, None, "x", "at least", must)
     with tempfile.TemporaryDirectory() as folder:
         try:
             peer = ctranslate2_marian(checkpoint, Path(folder))
@@ -110,7 +110,7 @@ def against_translate(
         return absent(note="the peer chooses other tokens")
     turns = _turns(checkpoint, source, steps, lambda n: translate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
-    return Figure(2, what, turns.faster, "x", "at least", must, parts)
+    return Measurement(2, what, turns.faster, "x", "at least", must, parts)
 
 
 def _turns(
@@ -150,12 +150,12 @@ def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
 # ---- 3: memory -----------------------------------------------------------------
 
 
-def against_memory() -> list[Figure]:
+def against_memory() -> list[Measurement]:
     """Compare a step with the time that reading its weights alone takes."""
     return [against_reading(SHAPES["opus"])]
 
 
-def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Figure:
+def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
     """Compare a shape's step with a sum over as many numbers as its weights are."""
     checkpoint, source = prepared(sizes)
     packed = checkpoint.packed
@@ -171,20 +171,20 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Figure:
     told = turns.milliseconds("step", "reading")
     told["MB of weights"] = numbers * 4 / 1e6
     what = "step against reading its weights once: opus"
-    return Figure(3, what, turns.slower, "x", "at most", 1.7, told)
+    return Measurement(3, what, turns.slower, "x", "at most", 1.7, told)
 
 
 # ---- 4: keeping ----------------------------------------------------------------
 
 
-def keeping() -> list[Figure]:
+def keeping() -> list[Measurement]:
     """Compare a step with one that keeps nothing but the cache."""
     return [against_nothing_kept(shape, SHAPES[shape]) for shape in SHAPES]
 
 
 def against_nothing_kept(
     shape: str, sizes: dict[str, int], steps: int = STEPS
-) -> Figure:
+) -> Measurement:
     """Compare a shape's step with the bare choice of the next token."""
     checkpoint, source = prepared(sizes)
     turns = take_turns(
@@ -194,7 +194,7 @@ def against_nothing_kept(
     )
     parts = turns.milliseconds("step", "bare step", steps)
     what = f"keeping everything, and the distribution, against nothing: {shape}"
-    return Figure(4, what, turns.slower, "x", "at most", 1.08, parts)
+    return Measurement(4, what, turns.slower, "x", "at most", 1.08, parts)
 
 
 @torch.inference_mode()
@@ -220,12 +220,12 @@ def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
 # ---- 17: a known pair ----------------------------------------------------------
 
 
-def known_pair() -> list[Figure]:
+def known_pair() -> list[Measurement]:
     """Compare a reference of 64 tokens in one pass with decoding as many."""
     return [against_decoding(SHAPES["small"])]
 
 
-def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Figure:
+def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
     """Compare teacher forcing in one pass with as many steps."""
     checkpoint, source = prepared(sizes)
     target = random_source(checkpoint, tokens)
@@ -239,13 +239,13 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Figure:
     )
     parts = turns.milliseconds("pass", "steps")
     what = f"{tokens} known tokens in one pass against decoding them: small"
-    return Figure(17, what, turns.faster, "x", "at least", 4, parts)
+    return Measurement(17, what, turns.faster, "x", "at least", 4, parts)
 
 
 # ---- 18: other work ------------------------------------------------------------
 
 
-def beside_work() -> list[Figure]:
+def beside_work() -> list[Measurement]:
     """Compare a step beside two busy processes with one alone, by the clock."""
     checkpoint, source = prepared(SHAPES["small"])
 
@@ -259,7 +259,7 @@ def beside_work() -> list[Figure]:
     turns = take_turns(beside, alone, rounds=ROUNDS)
     parts = turns.milliseconds("beside", "alone", LONG)
     what = "step beside two busy processes against alone: small"
-    return [Figure(18, what, turns.slower, "x", "at most", 2.5, parts)]
+    return [Measurement(18, what, turns.slower, "x", "at most", 2.5, parts)]
 
 
 @contextlib.contextmanager
@@ -284,14 +284,14 @@ def busy(count: int) -> Iterator[None]:
 # ---- 19: length ----------------------------------------------------------------
 
 
-def growth() -> list[Figure]:
+def growth() -> list[Measurement]:
     """Compare a step's growth with the length by the arithmetic that must grow."""
     return [growth_with_length(SHAPES["small"], 16, 4096)]
 
 
 def growth_with_length(
     sizes: dict[str, int], short: int, long: int, steps: int = STEPS
-) -> Figure:
+) -> Measurement:
     """Compare what a long source adds to a step with what its attention alone adds."""
     torch.set_num_threads(1)
     checkpoint = random_checkpoint(**sizes, max_positions=long)
@@ -313,7 +313,7 @@ def growth_with_length(
     parts["attention ms"] = 1e3 * (added[1] - added[0])
     grown = (times[long] - times[short]) / (added[1] - added[0])
     what = f"a step's growth from {short} to {long} source tokens against its attention"
-    return Figure(19, what, grown, "x", "at most", 1.5, parts)
+    return Measurement(19, what, grown, "x", "at most", 1.5, parts)
 
 
 def attention_seconds(heads: int, size: int, length: int, repeat: int) -> float:
@@ -347,7 +347,7 @@ def calls(checkpoint: Checkpoint, source: list[int]) -> int:
     return made[0]
 
 
-BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     1: against_transformers,
     2: against_ctranslate2,
     3: against_memory,

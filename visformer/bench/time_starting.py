@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from visformer import paths
-from visformer.bench.figures import Figure, take_turns
+from visformer.bench.measurements import Measurement, take_turns
 from visformer.engine.handle import Engine, Event
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
@@ -95,17 +95,17 @@ Path(__file__).with_name("imported").touch()
 raise ImportError("transformers is not to be imported here")
 """
 
-Kind = TypeVar("Kind")
+EventType = TypeVar("EventType")
 
 
-class Started(NamedTuple):
+class ProcessRun(NamedTuple):
     """A process that has told what was waited for."""
 
     seconds: float  # from its start to its line
     told: dict[str, Any]
 
 
-def started(program: str, *arguments: str) -> Started:
+def started(program: str, *arguments: str) -> ProcessRun:
     """Run a Python program that prints a line of JSON; wait for its end too.
 
     Raises InputError where it fails.
@@ -131,10 +131,10 @@ def started(program: str, *arguments: str) -> Started:
     if child.returncode or not line:
         reason = (errors.strip().splitlines() or ["it told nothing"])[-1]
         raise InputError(f"a process that was to be measured failed: {reason}")
-    return Started(seconds, json.loads(line))
+    return ProcessRun(seconds, json.loads(line))
 
 
-def window() -> list[Figure]:
+def window() -> list[Measurement]:
     """Measure the first painted window, and what else its process did until then."""
     compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
     seen: list[dict[str, Any]] = []
@@ -147,7 +147,7 @@ def window() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         turns = take_turns(ours, lambda: started(TRIVIAL).seconds, rounds=WINDOW_ROUNDS)
     return [
-        Figure(
+        Measurement(
             14,
             "start to the first painted picture, against a bare pyqtgraph window",
             turns.slower,
@@ -157,7 +157,7 @@ def window() -> list[Figure]:
             turns.milliseconds("visformer", "bare window"),
             "a window that nobody has opened before; the engine starts beside it",
         ),
-        Figure(
+        Measurement(
             14,
             "paints of the window up to that with the first attention picture",
             float(max(told["paints"] for told in seen)),
@@ -165,7 +165,7 @@ def window() -> list[Figure]:
             "at most",
             1.0,
         ),
-        Figure(
+        Measurement(
             14,
             "starts of the window that imported torch",
             float(sum(told["torch"] for told in seen)),
@@ -179,9 +179,9 @@ def window() -> list[Figure]:
 
 def next_event(
     events: SimpleQueue[Event],
-    kind: type[Kind],
+    kind: type[EventType],
     on_others: Callable[[Event], object] = lambda event: None,
-) -> Kind:
+) -> EventType:
     """Wait for an event of one kind; InputError where the engine refuses."""
     while True:
         event = events.get(timeout=SECONDS)
@@ -219,7 +219,7 @@ def trap() -> Iterator[Callable[[], bool]]:
             sys.path.remove(folder)
 
 
-def engine() -> list[Figure]:
+def engine() -> list[Measurement]:
     """Measure the engine from its start until the bundled checkpoint is open."""
     compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
     checkpoint = paths.checkpoint()
@@ -232,7 +232,7 @@ def engine() -> list[Figure]:
         )
         found = imported()
     return [
-        Figure(
+        Measurement(
             15,
             "engine ready to decode, against importing torch and reading the weights",
             turns.slower,
@@ -241,7 +241,7 @@ def engine() -> list[Figure]:
             1.2,
             turns.milliseconds("engine", "bare torch"),
         ),
-        Figure(
+        Measurement(
             15,
             "engines that tried to import transformers",
             float(found),
@@ -252,4 +252,4 @@ def engine() -> list[Figure]:
     ]
 
 
-BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {14: window, 15: engine}
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {14: window, 15: engine}

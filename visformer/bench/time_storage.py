@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer import paths
-from visformer.bench.figures import Figure
+from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import facts, random_recording
 from visformer.bench.time_starting import next_event
 from visformer.engine.handle import Engine, Event
@@ -133,7 +133,7 @@ def decoded(sentence: str) -> Trace:
         engine.close()
 
 
-def _memory_figure(what: str, trace: Trace, note: str) -> Figure:
+def _memory_figure(what: str, trace: Trace, note: str) -> Measurement:
     minimum = raw_minimum(trace.model, len(trace.source), len(trace))
     found = held(trace)
     parts = {
@@ -146,10 +146,10 @@ def _memory_figure(what: str, trace: Trace, note: str) -> Figure:
         "arrays with reserved rows MiB": found.reserved / MIB,
     }
     share = (found.used + found.objects) / minimum
-    return Figure(12, what, share, "x", "at most", 1.1, parts, note)
+    return Measurement(12, what, share, "x", "at most", 1.1, parts, note)
 
 
-def memory() -> list[Figure]:
+def memory() -> list[Measurement]:
     """Count what the Traces of two models keep."""
     opus = random_recording(OPUS, 64, 64, limit=178).trace()
     note = "rows written are counted, those reserved for later steps told beside"
@@ -170,7 +170,7 @@ def memory() -> list[Figure]:
 # ---- 13: a recorded Trace --------------------------------------------------------
 
 
-class Opening(NamedTuple):
+class OpeningCost(NamedTuple):
     """What it took from a file to the maps of the first step."""
 
     read: float  # seconds, until there is a Trace
@@ -199,7 +199,7 @@ def first_maps(trace: Trace) -> list[Matrix | None]:
     return [attention_map(*looked, kind) for kind in KINDS]
 
 
-def opening(path: Path) -> Opening:
+def opening(path: Path) -> OpeningCost:
     """Read a recorded Trace that is not in the page cache, and derive the maps."""
     forget(path)
     gc.collect()
@@ -212,7 +212,7 @@ def opening(path: Path) -> Opening:
     ended = time.perf_counter()
     after, most = _status("VmRSS"), _status("VmHWM")
     del trace, maps
-    return Opening(read - began, ended - read, after - before, most - before)
+    return OpeningCost(read - began, ended - read, after - before, most - before)
 
 
 def forget(path: Path) -> bool:
@@ -252,7 +252,7 @@ def _room(folder: Path) -> tuple[int, str]:
     return max(SHORT, rows), "" if rows == LONG else f"too little {short} for 1 GB"
 
 
-def recorded() -> list[Figure]:
+def recorded() -> list[Measurement]:
     """Measure opening a large and a small file, in turn, in a process that is warm."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
@@ -264,7 +264,7 @@ def recorded() -> list[Figure]:
             pool.submit(write_random, tiny, 2, 2).result()
             for length, path in files.items():
                 pool.submit(write_random, path, SOURCE, length).result()
-        found: dict[int, list[Opening]] = {SHORT: [], longest: []}
+        found: dict[int, list[OpeningCost]] = {SHORT: [], longest: []}
         for _ in range(ROUNDS):
             for length, openings in found.items():
                 opening(tiny)  # warms, and takes the kept maps' place
@@ -281,15 +281,18 @@ def recorded() -> list[Figure]:
 
 
 def _time_figure(
-    found: dict[int, list[Opening]], sizes: dict[int, float], longest: int, note: str
-) -> Figure:
+    found: dict[int, list[OpeningCost]],
+    sizes: dict[int, float],
+    longest: int,
+    note: str,
+) -> Measurement:
     parts = {}
     for length, openings in found.items():
         name = f"{sizes[length]:.0f} MB"
         parts[f"{name} ms"] = _middle(o.seconds for o in openings)
         parts[f"{name} reading ms"] = _middle(o.read for o in openings)
         parts[f"{name} maps ms"] = _middle(o.maps for o in openings)
-    return Figure(
+    return Measurement(
         13,
         f"recorded Trace of {sizes[longest]:.0f} MB, file to the first step's maps",
         _middle(o.seconds for o in found[longest]),
@@ -302,15 +305,18 @@ def _time_figure(
 
 
 def _resident_figure(
-    found: dict[int, list[Opening]], sizes: dict[int, float], longest: int, note: str
-) -> Figure:
+    found: dict[int, list[OpeningCost]],
+    sizes: dict[int, float],
+    longest: int,
+    note: str,
+) -> Measurement:
     parts = {}
     for length, openings in found.items():
         name = f"{sizes[length]:.0f} MB"
         parts[f"{name} MiB"] = max(o.kept for o in openings) / MIB
         parts[f"{name} peak MiB"] = max(o.most for o in openings) / MIB
     known = bool(_status("VmRSS"))
-    return Figure(
+    return Measurement(
         13,
         f"recorded Trace of {sizes[longest]:.0f} MB, resident memory more",
         max(o.kept for o in found[longest]) / MIB if known else None,
@@ -326,4 +332,4 @@ def _middle(seconds: Iterable[float]) -> float:
     return 1e3 * statistics.median(seconds)
 
 
-BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {12: memory, 13: recorded}
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {12: memory, 13: recorded}

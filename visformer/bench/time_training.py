@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from visformer import paths
-from visformer.bench.figures import Figure, seconds, take_turns
+from visformer.bench.measurements import Measurement, seconds, take_turns
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
@@ -167,7 +167,7 @@ def make_plain(trainer: Trainer, *, dropout: float, bfloat16: bool) -> PlainLoop
 
 def against(
     trainer: Trainer, plain: PlainLoop, chosen: list[list[Example]], what: str
-) -> Figure:
+) -> Measurement:
     """Train both on the same batches, in turn."""
 
     def ours() -> None:
@@ -191,10 +191,10 @@ def against(
     }
     device = trainer.device.type
     note = f"{device}; visformer also clips gradients and averages weights"
-    return Figure(22, what, turns.faster, "x", "at least", 1.0, parts, note)
+    return Measurement(22, what, turns.faster, "x", "at least", 1.0, parts, note)
 
 
-def training() -> list[Figure]:
+def training() -> list[Measurement]:
     """Train a model of the bundled one's shape, and plain ones, on a few batches.
 
     Where this program multiplies in bfloat16, so does a second plain loop.
@@ -221,4 +221,4 @@ def training() -> list[Figure]:
         ]
 
 
-BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {22: training}
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {22: training}

@@ -29,7 +29,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App, NoEngine
-from visformer.bench.figures import Figure, quantile, seconds, take_turns
+from visformer.bench.measurements import (
+    Measurement,
+    quantile,
+    seconds,
+    take_turns,
+)
 from visformer.bench.random_trace import facts, random_recording
 from visformer.engine.handle import Event
 from visformer.engine.messages import Finished, Opened, Refused
@@ -46,8 +51,6 @@ from visformer.values.trace import Trace
 TOKENS, KEYS = 64, 40  # of source and target; key presses of each sort
 SENTENCE = "The animal didn't cross the street because it was too tired. " * 3
 WAIT = 120.0  # seconds for an engine
-
-Clock = Callable[[], float]
 
 
 class Paints(QObject):
@@ -124,7 +127,7 @@ def until_painted(act: Callable[[], object], paints: Paints) -> float:
 
 def spread(
     budget: int, what: str, times: list[float], median: float, most: float
-) -> list[Figure]:
+) -> list[Measurement]:
     """Return the median and the 95th percentile of some seconds, as milliseconds."""
     told = {"times": float(len(times))}
     found = (
@@ -132,7 +135,7 @@ def spread(
         ("95th percentile", quantile(times, 0.95), most),
     )
     return [
-        Figure(budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, told)
+        Measurement(budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, told)
         for name, value, must in found
     ]
 
@@ -151,7 +154,7 @@ def recorded(layers: int, tokens: int) -> Recording:
     return random_recording(model, tokens, tokens, limit=tokens)
 
 
-def new_step() -> list[Figure]:
+def new_step() -> list[Measurement]:
     """Measure from a new step's numbers to the paint of all heads and three maps."""
     whole = recorded(4, TOKENS)
     known, *rows = whole.rows(TOKENS - KEYS - 1)
@@ -173,7 +176,7 @@ def new_step() -> list[Figure]:
     return spread(5, what, times[1:], 4, 8)
 
 
-def keys() -> list[Figure]:
+def keys() -> list[Measurement]:
     """Measure key presses: steps, jumps, another head, another layer."""
     control, none = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
     sorts = {
@@ -223,7 +226,7 @@ class Beat(QObject):
         self._last = now
 
 
-def event_loop() -> list[Figure]:
+def event_loop() -> list[Measurement]:
     """Measure gaps between turns of the loop: opening, decoding, scrubbing."""
     application()
     with tempfile.TemporaryDirectory() as folder:
@@ -251,13 +254,13 @@ def event_loop() -> list[Figure]:
     return worst_gaps(gaps)
 
 
-def worst_gaps(gaps: dict[str, list[float]]) -> list[Figure]:
+def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
     """Return the worst phase's 95th percentile, and the longest gap of all."""
     often = {name: 1e3 * quantile(found, 0.95) for name, found in gaps.items()}
     once = {name: 1e3 * max(found) for name, found in gaps.items()}
     what = "gap of the event loop, the worst phase's"
     return [
-        Figure(7, f"{what} {name}", max(ms.values()), "ms", "at most", must, ms)
+        Measurement(7, f"{what} {name}", max(ms.values()), "ms", "at most", must, ms)
         for name, ms, must in (("95th percentile", often, 10), ("longest", once, 50))
     ]
 
@@ -309,12 +312,12 @@ def _came(kind: type[Event], seen: list[Event]) -> bool:
 # ---- 8 and 9: all heads --------------------------------------------------------
 
 
-def refresh() -> list[Figure]:
+def refresh() -> list[Measurement]:
     """Measure the grid of 64 heads, all drawn anew, against 64 plots."""
     return against_plots(layers=8, tokens=128)
 
 
-def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
+def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measurement]:
     """Compare the grid of all heads with pyqtgraph's plots of the same weights."""
     application()
     trace = random_trace(layers, tokens)
@@ -362,16 +365,16 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Figure]:
     what = f"{len(items)} heads of {tokens} x {tokens} drawn anew"
     note = "the weights are there already"
     return [
-        Figure(
+        Measurement(
             8, f"{what}, against plots", turns.faster, "x", "at least", 4, parts, note
         ),
-        Figure(8, what, 1e3 * turns.ours, "ms", "at most", 8, note=note),
+        Measurement(8, what, 1e3 * turns.ours, "ms", "at most", 8, note=note),
     ]
 
 
 def reduction(
     heads: int = 64, tokens: int = 512, factor: int = 4, rounds: int = 10
-) -> list[Figure]:
+) -> list[Measurement]:
     """Measure the reduction of some heads by the maximum of blocks."""
     weights: Floats = np.random.default_rng(0).random(
         (heads, tokens, tokens), np.float32
@@ -382,10 +385,10 @@ def reduction(
     times = [seconds(lambda: reduced(weights, (factor, factor))) for _ in range(rounds)]
     what = f"{heads} heads of {tokens} x {tokens} reduced, no peak lost"
     value = 1e3 * statistics.median(times)
-    return [Figure(9, what, value, "ms", "at most", 20, {"to a": tokens / factor})]
+    return [Measurement(9, what, value, "ms", "at most", 20, {"to a": tokens / factor})]
 
 
-BENCHMARKS: dict[int, Callable[[], list[Figure]]] = {
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     5: new_step,
     7: event_loop,
     8: refresh,

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from visformer.commands.shared import add_checkpoint, checkpoint_path, explained_qt
-from visformer.pictures.look import FORMS, HIDDEN, ORDERS, SUMMARIES
+from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.values.facts import KINDS
 
 
@@ -35,7 +35,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--summary", default="head", help=f"{_one_of(SUMMARIES)} (head)"
     )
     parser.add_argument(
-        "--hide", default="", help=f"of {','.join(HIDDEN)}, and renormalise (none)"
+        "--hide",
+        default="",
+        help=f"of {','.join(TOKEN_GROUPS)}, and renormalise (none)",
     )
     parser.add_argument(
         "--words", action="store_true", help="merge subwords into words"

@@ -16,13 +16,13 @@ from visformer.values.layer_weights import (
     FeedForwardWeights,
     LayerParameters,
     Linear,
-    Norm,
-    Stack,
+    NormWeights,
+    StackName,
 )
 
 
 def layer_parameters(
-    checkpoint: Checkpoint, stack: Stack, layer: int
+    checkpoint: Checkpoint, stack: StackName, layer: int
 ) -> LayerParameters:
     """Copy the weights of a layer.
 
@@ -77,6 +77,6 @@ def _linear(linear: nn.Linear) -> Linear:
     return Linear(host(linear.weight).T, None if bias is None else host(bias))
 
 
-def _norm(norm: nn.Module) -> Norm:
+def _norm(norm: nn.Module) -> NormWeights:
     gamma, beta = cast("Tensor", norm.weight), cast("Tensor", norm.bias)
-    return Norm(host(gamma), host(beta))
+    return NormWeights(host(gamma), host(beta))

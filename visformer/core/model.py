@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +22,8 @@ from visformer.core.parts import (
 from visformer.core.position_rules import fixed_table
 from visformer.values.config import ModelConfig
 from visformer.values.encodings import PASS_LOOKUP, Lookup
+from visformer.values.facts import SentenceSide
 
-Side = Literal["source", "target"]
 LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one a layer
 
 
@@ -227,14 +227,19 @@ class Transformer(nn.Module):
             raise ValueError(f"positions are {list(table.shape)}, not {list(shape)}")
         self.positions = table.to(self.output.weight.device, torch.float32)
 
-    def position_table(self, side: Side) -> Tensor:
+    def position_table(self, side: SentenceSide) -> Tensor:
         """Return the positions that a side's tokens get, [P, D]; zeros where none."""
         if self.config.positions != "learned":
             return self.positions
         return self.source_positions if side == "source" else self.target_positions
 
     def embed(
-        self, side: Side, ids: Tensor, start: int = 0, *, lookup: Lookup | None = None
+        self,
+        side: SentenceSide,
+        ids: Tensor,
+        start: int = 0,
+        *,
+        lookup: Lookup | None = None,
     ) -> Tensor:
         """Embed and scale, add position (section 3.4): ids [B, T] -> [B, T, D].
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from visformer.values.arrays import Floats
-from visformer.values.config import Activation, Biases, Norm
+from visformer.values.config import Activation, Biases, NormRule
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -223,13 +223,15 @@ class UnbiasedNorm(nn.Module):
         return self.weight * normed + self.bias
 
 
-NORMS: dict[Norm, Callable[[tuple[int, ...], float], nn.Module]] = {
+NORMS: dict[NormRule, Callable[[tuple[int, ...], float], nn.Module]] = {
     "layer": nn.LayerNorm,
     "unbiased": UnbiasedNorm,
 }
 
 
-def make_norm(kind: Norm, *, d_model: int, eps: float, length: int = 0) -> nn.Module:
+def make_norm(
+    kind: NormRule, *, d_model: int, eps: float, length: int = 0
+) -> nn.Module:
     """Return a fresh norm.
 
     It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.

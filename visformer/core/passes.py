@@ -34,7 +34,7 @@ from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
 
 WHOLE_LAYER = 1 << 24  # weights of a layer up to which its heads are made together
-Ids = Sequence[Sequence[int]] | np.ndarray | Tensor
+IdRows = Sequence[Sequence[int]] | np.ndarray | Tensor
 
 Lengths = Sequence[int] | np.ndarray | Tensor
 GivenMasks = Mapping[Kind, np.ndarray | Tensor]
@@ -43,8 +43,8 @@ GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 @torch.inference_mode()
 def run(
     checkpoint: Checkpoint,
-    source_ids: Ids | None,
-    target_ids: Ids,
+    source_ids: IdRows | None,
+    target_ids: IdRows,
     *,
     source_lengths: Lengths | None = None,
     masks: GivenMasks | None = None,
@@ -220,7 +220,7 @@ def run_shuffled(
     return order, plain, shuffled
 
 
-def _batch(ids: Ids, checkpoint: Checkpoint, *, source: bool) -> Tensor:
+def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
     batch = torch.as_tensor(np.asarray(ids), dtype=torch.int64)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     if batch.dim() != 2:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from visformer.values.config import ModelConfig, PositionForm, Positions
+from visformer.values.config import FrequencyForm, ModelConfig, Positions
 
 # float32 rounds the two forms apart, by 5e-4 at position 5,000
-_ANGLES: dict[PositionForm, Callable[[Tensor, Tensor, int], Tensor]] = {
+_ANGLES: dict[FrequencyForm, Callable[[Tensor, Tensor, int], Tensor]] = {
     "exp": lambda position, even, width: (
         position * torch.exp(even * (-math.log(10_000.0) / width))
     ),
@@ -22,7 +22,7 @@ _ANGLES: dict[PositionForm, Callable[[Tensor, Tensor, int], Tensor]] = {
 def sinusoidal(
     length: int,
     d_model: int,
-    form: PositionForm = "exp",
+    form: FrequencyForm = "exp",
     precision: torch.dtype = torch.float32,
 ) -> Tensor:
     """Return the paper's encodings, float32 [length, d_model], values in [-1, 1].
@@ -34,7 +34,7 @@ def sinusoidal(
     return waves.flatten(1).float()
 
 
-def halves(length: int, d_model: int, form: PositionForm = "power") -> Tensor:
+def halves(length: int, d_model: int, form: FrequencyForm = "power") -> Tensor:
     """Return the encodings with all sines before all cosines, as Marian has them.
 
     They are computed in double precision, as transformers does, then cast to float32.
@@ -43,7 +43,7 @@ def halves(length: int, d_model: int, form: PositionForm = "power") -> Tensor:
 
 
 def _waves(
-    length: int, d_model: int, form: PositionForm, precision: torch.dtype
+    length: int, d_model: int, form: FrequencyForm, precision: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Return sines and cosines, [length, d_model / 2] each."""
     position = torch.arange(length, dtype=precision)[:, None]
@@ -52,11 +52,11 @@ def _waves(
     return angle.sin(), angle.cos()
 
 
-def _nothing(length: int, d_model: int, form: PositionForm) -> Tensor:
+def _nothing(length: int, d_model: int, form: FrequencyForm) -> Tensor:
     return torch.zeros(length, d_model)
 
 
-_TABLES: dict[Positions, Callable[[int, int, PositionForm], Tensor]] = {
+_TABLES: dict[Positions, Callable[[int, int, FrequencyForm], Tensor]] = {
     "sinusoidal": sinusoidal,
     "halves": halves,
     "learned": _nothing,  # the learned tables are parameters

@@ -13,9 +13,9 @@ from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.intervention import UNTOUCHED, Intervention
-from visformer.values.layer_weights import LayerParameters, Stack
+from visformer.values.layer_weights import LayerParameters, StackName
 from visformer.values.lens import LensRow
-from visformer.values.questions import Asking, Overrides, Questionnaire
+from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
 from visformer.values.step import Origin
 from visformer.values.strategy import GREEDY, Strategy
@@ -50,7 +50,7 @@ class Open(Request):
     path: str
     device: str = ""
     told: Overrides = ()
-    ask: Asking = "never"  # whether to answer with questions instead of opening
+    ask: WhenToAsk = "never"  # whether to answer with questions instead of opening
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Parameters(Request):
 
     aside: ClassVar[bool] = True
 
-    stack: Stack
+    stack: StackName
     layer: int
 
 

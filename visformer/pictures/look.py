@@ -7,9 +7,9 @@ from typing import Literal
 
 Form = Literal["map", "arcs", "text"]
 Summary = Literal["head", "mean", "max", "all", "rollout"]
-Hidden = Literal["special", "pad", "punctuation"]
+TokenGroup = Literal["special", "pad", "punctuation"]
 Order = Literal["place", "entropy", "maximum", "alignment"]
-Side = Literal["query", "key"]
+TokenRole = Literal["query", "key"]
 
 # As named on screen.
 FORMS: dict[Form, str] = {"map": "heat map", "arcs": "arcs", "text": "tinted text"}
@@ -20,7 +20,7 @@ SUMMARIES: dict[Summary, str] = {
     "all": "mean of all layers",
     "rollout": "rollout",
 }
-HIDDEN: dict[Hidden, str] = {
+TOKEN_GROUPS: dict[TokenGroup, str] = {
     "special": "special tokens",
     "pad": "pads",
     "punctuation": "punctuation",
@@ -39,12 +39,14 @@ class Look:
 
     form: Form = "map"
     summary: Summary = "head"
-    hide: frozenset[Hidden] = frozenset()
+    hide: frozenset[TokenGroup] = frozenset()
     renormalise: bool = False  # rows sum to 1 again after hiding
     words: bool = False  # subwords merged: sum over keys, mean over queries
     order: Order = "place"  # of the overview
     mass: float = 0.9  # arcs: share of each row that the fewest keys carry, in (0, 1]
-    by: Side = "query"  # arcs and text: whose weights stand out, of the cell in focus
+    by: TokenRole = (
+        "query"  # arcs and text: whose weights stand out, of the cell in focus
+    )
 
     @property
     def plain(self) -> bool:

@@ -10,13 +10,12 @@ import numpy as np
 
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
-from visformer.values.facts import Kind
+from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, count, layer_words, number, token_words
 
-Part = Literal["padding", "causal", "combined"]
-Side = Literal["source", "target"]
-PARTS: dict[Part, str] = {  # as explained on screen
+MaskPart = Literal["padding", "causal", "combined"]
+PARTS: dict[MaskPart, str] = {  # as explained on screen
     "padding": "False where the key only fills up the row of a batch: no query may "
     "read it.",
     "causal": "False where the key comes after the query: only the decoder's self "
@@ -32,7 +31,7 @@ def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | N
     return batch[max(0, min(row, len(batch) - 1))] if batch else shown
 
 
-def part_mask(trace: Trace, kind: Kind, part: Part, layer: int) -> Bools:
+def part_mask(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Bools:
     """Return one part of a layer's mask, bool [Q, K], True = may attend.
 
     Combined is the model's own, which differs between layers where the run was altered
@@ -56,7 +55,7 @@ def causal_mask(trace: Trace, kind: Kind) -> Bools:
     return np.tril(full) if kind == "decoder" else full
 
 
-def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int) -> Matrix:
+def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
     """Return one part of a layer's mask as a picture: 1 is True, 0 is False."""
     mask = part_mask(trace, kind, part, layer)
     numbers = mask.astype(np.float32)
@@ -76,7 +75,7 @@ def mask_picture(trace: Trace, kind: Kind, part: Part, layer: int) -> Matrix:
     )
 
 
-def note(trace: Trace, kind: Kind, part: Part, layer: int, head: int) -> str:
+def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str:
     """Say how many cells of one part of a layer's mask may attend, and what is odd.
 
     ``head``: whose weights are quoted of a row that may attend to nothing.
@@ -163,7 +162,7 @@ def masked_value_text(value: float) -> str:
 class BatchTable:
     """One side of a batch as the model read it: a sentence a row, pads included."""
 
-    side: Side
+    side: SentenceSide
     tokens: tuple[tuple[str, ...], ...]  # B rows of L tokens
     ids: Ids  # [B, L]
     pads: Bools  # [B, L]: True where the token is padding
@@ -180,7 +179,7 @@ class BatchTable:
         )
 
 
-def batch_table(traces: tuple[Trace, ...], side: Side) -> BatchTable:
+def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
     """Return one side of a batch; rows of unequal length raise ValueError, as numpy."""
     source = side == "source"
     ids = np.stack([t.source_ids if source else t.target_ids for t in traces])

@@ -16,11 +16,11 @@ from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
+from visformer.values.facts import SentenceSide
 from visformer.values.intervention import PositionChange, PositionForm, change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
 
-Side = Literal["source", "target"]
 FORMS: dict[PositionForm | None, str] = {  # as named on screen
     None: "the model's own",
     "interleaved": "sinusoids, sine and cosine in turn",
@@ -44,7 +44,7 @@ class Parts:
     input: Floats
 
 
-def token_positions(trace: Trace, table: Floats, side: Side) -> Floats | None:
+def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats | None:
     """Return the encodings of a table [P, D] that a side's tokens were given, [T, D].
 
     None where they are not known: learned tables differ between the sides, and the
@@ -62,7 +62,7 @@ def token_positions(trace: Trace, table: Floats, side: Side) -> Floats | None:
     return np.broadcast_to(rows.reshape(-1, width), (count, width))
 
 
-def input_parts(trace: Trace, table: Floats, side: Side) -> Parts | None:
+def input_parts(trace: Trace, table: Floats, side: SentenceSide) -> Parts | None:
     """Return embedding, position and their sum; the embedding is the difference."""
     position = token_positions(trace, table, side)
     if position is None or not len(position):
@@ -73,7 +73,7 @@ def input_parts(trace: Trace, table: Floats, side: Side) -> Parts | None:
 
 
 def input_pictures(
-    trace: Trace | None, table: Floats | None, side: Side
+    trace: Trace | None, table: Floats | None, side: SentenceSide
 ) -> tuple[Matrix, ...]:
     """Return the maps of embedding, position and input on one range of colours."""
     if trace is None or table is None:

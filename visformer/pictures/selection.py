@@ -16,7 +16,7 @@ SCALES: dict[Scale, str] = {  # as named on screen
 }
 
 
-class Cell(NamedTuple):
+class AttentionCell(NamedTuple):
     """One query and one key of a kind of attention."""
 
     kind: Kind
@@ -31,5 +31,5 @@ class Selection:
     kind: Kind  # the focused one
     layer: int
     head: int
-    cell: Cell | None = None  # in focus
+    cell: AttentionCell | None = None  # in focus
     scale: Scale = "fixed"

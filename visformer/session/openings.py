@@ -15,7 +15,7 @@ from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting, is_aside, is_opening
 from visformer.session.runs import decode, leave_other_model, translate
 from visformer.session.state import Next, State
-from visformer.session.wishes import History, Opening
+from visformer.session.wishes import History, OpenWish
 from visformer.values.intervention import UNTOUCHED
 from visformer.values.questions import Overrides, Value, merged
 
@@ -44,7 +44,7 @@ def open_checkpoint(
     else:
         request = Open(path=path, device=device, told=beside, ask="open")
         certain = None
-    return _send(state, Opening(request=request, certain=certain, then=then))
+    return _send(state, OpenWish(request=request, certain=certain, then=then))
 
 
 def ask_again(state: State) -> Next:
@@ -54,7 +54,7 @@ def ask_again(state: State) -> Next:
     path = state.opened.path
     known = state.answers.about(path) or ()
     request = Open(path=path, told=known, ask="always")
-    return _send(state, Opening(request=request))
+    return _send(state, OpenWish(request=request))
 
 
 def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
@@ -63,7 +63,7 @@ def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
         return Next(state)
     path = state.opened.path
     given = merged(state.answers.about(path) or (), more)
-    return _send(state, Opening(request=Open(path=path, told=given)))
+    return _send(state, OpenWish(request=Open(path=path, told=given)))
 
 
 def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
@@ -76,7 +76,7 @@ def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
         return Next(state)
     given = merged(opening.request.told, answers)
     request = replace(opening.request, told=given, ask="never")
-    return _send(state, Opening(request=request, then=opening.then))
+    return _send(state, OpenWish(request=request, then=opening.then))
 
 
 def cancel(state: State) -> Next:
@@ -94,7 +94,7 @@ def cancel(state: State) -> Next:
     )
 
 
-def _send(state: State, opening: Opening) -> Next:
+def _send(state: State, opening: OpenWish) -> Next:
     path = opening.request.path
     busy = f"opening {PurePath(path).name or path}"
     state = replace(state, opening=opening, busy=busy, error="", notice="")
@@ -114,7 +114,7 @@ def refused(state: State, event: Refused) -> Next:
     opening = state.opening
     if opening is not None and opening.certain is not None:
         request = replace(opening.request, told=opening.certain, ask="open")
-        return _send(state, Opening(request=request, then=opening.then))
+        return _send(state, OpenWish(request=request, then=opening.then))
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, error=event.reason, busy=""))
 
@@ -153,13 +153,13 @@ def _questions(awaiting: Awaiting) -> Awaiting:
     return awaiting.without(is_opening).without(is_aside)
 
 
-def _are_old(state: State, opening: Opening | None, event: Opened) -> bool:
+def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:
     """Tell whether the answers used were given for other weights of that path."""
     recalled = opening is not None and opening.certain is not None
     return recalled and state.answers.changed(event.path, event.model.digest)
 
 
-def _kept_answers(state: State, opening: Opening | None, event: Opened) -> Answers:
+def _kept_answers(state: State, opening: OpenWish | None, event: Opened) -> Answers:
     if opening is None:
         return state.answers
     given = opening.request.told

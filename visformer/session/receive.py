@@ -18,7 +18,7 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, questions, runs
+from visformer.session import openings, runs, side_requests
 from visformer.session.awaiting import is_aside, is_opening
 from visformer.session.state import Next, State
 
@@ -44,7 +44,7 @@ def _refused(state: State, event: Refused) -> Next:
     if sent is not None and is_opening(sent):
         return openings.refused(state, event)
     if sent is not None and is_aside(sent):
-        return questions.aside_refused(state, event)
+        return side_requests.aside_refused(state, event)
     return runs.refused(state, event)
 
 
@@ -53,10 +53,10 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Finished: runs.finished,
     Opened: openings.opened,
     Asked: openings.asked,
-    BatchDone: questions.batch_done,
-    Shuffled: questions.shuffled,
-    ParametersDone: questions.parameters_done,
-    LensDone: questions.lens_done,
+    BatchDone: side_requests.batch_done,
+    Shuffled: side_requests.shuffled,
+    ParametersDone: side_requests.parameters_done,
+    LensDone: side_requests.lens_done,
     Refused: _refused,
     Replaced: runs.replaced,
 }

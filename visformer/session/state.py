@@ -8,10 +8,10 @@ from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpa
 
 from visformer.engine.messages import Asked, Open, Opened, Request, Shuffled
 from visformer.pictures.look import PLAIN, Look
-from visformer.pictures.selection import Cell, Scale, Selection
+from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
-from visformer.session.wishes import History, LensAsked, Opening, Wish
+from visformer.session.wishes import History, LensAsked, OpenWish, Wish
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import UNTOUCHED, Intervention
@@ -33,9 +33,9 @@ class State:
     wish: Wish = field(default_factory=Wish)  # what is translated, and how
     awaiting: Awaiting = field(default_factory=Awaiting)  # asked of the engine
     cursor: int | None = None  # the step to go to once it is decoded; None: it is there
-    opening: Opening | None = None  # the checkpoint that is being opened
+    opening: OpenWish | None = None  # the checkpoint that is being opened
     asked: Asked | None = None  # questions about a file that wait for their answers
-    asked_for: Opening | None = None  # the opening that led to them
+    asked_for: OpenWish | None = None  # the opening that led to them
     answers: Answers = field(
         default_factory=Answers
     )  # what was answered about files until now
@@ -61,8 +61,8 @@ class State:
     head: int = 0
     scale: Scale = "fixed"
     look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
-    hovered: Cell | None = None
-    locked: Cell | None = None  # a click locks, Escape frees
+    hovered: AttentionCell | None = None
+    locked: AttentionCell | None = None  # a click locks, Escape frees
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode
     notice: str = ""  # something to know: a cut sentence, a replaced engine
@@ -92,7 +92,7 @@ class State:
         return self.about.positions if self.about is not None else None
 
     @property
-    def cell(self) -> Cell | None:
+    def cell(self) -> AttentionCell | None:
         """The cell in focus: the hovered one, else the locked one."""
         return self.hovered or self.locked
 
@@ -115,9 +115,9 @@ class Change(TypedDict, total=False):
     wish: Wish
     awaiting: Awaiting
     cursor: int | None
-    opening: Opening | None
+    opening: OpenWish | None
     asked: Asked | None
-    asked_for: Opening | None
+    asked_for: OpenWish | None
     answers: Answers
     lens_asked: LensAsked | None
     shuffles: int
@@ -139,8 +139,8 @@ class Change(TypedDict, total=False):
     head: int
     scale: Scale
     look: Look
-    hovered: Cell | None
-    locked: Cell | None
+    hovered: AttentionCell | None
+    locked: AttentionCell | None
     busy: str
     step_ms: float | None
     notice: str
@@ -179,7 +179,7 @@ def _shown(state: State, trace: Trace, step: int) -> Trace:
     return state.passes[step] if step < len(state.passes) else trace.until(step)
 
 
-def _inside(cell: Cell | None, trace: Trace) -> Cell | None:
+def _inside(cell: AttentionCell | None, trace: Trace) -> AttentionCell | None:
     if cell is None:
         return None
     queries, keys = trace.tokens(cell.kind)

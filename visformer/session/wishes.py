@@ -21,7 +21,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class OpenWish:
     """A checkpoint that is to be opened."""
 
     request: Open

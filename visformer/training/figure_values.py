@@ -15,7 +15,7 @@ from visformer.training.figure_names import any_name, code, mail, many_words, we
 from visformer.training.normalisation import NO_BREAK
 
 
-class Value(NamedTuple):
+class Translations(NamedTuple):
     """One thing as three languages write it."""
 
     en: str
@@ -37,53 +37,55 @@ def size(draw: Random, most_digits: int = 6) -> int:
     return number
 
 
-def whole(draw: Random, number: int) -> Value:
+def whole(draw: Random, number: int) -> Translations:
     """Write a whole number, thousands grouped in English and French.
 
     Chinese groups them or not, and of four digits nobody always does.
     """
     bare, grouped = str(number), f"{number:,}"
     if len(bare) == 4 and draw.random() < 0.3:
-        return Value(bare, bare, bare)
+        return Translations(bare, bare, bare)
     chinese = draw.choice((bare, grouped))
-    return Value(grouped, grouped.replace(",", NO_BREAK), chinese)
+    return Translations(grouped, grouped.replace(",", NO_BREAK), chinese)
 
 
-def decimal(draw: Random, digits: int = 2) -> Value:
+def decimal(draw: Random, digits: int = 2) -> Translations:
     """Draw a number with one or two decimal places."""
     places = draw.choice((1, 1, 2))
     units, rest = size(draw, digits), draw.randint(1, 10**places - 1)
     text = f"{rest:0{places}}"
     first = whole(draw, units if draw.random() < 0.9 else draw.randint(0, 1))
-    return Value(*(f"{first[i]}{',' if i == 1 else '.'}{text}" for i in range(3)))
+    return Translations(
+        *(f"{first[i]}{',' if i == 1 else '.'}{text}" for i in range(3))
+    )
 
 
-def amount(draw: Random) -> Value:
+def amount(draw: Random) -> Translations:
     """Draw a whole number or one with decimal places."""
     return decimal(draw) if draw.random() < 0.3 else whole(draw, size(draw))
 
 
-def time(draw: Random) -> Value:
+def time(draw: Random) -> Translations:
     """Draw a time of day: of 24 hours, with a.m. or p.m., or on the hour."""
     hour, minute = draw.randint(0, 23), draw.choice((draw.randint(0, 59), 30, 15, 45))
     clock, half = hour % 12 or 12, "a.m." if hour < 12 else "p.m."
     french, form = f"{hour} h {minute:02}", draw.randrange(5)
     if form < 2:
-        return Value(f"{hour}:{minute:02}", french, f"{hour}:{minute:02}")
+        return Translations(f"{hour}:{minute:02}", french, f"{hour}:{minute:02}")
     if form == 2:
         hours = "heure" if hour < 2 else "heures"
-        return Value(
+        return Translations(
             f"{clock} {half}", f"{hour} {hours}", f"{_half_day(draw, hour)}{clock}点"
         )
     if form == 3:
         minutes = "半" if minute == 30 else f"{minute}分" if minute else ""
-        return Value(
+        return Translations(
             f"{clock}:{minute:02} {half}",
             french,
             f"{_half_day(draw, hour)}{clock}点{minutes}",
         )
     clock = draw.randint(2, 12)
-    return Value(f"{clock} o'clock", f"{clock} heures", f"{clock}点")
+    return Translations(f"{clock} o'clock", f"{clock} heures", f"{clock}点")
 
 
 def _half_day(draw: Random, hour: int) -> str:
@@ -93,11 +95,11 @@ def _half_day(draw: Random, hour: int) -> str:
     return "晚上" if hour > 18 or (hour == 18 and draw.random() < 0.5) else "下午"
 
 
-def year(draw: Random) -> Value:
+def year(draw: Random) -> Translations:
     """Draw a year, most of them of the last centuries."""
     low, high = draw.choice(((1000, 1799), (1800, 1999), (1900, 2035), (1900, 2035)))
     text = str(draw.randint(low, high))
-    return Value(text, text, text + "年")
+    return Translations(text, text, text + "年")
 
 
 def _ordinal(number: int) -> str:
@@ -105,100 +107,108 @@ def _ordinal(number: int) -> str:
     return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-def date(draw: Random) -> Value:
+def date(draw: Random) -> Translations:
     """Draw a date, with its year or without."""
     english, french, chinese = words(draw, "months")
     day, form = draw.randint(1, 31), draw.randrange(6)
     numbered = _ordinal(day) if form % 2 else str(day)
     first = "1er" if day == 1 else str(day)
     if form < 3:
-        return Value(f"{english} {numbered}", f"{first} {french}", f"{chinese}{day}日")
+        return Translations(
+            f"{english} {numbered}", f"{first} {french}", f"{chinese}{day}日"
+        )
     number = year(draw).en
     text = (f"{english} {numbered}, {number}", f"{day} {english} {number}")[form == 5]
-    return Value(text, f"{first} {french} {number}", f"{number}年{chinese}{day}日")
+    return Translations(
+        text, f"{first} {french} {number}", f"{number}年{chinese}{day}日"
+    )
 
 
-def written_date(draw: Random) -> Value:
+def written_date(draw: Random) -> Translations:
     """Draw a date in figures, which is copied."""
     day, month, number = draw.randint(13, 31), draw.randint(1, 12), year(draw).en
     text = draw.choice(
         (f"{number}-{month:02}-{day:02}", f"{day:02}/{month:02}/{number}")
     )
-    return Value(text, text, text)
+    return Translations(text, text, text)
 
 
-def weekday(draw: Random) -> Value:
+def weekday(draw: Random) -> Translations:
     """Draw a day of the week with a date: "Monday, March 3"."""
     name, month = words(draw, "weekdays"), words(draw, "months")
     day = draw.randint(2, 31)
-    return Value(
+    return Translations(
         f"{name[0]}, {month[0]} {day}",
         f"{name[1]} {day} {month[1]}",
         f"{month[2]}{day}日{name[2]}",
     )
 
 
-def price(draw: Random) -> Value:
+def price(draw: Random) -> Translations:
     """Draw a sum of money, with a sign or a word."""
     if draw.random() < 0.35:
         number, unit = amount(draw), words(draw, "money")
-        return Value(*(f"{number[i]}{' ' if i < 2 else ''}{unit[i]}" for i in range(3)))
+        return Translations(
+            *(f"{number[i]}{' ' if i < 2 else ''}{unit[i]}" for i in range(3))
+        )
     cents = draw.random() < 0.4
     number = whole(draw, size(draw, 5))
     if cents:
         rest = f"{draw.randint(1, 99):02}"
-        number = Value(
+        number = Translations(
             f"{number.en}.{rest}", f"{number.fr},{rest}", f"{number.zh}.{rest}"
         )
     sign = draw.choice(SIGNS)
-    return Value(f"{sign}{number.en}", f"{number.fr} {sign}", f"{sign}{number.zh}")
+    return Translations(
+        f"{sign}{number.en}", f"{number.fr} {sign}", f"{sign}{number.zh}"
+    )
 
 
-def quantity(draw: Random) -> Value:
+def quantity(draw: Random) -> Translations:
     """Draw a number with a unit."""
     number, unit = amount(draw), words(draw, "units")
     if unit[0] == unit[1] and draw.random() < 0.3:  # 12km
-        return Value(
+        return Translations(
             f"{number.en}{unit[0]}", f"{number.fr} {unit[1]}", number.zh + unit[2]
         )
-    return Value(
+    return Translations(
         f"{number.en} {unit[0]}", f"{number.fr} {unit[1]}", number.zh + unit[2]
     )
 
 
-def count(draw: Random) -> Value:
+def count(draw: Random) -> Translations:
     """Draw a number of things or people."""
     number, thing = whole(draw, size(draw, 5)), words(draw, "counted")
-    return Value(
+    return Translations(
         f"{number.en} {thing[0]}", f"{number.fr} {thing[1]}", number.zh + thing[2]
     )
 
 
-def span(draw: Random) -> Value:
+def span(draw: Random) -> Translations:
     """Draw a stretch of time."""
     number, unit = str(size(draw, 3)), words(draw, "stretches")
-    return Value(f"{number} {unit[0]}", f"{number} {unit[1]}", number + unit[2])
+    return Translations(f"{number} {unit[0]}", f"{number} {unit[1]}", number + unit[2])
 
 
-def percentage(draw: Random) -> Value:
+def percentage(draw: Random) -> Translations:
     """Draw a share in per cent."""
     number = decimal(draw) if draw.random() < 0.4 else whole(draw, draw.randint(0, 100))
     sign = "%" if draw.random() < 0.8 else " percent"
-    return Value(number.en + sign, f"{number.fr} %", f"{number.zh}%")
+    return Translations(number.en + sign, f"{number.fr} %", f"{number.zh}%")
 
 
-def degrees(draw: Random) -> Value:
+def degrees(draw: Random) -> Translations:
     """Draw a temperature."""
     minus = "-" if draw.random() < 0.25 else ""
     number = (
         decimal(draw, 1) if draw.random() < 0.3 else whole(draw, draw.randint(2, 45))
     )
-    return Value(
+    return Translations(
         f"{minus}{number.en}°C", f"{minus}{number.fr} °C", f"{minus}{number.zh}°C"
     )
 
 
-def phone(draw: Random) -> Value:
+def phone(draw: Random) -> Translations:
     """Draw a telephone number, which is copied."""
     form = draw.choice(
         (
@@ -213,10 +223,10 @@ def phone(draw: Random) -> Value:
         )
     )
     text = "".join(draw.choice(string.digits) if c == "#" else c for c in form)
-    return Value(text, text, text)
+    return Translations(text, text, text)
 
 
-def total(draw: Random) -> Value:
+def total(draw: Random) -> Translations:
     """Draw a calculation: "3.5 + 2 = 5.5"."""
     a, b = size(draw, 3), size(draw, 3)
     sign = draw.choice("+-×*/÷+-")
@@ -237,16 +247,16 @@ def total(draw: Random) -> Value:
     text = f"{parts[0]}{gap}{sign}{gap}{parts[1]}"
     if draw.random() < 0.7:
         text += f"{gap}={gap}{parts[2]}"
-    return Value(text, text.replace(".", ","), text)
+    return Translations(text, text.replace(".", ","), text)
 
 
-def plain(draw: Random) -> Value:
+def plain(draw: Random) -> Translations:
     """Draw a number that is copied: of a room, a page, a bus."""
     text = str(size(draw, 4))
-    return Value(text, text, text)
+    return Translations(text, text, text)
 
 
-def number(draw: Random) -> Value:
+def number(draw: Random) -> Translations:
     """Draw a whole number, thousands grouped, or one with decimal places."""
     if draw.random() < 0.15:
         myriads = draw.randint(2, 99)
@@ -254,38 +264,38 @@ def number(draw: Random) -> Value:
     return amount(draw)
 
 
-def ordinal(draw: Random) -> Value:
+def ordinal(draw: Random) -> Translations:
     """Draw a rank from the second on."""
     rank = size(draw, 2)
-    return Value(_ordinal(rank), f"{rank}e", f"第{rank}")
+    return Translations(_ordinal(rank), f"{rank}e", f"第{rank}")
 
 
-def score(draw: Random) -> Value:
+def score(draw: Random) -> Translations:
     """Draw a result, which is copied: "3-1"."""
     text = f"{draw.randint(0, 9)}{draw.choice(('-', '-', ':'))}{draw.randint(0, 9)}"
-    return Value(text, text, text)
+    return Translations(text, text, text)
 
 
-def fraction(draw: Random) -> Value:
+def fraction(draw: Random) -> Translations:
     """Draw a fraction, which is copied."""
     text = draw.choice(("½", "¼", "¾", "1/2", "1/3", "2/3", "3/4", "1/4", "5/8"))
-    return Value(text, text, text)
+    return Translations(text, text, text)
 
 
-def name(draw: Random) -> Value:
+def name(draw: Random) -> Translations:
     """Draw a name, a Chinese one at times, which Chinese alone writes in its signs."""
     if draw.random() > 0.15:
         return _copied(any_name)(draw)
     family = words(draw, "chinese families")
     given = many_words(draw, "chinese names", draw.choice((1, 2)))
     latin = f"{family[0]} {''.join(sound for sound, _ in given).capitalize()}"
-    return Value(latin, latin, family[1] + "".join(sign for _, sign in given))
+    return Translations(latin, latin, family[1] + "".join(sign for _, sign in given))
 
 
-def _copied(make: Callable[[Random], str]) -> Callable[[Random], Value]:
-    def value(draw: Random) -> Value:
+def _copied(make: Callable[[Random], str]) -> Callable[[Random], Translations]:
+    def value(draw: Random) -> Translations:
         text = make(draw)
-        return Value(text, text, text)
+        return Translations(text, text, text)
 
     return value
 
@@ -302,7 +312,7 @@ def hanzi(draw: Random) -> str:
     return "".join(chr(draw.randint(0x4E00, 0x9FA5)) for _ in range(draw.randint(1, 3)))
 
 
-VALUES: Mapping[str, Callable[[Random], Value]] = {
+VALUES: Mapping[str, Callable[[Random], Translations]] = {
     "time": time,
     "year": year,
     "date": date,

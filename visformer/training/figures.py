@@ -17,9 +17,9 @@ from visformer.errors import InputError
 from visformer.paths import resource
 from visformer.training.data import Pair
 from visformer.training.figure_names import any_name
-from visformer.training.figure_values import VALUES, Value
+from visformer.training.figure_values import VALUES, Translations
 
-LANGUAGES = Value._fields
+LANGUAGES = Translations._fields
 NAMES: Mapping[str, Sequence[str]] = {  # frequent in Tatoeba; in the same order
     "en": ("Tom", "Mary", "Boston", "Alice", "Ken", "Jim", "Bob", "Bill"),
     "fr": ("Tom", "Mary", "Boston", "Alice", "Ken", "Jim", "Bob", "Bill"),

@@ -72,7 +72,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Place:
+class TrainingState:
     """Where a training run stands."""
 
     epoch: int = 0
@@ -113,7 +113,7 @@ class Trainer:
         self.model = model.to(self.device)
         self.average = AveragedModel(model, multi_avg_fn=_running_mean(options.average))
         self.optimizers = make_optimizers(model, options)
-        self.place = Place()
+        self.place = TrainingState()
         state = from_first(self._read)
         if state:
             self._restore(state)
@@ -266,7 +266,9 @@ class Trainer:
             return
         self.place.world = world()
         state = {
-            "place": {name: getattr(self.place, name) for name in Place.__slots__},
+            "place": {
+                name: getattr(self.place, name) for name in TrainingState.__slots__
+            },
             "model": self.model.state_dict(),
             "average": self.average.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -288,7 +290,7 @@ class Trainer:
             pairs = zip(self.optimizers, state["optimizers"], strict=True)
             for optimizer, saved in pairs:
                 optimizer.load_state_dict(saved)
-            self.place = Place(**state["place"])
+            self.place = TrainingState(**state["place"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{self.folder / STATE} is of another model: choose another folder."

@@ -15,7 +15,7 @@ from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
 from visformer.training.data import Pair
 
 TaskName = Literal["copy", "reverse", "sort"]
-Part = Literal["train", "valid", "test"]
+SplitName = Literal["train", "valid", "test"]
 TASKS: Mapping[str, Callable[[str], str]] = {
     "copy": str,
     "reverse": lambda text: text[::-1],
@@ -23,7 +23,10 @@ TASKS: Mapping[str, Callable[[str], str]] = {
 }
 SPECIAL = {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
 _TOKENS = ("<pad>", "<unk>", "<s>", "</s>")  # by id
-_SLOTS: dict[int, Part] = {0: "test", 1: "valid"}  # of 16; the rest is for training
+_SLOTS: dict[int, SplitName] = {
+    0: "test",
+    1: "valid",
+}  # of 16; the rest is for training
 _TRIES = 50  # draws for each string wanted, before they count as used up
 
 
@@ -58,7 +61,7 @@ class Task:
                 f"and “<”, not “{self.alphabet}”."
             )
 
-    def pairs(self, part: Part, count: int, draw: int = 0) -> list[Pair]:
+    def pairs(self, part: SplitName, count: int, draw: int = 0) -> list[Pair]:
         """Return ``count`` pairs of a part, lengths equally often, no string twice.
 
         Another ``draw`` gives other strings of the same part. Raises InputError where
@@ -79,7 +82,7 @@ class Task:
             )
         return [Pair(text, TASKS[self.name](text)) for text in made]
 
-    def part(self, text: str) -> Part:
+    def part(self, text: str) -> SplitName:
         """Return the part that a string belongs to."""
         slot = zlib.crc32(f"{self.seed} {text}".encode()) % 16
         return _SLOTS.get(slot, "train")

@@ -25,9 +25,9 @@ from visformer.errors import VisformerError
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.attention.reading import move
 from visformer.pictures.attention.strips import source_strip, target_strip
-from visformer.session import answers, openings, questions, runs
-from visformer.session.questions import wanted
+from visformer.session import answers, openings, runs, side_requests
 from visformer.session.receive import receive
+from visformer.session.side_requests import wanted
 from visformer.session.state import Change, EngineLike, Session, State
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
@@ -159,12 +159,12 @@ class MainWindow(QMainWindow):
         """Wire a view that has just been built."""
         if isinstance(view, MasksView):
             view.batch_requested.connect(
-                lambda sources: self.session.do(questions.batch, sources)
+                lambda sources: self.session.do(side_requests.batch, sources)
             )
             view.lab.altered.connect(self.change_run)
         if isinstance(view, PositionsView):
             view.lab.altered.connect(self.change_run)
-            view.lab.shuffled.connect(lambda: self.session.do(questions.shuffle))
+            view.lab.shuffled.connect(lambda: self.session.do(side_requests.shuffle))
         view.picked.connect(self._pick)
         view.failed.connect(lambda text: self.session.set(error=text))
 

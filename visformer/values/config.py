@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 from visformer.errors import CheckpointError
 
-Norm = Literal["layer", "unbiased"]
+NormRule = Literal["layer", "unbiased"]
 Positions = Literal["sinusoidal", "halves", "learned", "none"]
-PositionForm = Literal["exp", "power"]
+FrequencyForm = Literal["exp", "power"]
 PositionAxis = Literal["time", "batch", "restart"]
 Biases = Literal["all", "none", "value_output"]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
@@ -19,9 +19,9 @@ MaskRule = Literal[
 ]
 
 _CHOICES = {
-    "norm": Norm,
+    "norm": NormRule,
     "positions": Positions,
-    "position_form": PositionForm,
+    "position_form": FrequencyForm,
     "position_axis": PositionAxis,
     "encoder_bias": Biases,
     "decoder_bias": Biases,
@@ -80,10 +80,10 @@ class ModelConfig:
     shared_embedding: bool = True  # source and target look tokens up in one table
     tied_output: bool = True  # the output projection is the target embedding
     masked_value: float = -1e9  # replaces a masked score, after scaling; may be -inf
-    norm: Norm = "layer"  # unbiased: variance over D - 1, eps inside the root
+    norm: NormRule = "layer"  # unbiased: variance over D - 1, eps inside the root
     embedding_scale: bool = True  # embeddings times sqrt(D)
     positions: Positions = "sinusoidal"  # halves: the sines first, then the cosines
-    position_form: PositionForm = "exp"  # how frequencies are computed in float32
+    position_form: FrequencyForm = "exp"  # how frequencies are computed in float32
     position_axis: PositionAxis = "time"  # batch: labml's; restart: d2l's at each step
     encoder_bias: Biases = "all"  # of the attention's projections
     decoder_bias: Biases = "all"

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from visformer.values.config import ModelConfig
 
 Kind = Literal["encoder", "decoder", "cross"]
+SentenceSide = Literal["source", "target"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 
 

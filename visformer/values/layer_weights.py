@@ -12,7 +12,7 @@ from typing import Literal
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 
-Stack = Literal["encoder", "decoder"]
+StackName = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Norm:
+class NormWeights:
     """A layer norm's own numbers; its rule and eps are the model's (ModelFacts)."""
 
     gamma: Floats  # [D]
@@ -44,7 +44,7 @@ class AttentionWeights:
     key: Linear
     value: Linear
     output: Linear  # W_O
-    norm: Norm
+    norm: NormWeights
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ class FeedForwardWeights:
     w1: Linear  # [D, F]
     gate: Linear | None  # [D, F]; multiplies what is activated
     w2: Linear  # [F, D]
-    norm: Norm
+    norm: NormWeights
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -62,7 +62,7 @@ class LayerParameters:
     """All weights of one layer, and the model that they are of."""
 
     model: ModelFacts
-    stack: Stack
+    stack: StackName
     layer: int
     self_attention: AttentionWeights
     cross_attention: AttentionWeights | None  # None in the encoder

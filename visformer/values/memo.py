@@ -14,7 +14,7 @@ def same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     return len(one) == len(other) and all(a is b for a, b in pairs)
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     of: tuple[object, ...]
     value: Any
     numbers: int
@@ -30,7 +30,7 @@ class Memo:
     def __init__(self, most: int = MOST_KEPT) -> None:
         """``most``: how many numbers are kept."""
         self._most = most
-        self._kept: dict[Hashable, _Kept] = {}
+        self._kept: dict[Hashable, _Entry] = {}
 
     def find(self, of: tuple[object, ...], name: Hashable) -> Any:
         """Return what was kept by this name of just these objects; else None."""
@@ -50,7 +50,7 @@ class Memo:
         total = numbers + sum(kept.numbers for kept in self._kept.values())
         while self._kept and total > self._most:
             total -= self._kept.pop(next(iter(self._kept))).numbers
-        self._kept[key] = _Kept(of, value, numbers)
+        self._kept[key] = _Entry(of, value, numbers)
 
     def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
         """Pickle it empty: the objects on the other side are others."""

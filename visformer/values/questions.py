@@ -14,7 +14,9 @@ NAMES = "names."  # before a part around a Transformer: which tensor it is
 TARGET_PAD = "target_pad"  # where it is not the source's
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
-Asking = Literal["never", "open", "always"]  # "open": where the file leaves something
+WhenToAsk = Literal[
+    "never", "open", "always"
+]  # "open": where the file leaves something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
-from visformer.values.attention import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import KINDS, Kind, ModelFacts
 from visformer.values.intervention import UNTOUCHED, Intervention
 from visformer.values.memo import Memo, same

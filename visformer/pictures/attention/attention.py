@@ -6,7 +6,7 @@ from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix, shade
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -54,7 +54,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
     )
 
 
-def shown_marks(shown: Reading, cell: Cell | None) -> Marks:
+def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
     """Return what the cell in focus marks of a Reading: places, not tokens."""
     marked = marks(cell, shown.kind)
     if shown.queries is None or cell is None:

@@ -9,7 +9,7 @@ from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
 from visformer.pictures.picture import read_token
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
@@ -33,7 +33,7 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
 
 
-def _changed_words(shown: Reading | None, cell: Cell) -> str:
+def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     """Say a weight that is not one head's own, and what was done to it."""
     if shown is None:
         return ""
@@ -48,7 +48,7 @@ def _changed_words(shown: Reading | None, cell: Cell) -> str:
     return f"{shown.title} · {pair}: {value} ({shown.done})"
 
 
-def _value_words(trace: Trace, cell: Cell, layer: int, weights: Floats) -> str:
+def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats) -> str:
     row = weights[cell.query]
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer)[cell.query]

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Table, TokenPair
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
-from visformer.values.facts import Kind
+from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
-
-Side = Literal["source", "target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return rows, columns
 
 
-def marks(cell: Cell | None, kind: Kind) -> Marks:
+def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
     """Return what the cell in focus marks: both its tokens, wherever they stand."""
     if cell is None:
         return Marks()
@@ -56,13 +53,13 @@ def marks(cell: Cell | None, kind: Kind) -> Marks:
     return Marks(None, _tokens(cell, row_side), _tokens(cell, column_side))
 
 
-def sides(kind: Kind) -> tuple[Side, Side]:
+def sides(kind: Kind) -> tuple[SentenceSide, SentenceSide]:
     """Which tokens a kind's queries and keys are."""
-    queries: Side = "source" if kind == "encoder" else "target"
+    queries: SentenceSide = "source" if kind == "encoder" else "target"
     return queries, "target" if kind == "decoder" else "source"
 
 
-def _tokens(cell: Cell, side: Side) -> tuple[int, ...]:
+def _tokens(cell: AttentionCell, side: SentenceSide) -> tuple[int, ...]:
     """Return the cell's tokens on one side, each once."""
     pairs = zip(sides(cell.kind), (cell.query, cell.key), strict=True)
     return tuple(sorted({index for where, index in pairs if where == side}))

@@ -25,7 +25,7 @@ from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
-Cell = TypeVar("Cell", bound=np.generic)
+Element = TypeVar("Element", bound=np.generic)
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads up to which the overview is made in one go
 BLOCK = 1 << 19  # weights of a head derived at a time, of a long sentence
@@ -181,7 +181,7 @@ def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
     return np.stack([pooled(head, factors) for head in values])
 
 
-def pooled(cells: NDArray[Cell], factors: tuple[int, int]) -> NDArray[Cell]:
+def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element]:
     """Reduce [Q, K] by the maximum of blocks of so many rows and columns."""
     return _pooled(_pooled(cells, factors[0], 0), factors[1], 1)
 
@@ -193,14 +193,14 @@ def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floa
     return shade(reduced(weights, factors), scale)[0]
 
 
-def _pooled(values: NDArray[Cell], factor: int, axis: int) -> NDArray[Cell]:
+def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element]:
     """Reduce [Q, K] along an axis by the maximum of so many neighbours."""
     if factor == 1:
         return values
     length = values.shape[axis]
     whole = length // factor * factor
 
-    def part(first: int, last: int, step: int) -> NDArray[Cell]:
+    def part(first: int, last: int, step: int) -> NDArray[Element]:
         return values[first:last:step] if axis == 0 else values[:, first:last:step]
 
     # maxima of strided slices: several times faster than reduceat

@@ -24,9 +24,9 @@ from visformer.pictures.attention.maps import labels, place
 from visformer.pictures.attention.summary import summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import HIDDEN, Look
+from visformer.pictures.look import TOKEN_GROUPS, Look
 from visformer.pictures.picture import TokenPair
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
@@ -54,13 +54,13 @@ class Reading:
     queries: Groups | None = None
     keys: Groups | None = None
 
-    def cell(self, row: int, column: int) -> Cell:
+    def cell(self, row: int, column: int) -> AttentionCell:
         """Return the tokens of a place: of words, the first ones."""
         query = self.queries[row][0] if self.queries is not None else row
         key = self.keys[column][0] if self.keys is not None else column
-        return Cell(self.kind, query, key)
+        return AttentionCell(self.kind, query, key)
 
-    def place(self, cell: Cell) -> tuple[int, int] | None:
+    def place(self, cell: AttentionCell) -> tuple[int, int] | None:
         """Return the row and column of a cell of this kind; None where it is hidden."""
         rows = self.rows_of((cell.query,))
         columns = self.columns_of((cell.key,))
@@ -74,13 +74,13 @@ class Reading:
         """Return the columns in which some of these keys stand."""
         return _places(self.keys, tokens)
 
-    def nearest(self, cell: Cell) -> tuple[int, int] | None:
+    def nearest(self, cell: AttentionCell) -> tuple[int, int] | None:
         """Return the place of a cell, or of the shown tokens next to it."""
         if not self.values.size:
             return None
         return _nearest(self.queries, cell.query), _nearest(self.keys, cell.key)
 
-    def tints(self, cell: Cell) -> Floats:
+    def tints(self, cell: AttentionCell) -> Floats:
         """Return what the cell's query reads of every key token, hidden ones 0.
 
         Every token of a word has the word's weight.
@@ -140,9 +140,9 @@ def move(
     trace: Trace | None,
     selection: Selection,
     look: Look,
-    cell: Cell,
+    cell: AttentionCell,
     by: tuple[int, int],
-) -> Cell:
+) -> AttentionCell:
     """Return the cell so many rows and columns on, of those on screen."""
     rows, columns = by
     shown = reading(trace, selection, look, cell.kind)
@@ -196,7 +196,7 @@ def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
 def _hidden_words(look: Look) -> str:
     if not look.hide:
         return ""
-    names = ", ".join(HIDDEN[name] for name in HIDDEN if name in look.hide)
+    names = ", ".join(TOKEN_GROUPS[name] for name in TOKEN_GROUPS if name in look.hide)
     return f"{names} hidden, {'' if look.renormalise else 'not '}renormalised"
 
 

@@ -10,7 +10,7 @@ from visformer.pictures.attention.maps import place
 from visformer.pictures.attention.reading import done_words, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
-from visformer.pictures.selection import Cell, Selection
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
@@ -30,14 +30,14 @@ class Chip:
     done: str = ""  # what was done to the weight that tints, in words
 
 
-def focus(trace: Trace, selection: Selection) -> Cell | None:
+def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
     """Return the row whose attention tints the strips.
 
     The cell in focus, or else what the current step reads of the source.
     """
     if selection.cell is not None:
         return selection.cell
-    return Cell("cross", len(trace) - 1, -1) if len(trace) else None
+    return AttentionCell("cross", len(trace) - 1, -1) if len(trace) else None
 
 
 def _tints(

@@ -14,7 +14,7 @@ from visformer.values.trace import Trace
 
 LARGE = 1 << 20  # weights up to which a summary is made in one go
 
-Places = Iterable[tuple[int, int]]  # layers and heads
+LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 
 
 def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None:
@@ -97,7 +97,7 @@ def _mean(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats]:
     return running_mean(_weights(trace, kind, places))
 
 
-def _weights(trace: Trace, kind: Kind, places: Places) -> Iterator[Floats]:
+def _weights(trace: Trace, kind: Kind, places: LayerHeads) -> Iterator[Floats]:
     for layer, head in places:
         yield head_weights(trace, kind, layer, head)
 

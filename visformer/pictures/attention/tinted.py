@@ -11,14 +11,14 @@ from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.pictures.attention.maps import Marks, sides
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.token_groups import glued
-from visformer.pictures.look import Side
+from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix, read_token
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TintedPiece:
     """Some characters of the text."""
 
     text: str
@@ -32,14 +32,14 @@ class Piece:
 class Tinted:
     """Both sides of a kind: one holds the chosen token, the other is tinted by it."""
 
-    queries: tuple[Piece, ...]
-    keys: tuple[Piece, ...]
+    queries: tuple[TintedPiece, ...]
+    keys: tuple[TintedPiece, ...]
     query_words: str  # what the text of the queries shows
     key_words: str
 
 
 def tinted(
-    trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: Side
+    trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: TokenRole
 ) -> Tinted:
     """Return the texts; without a mark the last target row or first source row reads.
 
@@ -78,18 +78,18 @@ def _quoted(label: str) -> str:
 def _pieces(
     trace: Trace,
     shown: Reading,
-    side: Side,
+    side: TokenRole,
     shades: Floats | None,
     masked: Sequence[bool] | np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
     chosen: int | None,
-) -> tuple[Piece, ...]:
+) -> tuple[TintedPiece, ...]:
     queries, keys = trace.tokens(shown.kind)
     tokens = queries if side == "query" else keys
     groups = shown.queries if side == "query" else shown.keys
     labels = shown.rows if side == "query" else shown.columns
     marks = has_word_marks(tokens)
     joined = glued(trace, sides(shown.kind)[side == "key"])
-    pieces: list[Piece] = []
+    pieces: list[TintedPiece] = []
     loose = True  # loose: the next piece is spaced whatever it begins with
     for at, label in enumerate(labels):
         text = read_token(label)
@@ -98,7 +98,7 @@ def _pieces(
         begins = tokens[first].startswith(SPACE) and first not in joined
         bare = text.removeprefix(SPACE)
         pieces.append(
-            Piece(
+            TintedPiece(
                 text=bare or text,
                 spaced=bool(pieces) and (loose or begins or special or not marks),
                 shade=None if shades is None else float(shades[at]),

@@ -9,9 +9,9 @@ from visformer.analysis.subwords import (
     is_punctuation,
     word_groups,
 )
-from visformer.pictures.attention.maps import Side, sides
-from visformer.pictures.look import Hidden, Look
-from visformer.values.facts import Kind
+from visformer.pictures.attention.maps import sides
+from visformer.pictures.look import Look, TokenGroup
+from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 
 
@@ -30,7 +30,7 @@ def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
     return rows, columns
 
 
-def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:
+def hidden_tokens(trace: Trace, side: SentenceSide) -> dict[TokenGroup, set[int]]:
     """Return the indices of each sort of token that can be hidden.
 
     Special: beginning and end of a sentence. A target that begins with the pad (Marian)
@@ -51,7 +51,7 @@ def hidden_tokens(trace: Trace, side: Side) -> dict[Hidden, set[int]]:
     return {"special": special, "pad": pads, "punctuation": punctuation}
 
 
-def _hidden(trace: Trace, side: Side, look: Look) -> set[int]:
+def _hidden(trace: Trace, side: SentenceSide, look: Look) -> set[int]:
     kinds = hidden_tokens(trace, side)
     return set().union(*(kinds[name] for name in look.hide))
 
@@ -76,7 +76,7 @@ def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> boo
     )
 
 
-def _words(trace: Trace, side: Side, look: Look) -> Groups:
+def _words(trace: Trace, side: SentenceSide, look: Look) -> Groups:
     """Return every token of a side, as words where the look merges them."""
     tokens = trace.source if side == "source" else trace.target
     if not look.words:
@@ -85,6 +85,6 @@ def _words(trace: Trace, side: Side, look: Look) -> Groups:
     return word_groups(tokens, kinds["special"] | kinds["pad"], glued(trace, side))
 
 
-def glued(trace: Trace, side: Side) -> frozenset[int]:
+def glued(trace: Trace, side: SentenceSide) -> frozenset[int]:
     """Return a side's tokens that begin no word although they are marked so."""
     return glued_source(trace) if side == "source" else glued_target(trace)

@@ -19,11 +19,11 @@ from visformer.values.trace import Trace
 WHOLE_LAYER = 1 << 20  # numbers of a layer up to which its heads are derived together
 WHOLE_HEAD = 1 << 21  # numbers of a head up to which it is kept for the overview
 
-Place = tuple[Kind, int, int | None]  # kind, layer, head or all
+WeightsKey = tuple[Kind, int, int | None]  # kind, layer, head or all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
+class _KeptWeights:
     """Weights [H, Q, K] of a run's first Q query rows."""
 
     weights: Floats
@@ -60,7 +60,7 @@ def size(trace: Trace, kind: Kind) -> int:
     return len(queries) * len(keys)
 
 
-def _home(trace: Trace, kind: Kind, layer: int, head: int) -> Place:
+def _home(trace: Trace, kind: Kind, layer: int, head: int) -> WeightsKey:
     """Return among which weights a head is kept: its layer's, of a short sentence."""
     together = size(trace.whole, kind) * trace.heads <= WHOLE_LAYER
     return kind, layer, None if together else head
@@ -71,12 +71,12 @@ def _at(trace: Trace, kind: Kind, head: int) -> int:
     return head if _home(trace, kind, 0, head)[2] is None else 0
 
 
-def _weights(trace: Trace, place: Place) -> Floats:
+def _weights(trace: Trace, place: WeightsKey) -> Floats:
     found = _found(trace, place)
     if found is not None:
         return found
     whole = trace.whole
-    kept: _Kept | None = whole.memo.find(whole.storage, place)
+    kept: _KeptWeights | None = whole.memo.find(whole.storage, place)
     queries = len(trace.tokens(place[0])[0])
     if kept is None or kept.weights.shape[1] < queries:
         _extend(kept, whole, place)
@@ -84,14 +84,14 @@ def _weights(trace: Trace, place: Place) -> Floats:
     if found is None:  # later keys have weight: of these rows alone
         found = read_only(trace.attention_heads(*place).weights())
         name = (*place, len(trace))
-        trace.memo.keep(trace.storage, name, _Kept(found, False), found.size)
+        trace.memo.keep(trace.storage, name, _KeptWeights(found, False), found.size)
     return found
 
 
-def _found(trace: Trace, place: Place) -> Floats | None:
+def _found(trace: Trace, place: WeightsKey) -> Floats | None:
     """Return [H, Q, K] of a Trace if it is kept."""
     rows, columns = (len(tokens) for tokens in trace.tokens(place[0]))
-    kept: _Kept | None = trace.memo.find(trace.storage, place)
+    kept: _KeptWeights | None = trace.memo.find(trace.storage, place)
     if kept is not None and kept.weights.shape[1] >= rows:
         if kept.sliceable or kept.weights.shape[2] == columns:
             return kept.weights[:, :rows, :columns]
@@ -100,7 +100,7 @@ def _found(trace: Trace, place: Place) -> Floats | None:
     return None
 
 
-def _extend(kept: _Kept | None, whole: Trace, place: Place) -> None:
+def _extend(kept: _KeptWeights | None, whole: Trace, place: WeightsKey) -> None:
     """Derive the rows that are not kept, and keep all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
     weights = whole.attention_heads(*place).weights(slice(done, None))
@@ -110,7 +110,7 @@ def _extend(kept: _Kept | None, whole: Trace, place: Place) -> None:
         old = np.pad(kept.weights, ((0, 0), (0, 0), (0, columns)))
         weights = np.concatenate([old, weights], axis=1)
     whole.memo.keep(
-        whole.storage, place, _Kept(read_only(weights), sliceable), weights.size
+        whole.storage, place, _KeptWeights(read_only(weights), sliceable), weights.size
     )
 
 

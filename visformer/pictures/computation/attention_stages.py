@@ -12,7 +12,7 @@ from visformer.analysis.formulas import size
 from visformer.analysis.sublayers import standard
 from visformer.pictures.computation.head_stages import norm_words
 from visformer.pictures.computation.stage_picture import (
-    Colours,
+    Shading,
     StageMap,
     StagePicture,
     bias_words,
@@ -28,9 +28,10 @@ from visformer.pictures.computation.stage_picture import (
 from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
 from visformer.pictures.masks import masked_value_text
 from visformer.pictures.picture import Axis, Numbers
-from visformer.pictures.position_lab import Side, token_positions
+from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Bools, Floats
-from visformer.values.attention import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads
+from visformer.values.facts import SentenceSide
 from visformer.words import dimension_words, number, probability
 
 Projected = Literal["query", "key", "value"]
@@ -83,7 +84,7 @@ def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
     """Take the first layer's input apart, where the table of positions is known."""
     if subject.positions is None or subject.layer or subject.kind == "cross":
         return ()
-    side: Side = "source" if subject.kind == "encoder" else "target"
+    side: SentenceSide = "source" if subject.kind == "encoder" else "target"
     given = token_positions(subject.trace, subject.positions, side)
     if given is None:
         return ()
@@ -239,7 +240,7 @@ def mask_stage(subject: Subject) -> StagePicture:
             lambda: flags,
             ("query", "key"),
             hidden=~mask,
-            colours=lambda: Colours(flags, ("False", "True"), "True: may attend"),
+            colours=lambda: Shading(flags, ("False", "True"), "True: may attend"),
         ),
         stage_map(
             subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask

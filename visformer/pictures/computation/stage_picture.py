@@ -52,7 +52,7 @@ AXES: dict[Axis, str] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Colours:
+class Shading:
     """How numbers are coloured: as in Matrix."""
 
     shade: Floats
@@ -70,7 +70,7 @@ def stage_map(
     *,
     key: tuple[object, ...] | None = None,
     hidden: Bools | None = None,
-    colours: Callable[[], Colours] | None = None,
+    colours: Callable[[], Shading] | None = None,
     whole: bool = False,
 ) -> StageMap:
     """Describe a matrix of a stage.
@@ -115,14 +115,14 @@ def stage_map(
     )
 
 
-def _signed(values: Floats, hidden: Bools | None) -> Colours:
+def _signed(values: Floats, hidden: Bools | None) -> Shading:
     """Shade from minus to plus the largest magnitude that the mask leaves in sight."""
     seen = values if hidden is None else values[~hidden]
     finite = seen[np.isfinite(seen)]
     top = float(np.abs(finite).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
         shades = values / np.float32(2 * top) + np.float32(0.5)
-    return Colours(shades, (number(-top, 3), f"+{number(top, 3)}"), signed=True)
+    return Shading(shades, (number(-top, 3), f"+{number(top, 3)}"), signed=True)
 
 
 def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def weights_map(subject: Subject, sign: str) -> StageMap:
         lambda: weights,
         ("query", "key"),
         hidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
-        colours=lambda: Colours(*shade(weights, subject.scale)),
+        colours=lambda: Shading(*shade(weights, subject.scale)),
     )
 
 

@@ -41,8 +41,8 @@ WAITING = (
 NOT_RUN = "No sentence has been run yet."
 NOTHING = "Nothing is decoded yet: step on, or choose the encoder's self attention (1)."
 
-Page = Literal["attention", "feed_forward"]
-PAGES: dict[Page, str] = {  # as named on screen
+StagePage = Literal["attention", "feed_forward"]
+PAGES: dict[StagePage, str] = {  # as named on screen
     "attention": "Attention of a cell",
     "feed_forward": "Feed-forward, residual, norm",
 }
@@ -53,7 +53,7 @@ class Stage(NamedTuple):
 
     name: str  # in the State and for ``render --stage``
     title: str  # on its tab
-    page: Page
+    page: StagePage
     make: Callable[[Subject], StagePicture]
     weighs: bool = True  # it needs the layer's weights, not the Trace alone
 
@@ -90,7 +90,7 @@ def stage_of(name: str) -> Stage:
     return next(stage for stage in STAGES if stage.name == name)
 
 
-def stages_on(page: Page) -> tuple[Stage, ...]:
+def stages_on(page: StagePage) -> tuple[Stage, ...]:
     """Return the stages of a page, in order."""
     return tuple(stage for stage in STAGES if stage.page == page)
 

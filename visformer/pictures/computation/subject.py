@@ -12,11 +12,11 @@ from visformer.analysis.sublayers import LayerRows, stack_of
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Axis, named
-from visformer.pictures.selection import Cell, Scale, Selection
+from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
-from visformer.values.layer_weights import LayerParameters, Stack
+from visformer.values.layer_weights import LayerParameters, StackName
 from visformer.values.trace import Trace
 from visformer.words import dimension_words, token_words
 
@@ -144,7 +144,7 @@ def subject(
     )
 
 
-def focus(trace: Trace, selection: Selection) -> Cell:
+def focus(trace: Trace, selection: Selection) -> AttentionCell:
     """Return the cell looked at.
 
     Where none of the kind is chosen: the last query, and the key it reads most.
@@ -154,7 +154,7 @@ def focus(trace: Trace, selection: Selection) -> Cell:
         return cell
     row = head_weights(trace, kind, selection.layer, selection.head)[-1]
     best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
-    return Cell(kind, len(trace.tokens(kind)[0]) - 1, best)
+    return AttentionCell(kind, len(trace.tokens(kind)[0]) - 1, best)
 
 
 # ---- the layer's weights, and its rows ----------------------------------------------
@@ -173,7 +173,7 @@ def fitting(
 
 def missing(
     trace: Trace | None, selection: Selection, parameters: LayerParameters | None
-) -> tuple[Stack, int] | None:
+) -> tuple[StackName, int] | None:
     """Return the stack and layer whose weights are missing; None where none are."""
     if trace is None or fitting(trace, selection, parameters) is not None:
         return None
@@ -204,11 +204,11 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     return fresh
 
 
-def _row_tokens(trace: Trace, stack: Stack) -> tuple[str, ...]:
+def _row_tokens(trace: Trace, stack: StackName) -> tuple[str, ...]:
     return trace.source if stack == "encoder" else trace.target
 
 
-def _rows_stand(trace: Trace, stack: Stack) -> bool:
+def _rows_stand(trace: Trace, stack: StackName) -> bool:
     """Tell whether fewer steps leave every row as it is: no masked key has weight."""
     kinds: tuple[Kind, ...] = (
         ("encoder",) if stack == "encoder" else ("decoder", "cross")

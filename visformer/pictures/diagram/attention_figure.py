@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 
-from visformer.pictures.diagram.blocks import Place, place_of, shape
+from visformer.pictures.diagram.blocks import BlockPath, place_of, shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.figure import STEP, Figure
 from visformer.pictures.masks import attends_to_nothing, masked_value_text
 from visformer.words import number
 
 
-def _sizes(figure: Figure, place: Place) -> tuple[int | str, int | str]:
+def _sizes(figure: Figure, place: BlockPath) -> tuple[int | str, int | str]:
     """Return the number of queries and of keys of an attention."""
     queries = figure.source if place.kind == "encoder" else figure.target
     return queries, figure.target if place.kind == "decoder" else figure.source
 
 
-def attention(figure: Figure, place: Place, id: str) -> None:
+def attention(figure: Figure, place: BlockPath, id: str) -> None:
     """Draw the paper's figure 2: many heads on top, one of them below."""
     model, (queries, keys) = figure.model, _sizes(figure, place)
     heads, size, width = (

@@ -45,7 +45,7 @@ _PLACES: dict[str, dict[str, object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlockPath:
     """The parts of a block's id, such as ``encoder.0.self_attention``."""
 
     stack: str  # "encoder", "decoder", or the id of a block outside of both
@@ -60,13 +60,13 @@ class Place:
         return "encoder" if self.stack == "encoder" else "decoder"
 
 
-def place_of(id: str) -> Place:
+def place_of(id: str) -> BlockPath:
     """Read a block's id."""
     stack, _, rest = id.partition(".")
     number, _, part = rest.partition(".")
     if number.isdigit():
-        return Place(stack, int(number), part)
-    return Place(stack, None, rest)
+        return BlockPath(stack, int(number), part)
+    return BlockPath(stack, None, rest)
 
 
 def changes(id: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from visformer.pictures.diagram.attention_figure import attention, ending
 from visformer.pictures.diagram.blocks import (
-    Place,
+    BlockPath,
     activation,
     changes,
     names,
@@ -62,13 +62,13 @@ def zoom(
     return figure.boxes, figure.arrows
 
 
-def _heading(place: Place, id: str) -> str:
+def _heading(place: BlockPath, id: str) -> str:
     if place.layer is None or not place.part:
         return title(id)
     return f"{title(id)}, {place.stack} layer {place.layer + 1}"
 
 
-def _stream(figure: Figure, place: Place) -> str:
+def _stream(figure: Figure, place: BlockPath) -> str:
     return shape(_length(figure, place), figure.model.config.d_model)
 
 
@@ -107,7 +107,7 @@ def _feed_forward(figure: Figure, id: str) -> None:
         figure.say(f"{counted} parameters.")
 
 
-def _length(figure: Figure, place: Place) -> int | str:
+def _length(figure: Figure, place: BlockPath) -> int | str:
     return figure.source if place.stack == "encoder" else figure.target
 
 
@@ -159,7 +159,7 @@ def _norm(figure: Figure, id: str) -> None:
         figure.say("Post-norm: it stands after the +, on the residual's own way.")
 
 
-def _mask(figure: Figure, place: Place, head: int) -> None:
+def _mask(figure: Figure, place: BlockPath, head: int) -> None:
     figure.say(
         "A query may attend to a key where the mask is True. "
         + (false_words(figure.trace) if figure.trace else "")
@@ -172,7 +172,7 @@ def _mask(figure: Figure, place: Place, head: int) -> None:
         figure.say(f"{KIND_NAMES[place.kind]}: {said}")
 
 
-def _layer(figure: Figure, place: Place, id: str) -> None:
+def _layer(figure: Figure, place: BlockPath, id: str) -> None:
     model = figure.model
     figure.say("Click, or press Enter, to open or close it.")
     for part in names(model, place.stack):

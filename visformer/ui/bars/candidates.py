@@ -28,7 +28,7 @@ from visformer.ui.widgets.table_model import Index, Role, TableModel
 COLUMNS = ("", "token", "probability")
 
 
-class _Bar(QStyledItemDelegate):
+class _ProbabilityBar(QStyledItemDelegate):
     """Paints the probability as a bar behind its number."""
 
     def __init__(self, panel: CandidatesPanel) -> None:
@@ -60,10 +60,10 @@ class CandidatesPanel(QWidget):
         super().__init__()
         self._title, self._summary = plain_label("next token"), plain_label("")
         self.shown = CandidateTable("", "", ())
-        self.table = _Table()
+        self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
         self.table.setModel(self._model)
-        self.table.setItemDelegateForColumn(2, _Bar(self))
+        self.table.setItemDelegateForColumn(2, _ProbabilityBar(self))
         self.table.setAccessibleName("Next token: candidates, best first")
         self._arrange_columns()
         self.table.clicked.connect(self._choose)
@@ -122,7 +122,7 @@ class CandidatesPanel(QWidget):
         return None
 
 
-class _Table(QTableView):
+class _CandidateRows(QTableView):
     entered_row = Signal(object)
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.look import FORMS, HIDDEN, PLAIN, SUMMARIES, Look
+from visformer.pictures.look import FORMS, PLAIN, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.pictures.selection import SCALES
 from visformer.ui.widgets.plain_label import plain_label
 
@@ -80,7 +80,7 @@ class LookBar(QWidget):
 
     def _token_menu(self) -> dict[str, QAction]:
         menu, made = QMenu(self.tokens), dict[str, QAction]()
-        for name, title in HIDDEN.items():
+        for name, title in TOKEN_GROUPS.items():
             made[name] = menu.addAction(f"Hide {title}")
         menu.addSeparator()
         made["renormalise"] = menu.addAction("Renormalise rows after hiding")
@@ -102,7 +102,7 @@ class LookBar(QWidget):
         self.forms.setCurrentIndex(self.forms.findData(look.form))
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))
-        for name in HIDDEN:
+        for name in TOKEN_GROUPS:
             self.actions_[name].setChecked(name in look.hide)
         self.actions_["renormalise"].setChecked(look.renormalise)
         self.actions_["renormalise"].setEnabled(bool(look.hide))
@@ -123,7 +123,7 @@ class LookBar(QWidget):
         self.changed.emit(replace(self._look, **changes))  # type: ignore[arg-type]
 
     def _change_tokens(self) -> None:
-        names = [name for name in HIDDEN if self.actions_[name].isChecked()]
+        names = [name for name in TOKEN_GROUPS if self.actions_[name].isChecked()]
         self._change(
             hide=frozenset(names),
             renormalise=bool(names) and self.actions_["renormalise"].isChecked(),

@@ -22,7 +22,7 @@ class TokenStrip(QScrollArea):
 
     def __init__(self, name: str, empty: str) -> None:
         super().__init__()
-        self._row = _Row(empty)
+        self._row = _ChipRow(empty)
         self._row.clicked.connect(self.clicked)
         self.setWidget(self._row)
         self.setWidgetResizable(True)
@@ -68,7 +68,7 @@ class TokenStrip(QScrollArea):
         self.setFixedHeight(height)
 
 
-class _Row(QWidget):
+class _ChipRow(QWidget):
     clicked = Signal(int)
 
     def __init__(self, empty: str) -> None:

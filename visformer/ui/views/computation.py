@@ -21,7 +21,7 @@ from visformer.pictures.computation.stages import (
     NOT_RUN,
     NOTHING,
     PAGES,
-    Page,
+    StagePage,
     heading,
     neighbour,
     picture,
@@ -33,9 +33,9 @@ from visformer.pictures.computation.subject import (
     subject,
 )
 from visformer.pictures.picture import Axis
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
-from visformer.ui.views.computation_maps import Maps
+from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import KIND_NAMES
@@ -60,7 +60,7 @@ class ComputationView(QWidget):
         self._under: dict[Axis, int] = {}  # dimensions under the mouse
         self.pages = _bar("pages of the computation", tuple(PAGES.values()))
         self.pages.tabBarClicked.connect(self._go_to_page)
-        self.stages: dict[Page, QTabBar] = {}
+        self.stages: dict[StagePage, QTabBar] = {}
         for page, title in PAGES.items():
             titles = tuple(stage.title for stage in stages_on(page))
             self.stages[page] = _bar(f"stages: {title}", titles)
@@ -77,7 +77,7 @@ class ComputationView(QWidget):
         self._words.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )
-        self.maps = Maps()
+        self.maps = StageMaps()
         self.maps.hovered.connect(self._hover)
         self.maps.clicked.connect(self._click)
         self.maps.failed.connect(self.failed)
@@ -267,13 +267,13 @@ class ComputationView(QWidget):
         else:
             self._draw()
 
-    def _cell(self, at: dict[Axis, int]) -> Cell | None:
+    def _cell(self, at: dict[Axis, int]) -> AttentionCell | None:
         """Return the cell that a place belongs to; None where it has no token."""
         subject = self._subject
         if subject is None or not {"query", "key"} & set(at):
             return None
         query, key = at.get("query", subject.query), at.get("key", subject.key)
-        return Cell(subject.kind, query, key)
+        return AttentionCell(subject.kind, query, key)
 
     def _place(self, at: tuple[int, int]) -> dict[Axis, int]:
         """Say what a row and a column of the table are."""

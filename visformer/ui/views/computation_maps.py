@@ -16,7 +16,7 @@ MOST = 4  # matrices of a stage
 STRETCH = 100.0  # a few tokens of many dimensions still fill their room
 
 
-class Maps(QWidget):
+class StageMaps(QWidget):
     """Up to four heat maps; what is marked in one is marked in all that have it."""
 
     hovered = Signal(object)  # dict of axis to index, or None

@@ -40,7 +40,7 @@ from visformer.pictures.mask_lab import (
 )
 from visformer.pictures.masks import masked_value_text
 from visformer.pictures.position_lab import attention_pictures, text_words
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui.changed import Changed
@@ -315,9 +315,9 @@ class MaskLab(QWidget):
             self.altered.emit(toggled(state.intervention, state.plain, change))
 
     def _hover(self, cell: tuple[int, int] | None) -> None:
-        hovered = None if cell is None else Cell(self._state.kind, *cell)
+        hovered = None if cell is None else AttentionCell(self._state.kind, *cell)
         self.picked.emit({"hovered": hovered})
 
     def _lock(self, cell: tuple[int, int] | None) -> None:
         if cell is not None:
-            self.picked.emit({"locked": Cell(self._state.kind, *cell)})
+            self.picked.emit({"locked": AttentionCell(self._state.kind, *cell)})

@@ -18,7 +18,7 @@ from visformer.pictures.attention.maps import place
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import (
     PARTS,
-    Part,
+    MaskPart,
     cell_words,
     chosen,
     false_words,
@@ -26,7 +26,7 @@ from visformer.pictures.masks import (
     note,
 )
 from visformer.pictures.picture import Matrix
-from visformer.pictures.selection import Cell
+from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.widgets.batch_panel import BatchPanel
@@ -59,7 +59,7 @@ class MasksView(QWidget):
         self._batch.requested.connect(self.batch_requested)
         self._batch.left.connect(lambda: self.picked.emit({"batch": ()}))
         self._batch.row_chosen.connect(self._draw_row)
-        self._maps = _Maps()
+        self._maps = _MaskMaps()
         self._maps.clicked.connect(self._lock)
         self._maps.hovered.connect(self._hover)
         self._maps.failed.connect(self.failed)
@@ -119,28 +119,28 @@ class MasksView(QWidget):
             places = {kind: place(trace, state.selection, kind) for kind in KINDS}
         self._maps.draw(trace, places, cell, words)
 
-    def _lock(self, cell: Cell) -> None:
+    def _lock(self, cell: AttentionCell) -> None:
         if not self._state.batch:
             self.picked.emit({"kind": cell.kind, "locked": cell})
 
-    def _hover(self, cell: Cell | None) -> None:
+    def _hover(self, cell: AttentionCell | None) -> None:
         if not self._state.batch:
             self.picked.emit({"hovered": cell})
 
 
-class _Maps(QWidget):
+class _MaskMaps(QWidget):
     """The nine maps: a kind a row, a part a column, each with its own words."""
 
-    clicked = Signal(object)  # the Cell
-    hovered = Signal(object)  # the Cell or None
+    clicked = Signal(object)  # the AttentionCell
+    hovered = Signal(object)  # the AttentionCell or None
     failed = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
         self._trace: Trace | None = None
         self._places: Places = {}
-        self._pictures: dict[tuple[Kind, Part], Matrix] = {}
-        self._notes: dict[tuple[Kind, Part], str] = {}
+        self._pictures: dict[tuple[Kind, MaskPart], Matrix] = {}
+        self._notes: dict[tuple[Kind, MaskPart], str] = {}
         self._legend = paragraph("what the colours mean")
         self._about = paragraph("leaks of this row of the batch")
         maps = QWidget()
@@ -156,7 +156,7 @@ class _Maps(QWidget):
         layout.addWidget(self._legend)
         layout.addWidget(self._about)
         layout.addWidget(scroll)
-        self._cells: dict[tuple[Kind, Part], tuple[HeatMap, QLabel]] = {}
+        self._cells: dict[tuple[Kind, MaskPart], tuple[HeatMap, QLabel]] = {}
         for column, (part, explanation) in enumerate(PARTS.items()):
             text = f"{part.capitalize()} mask. {explanation}"
             label = paragraph(f"what the {part} mask is", text)
@@ -177,7 +177,7 @@ class _Maps(QWidget):
         for heat_map, _label in self._cells.values():
             heat_map.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
 
-    def _add(self, kind: Kind, part: Part, row: int, column: int) -> None:
+    def _add(self, kind: Kind, part: MaskPart, row: int, column: int) -> None:
         heat_map = HeatMap()
         label = paragraph(f"{part} mask, {KIND_NAMES[kind]}, in words")
         label.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -192,7 +192,7 @@ class _Maps(QWidget):
 
     def _click(self, kind: Kind, cell: tuple[int, int] | None) -> None:
         if cell is not None:
-            self.clicked.emit(Cell(kind, *cell))
+            self.clicked.emit(AttentionCell(kind, *cell))
 
     def _hover(self, kind: Kind, cell: tuple[int, int] | None) -> None:
         """Say in words what the cell is, and why."""
@@ -202,10 +202,14 @@ class _Maps(QWidget):
             return
         layer, _head = self._places[kind]
         self._legend.setText(cell_words(self._trace, kind, layer, *cell))
-        self.hovered.emit(Cell(kind, *cell))
+        self.hovered.emit(AttentionCell(kind, *cell))
 
     def draw(
-        self, trace: Trace | None, places: Places, cell: Cell | None, about: str
+        self,
+        trace: Trace | None,
+        places: Places,
+        cell: AttentionCell | None,
+        about: str,
     ) -> None:
         """Show the masks of one Trace, or say that there is none."""
         self._about.setText(about)
@@ -227,7 +231,7 @@ class _Maps(QWidget):
             label.setText(self._notes[kind, part])
 
 
-def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, Part], str]:
+def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], str]:
     return {
         (kind, part): note(trace, kind, part, *places[kind])
         for kind in KINDS
@@ -235,7 +239,7 @@ def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, Part], str]:
     }
 
 
-def _pictures(trace: Trace, places: Places) -> dict[tuple[Kind, Part], Matrix]:
+def _pictures(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], Matrix]:
     return {
         (kind, part): mask_picture(trace, kind, part, places[kind][0])
         for kind in KINDS

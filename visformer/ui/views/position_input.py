@@ -15,17 +15,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.position_lab import Side, distance_products, input_pictures
+from visformer.pictures.position_lab import distance_products, input_pictures
 from visformer.session.state import State
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
+from visformer.values.facts import SentenceSide
 from visformer.values.intervention import change_table
 from visformer.values.memo import same
 from visformer.words import position_words
 
-SIDES: tuple[Side, ...] = ("source", "target")
+SIDES: tuple[SentenceSide, ...] = ("source", "target")
 REACH = 32  # distances shown on either side
 UNKNOWN = (
     "The sum is drawn when a sentence is there, and the table of this side is known: a "

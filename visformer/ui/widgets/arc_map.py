@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 
 from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks
-from visformer.pictures.look import Side
+from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.labels import short
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
@@ -38,7 +38,7 @@ class ArcsCanvas(TokenCanvas):
         self._mass = 1.0
         self._extent = 1  # rows or columns for which there is room
         self._marks = Marks()
-        self._by: Side = "query"
+        self._by: TokenRole = "query"
         self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
         self._layer: tuple[tuple[object, ...], QPixmap] | None = None
 
@@ -52,7 +52,7 @@ class ArcsCanvas(TokenCanvas):
         self.setMinimumHeight(math.ceil(self._extent * self._line()))
         self.update()
 
-    def mark(self, marks: Marks, by: Side) -> None:
+    def mark(self, marks: Marks, by: TokenRole) -> None:
         """Mark tokens; the arcs of the queries or of the keys among them stand out."""
         if (marks, by) != (self._marks, self._by):
             self._marks, self._by = marks, by
@@ -204,7 +204,7 @@ class ArcsCanvas(TokenCanvas):
     def token_at(self, at: QPointF) -> SideToken | None:
         """Return the token whose line and half of the picture a point is in."""
         start, end = self._sides()
-        side: Side = "query" if at.x() < (start + end) / 2 else "key"
+        side: TokenRole = "query" if at.x() < (start + end) / 2 else "key"
         index = math.floor(at.y() / self._pitch())
         count = len(self._labels()[0 if side == "query" else 1])
         usable = self._matrix is not None and self._matrix.values.size > 0

@@ -21,10 +21,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.masks import BatchTable, Side, batch_table, row_name
+from visformer.pictures.masks import BatchTable, batch_table, row_name
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_model import Role, TableModel
+from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
 MOST_FITTED = 64  # columns that are measured one by one: it takes 0.1 ms a column
@@ -55,7 +56,7 @@ class BatchPanel(QWidget):
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
         self._rows.currentIndexChanged.connect(self._choose)
-        self._tables: dict[Side, _SideTable] = {
+        self._tables: dict[SentenceSide, _SideTable] = {
             "source": _SideTable("source"),
             "target": _SideTable("target"),
         }
@@ -154,7 +155,7 @@ class _SideTable(QWidget):
 
     row_picked = Signal(int)
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: SentenceSide) -> None:
         super().__init__()
         self._summary = paragraph(f"the batch's {side} in words")
         self._table = QTableView()

@@ -20,7 +20,7 @@ from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
 
 BEHIND = 0.35  # of a character and of a line, by which a stack's boxes stand apart
 HEAD = 0.42  # of a line: the length of an arrow's head
-Role = QPalette.ColorRole
+ColorRole = QPalette.ColorRole
 _PENS = {
     "flow": Qt.PenStyle.SolidLine,
     "residual": Qt.PenStyle.DotLine,
@@ -72,8 +72,8 @@ class Painting:
         start, end = (self._point(point) for point in drawing.path)
         at = start + (end - start) * share
         radius = 0.45 * self._high
-        self._painter.setPen(QPen(self._colour(Role.Base), 2))
-        self._painter.setBrush(self._colour(Role.Highlight))
+        self._painter.setPen(QPen(self._colour(ColorRole.Base), 2))
+        self._painter.setBrush(self._colour(ColorRole.Highlight))
         self._painter.drawEllipse(at, radius, radius)
 
     # ---- parts -----------------------------------------------------------------
@@ -91,9 +91,9 @@ class Painting:
         )
 
     def _arrow(self, arrow: Arrow) -> None:
-        role = Role.Highlight if arrow.strong else Role.PlaceholderText
+        role = ColorRole.Highlight if arrow.strong else ColorRole.PlaceholderText
         if arrow.line == "next":
-            role = Role.Highlight
+            role = ColorRole.Highlight
         colour = self._colour(role)
         pen = QPen(colour, 2.2 if arrow.strong else 1.2, _PENS[arrow.line])
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
@@ -136,27 +136,29 @@ class Painting:
 
     def _pen(self, box: Box, chosen: bool) -> QPen:
         if chosen:
-            return QPen(self._colour(Role.Highlight), 3.5 if self._focused else 2.5)
+            return QPen(
+                self._colour(ColorRole.Highlight), 3.5 if self._focused else 2.5
+            )
         style = Qt.PenStyle.SolidLine
         if box.style in ("outside", "row", "mask"):
             style = Qt.PenStyle.DashLine
         if box.strong:
-            return QPen(self._colour(Role.Highlight), 1.4, style)
-        return QPen(self._colour(Role.Mid), 1.2, style)
+            return QPen(self._colour(ColorRole.Highlight), 1.4, style)
+        return QPen(self._colour(ColorRole.Mid), 1.2, style)
 
     def _ground(self, box: Box) -> QColor:
         """Norms and layers differ from blocks; what the step passes is tinted."""
         roles = {
-            "frame": Role.Window,
-            "norm": Role.AlternateBase,
-            "layer": Role.AlternateBase,
-            "outside": Role.Window,
-            "row": Role.Window,
+            "frame": ColorRole.Window,
+            "norm": ColorRole.AlternateBase,
+            "layer": ColorRole.AlternateBase,
+            "outside": ColorRole.Window,
+            "row": ColorRole.Window,
         }
-        ground = self._colour(roles.get(box.style, Role.Base))
+        ground = self._colour(roles.get(box.style, ColorRole.Base))
         share = {"frame": 0.03, "token": 0.22}.get(box.style, 0.1)
         if box.strong:
-            ground = mixed(ground, self._colour(Role.Highlight), share)
+            ground = mixed(ground, self._colour(ColorRole.Highlight), share)
         return ground
 
     def _write(self, box: Box, rect: QRectF) -> None:
@@ -169,7 +171,7 @@ class Painting:
         needed = small.horizontalAdvance(box.detail)
         beside = bool(box.detail) and bool(box.title)
         fits = taken + needed + 1.5 * self._wide <= rect.width()
-        painter.setPen(self._colour(Role.Text))
+        painter.setPen(self._colour(ColorRole.Text))
         if box.title:
             painter.setFont(font)
             left = beside or box.style in ("text", "head")
@@ -182,7 +184,7 @@ class Painting:
             painter.drawText(rect, align | centre, cut)
         if box.detail and (fits or not box.title):
             painter.setFont(self._small)
-            painter.setPen(self._colour(Role.PlaceholderText))
+            painter.setPen(self._colour(ColorRole.PlaceholderText))
             align = (
                 Qt.AlignmentFlag.AlignRight if box.title else Qt.AlignmentFlag.AlignLeft
             )

@@ -33,7 +33,7 @@ FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # rows in sight
 
 
-class _Bar(QStyledItemDelegate):
+class _NumberBar(QStyledItemDelegate):
     """Paints a bar behind the number, and a frame where it is marked."""
 
     def __init__(self, table: NumberTable) -> None:
@@ -73,7 +73,7 @@ class NumberTable(QTableView):
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
         self.setModel(self._model)
-        self.setItemDelegate(_Bar(self))
+        self.setItemDelegate(_NumberBar(self))
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)

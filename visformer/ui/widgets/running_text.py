@@ -21,8 +21,8 @@ from PySide6.QtGui import (
     QTextOption,
 )
 
-from visformer.pictures.attention.tinted import Piece, Tinted
-from visformer.pictures.look import Side
+from visformer.pictures.attention.tinted import Tinted, TintedPiece
+from visformer.pictures.look import TokenRole
 from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
@@ -36,9 +36,9 @@ LARGER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than other text: the first that fits
 class _Paragraph:
     """One side's text, laid out below its heading."""
 
-    side: Side
+    side: TokenRole
     heading: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TintedPiece, ...]
     layout: QTextLayout
     starts: list[int]  # of the pieces, in characters as Qt counts them
     boxes: dict[int, list[QRectF]] = field(default_factory=dict)  # in the text's frame
@@ -63,7 +63,7 @@ class RunningText(TokenCanvas):
         if tinted == self._tinted:
             return
         self._tinted = tinted
-        sides: tuple[tuple[Side, str, tuple[Piece, ...]], ...] = (
+        sides: tuple[tuple[TokenRole, str, tuple[TintedPiece, ...]], ...] = (
             ("query", tinted.query_words, tinted.queries),
             ("key", tinted.key_words, tinted.keys),
         )
@@ -165,7 +165,7 @@ class RunningText(TokenCanvas):
                 turned.append(form)
         return turned
 
-    def boxes(self, side: Side, index: int) -> list[QRectF]:
+    def boxes(self, side: TokenRole, index: int) -> list[QRectF]:
         """Return where a token stands: a rectangle a line and direction."""
         return _boxes(next(p for p in self._paragraphs if p.side == side), index)
 
@@ -197,7 +197,9 @@ class RunningText(TokenCanvas):
                 self.draw(tinted)
 
 
-def _paragraph(side: Side, heading: str, pieces: tuple[Piece, ...]) -> _Paragraph:
+def _paragraph(
+    side: TokenRole, heading: str, pieces: tuple[TintedPiece, ...]
+) -> _Paragraph:
     text, starts = "", []
     for piece in pieces:
         text += " " if piece.spaced else ""
@@ -267,7 +269,7 @@ def _units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _code(piece: Piece) -> int:
+def _code(piece: TintedPiece) -> int:
     """Return the colour map's code of a tinted piece."""
     shade = piece.shade or 0.0
     if math.isnan(shade):

@@ -8,13 +8,13 @@ from PySide6.QtCore import QEvent, QPointF, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from visformer.pictures.look import Side
+from visformer.pictures.look import TokenRole
 
 
 class SideToken(NamedTuple):
     """A token of the queries or of the keys."""
 
-    side: Side
+    side: TokenRole
     place: int  # in its sentence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visformer.bench.figures import Figure, quantile, take_turns
+from visformer.bench.measurements import Measurement, quantile, take_turns
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from visformer.bench.figures import Figure, quantile, take_turns
     ],
 )
 def test_a_budget_is_met_or_not(bound, value, met) -> None:  # type: ignore[no-untyped-def]
-    assert Figure(1, "step", value, "x", bound, 2.3).met is met
+    assert Measurement(1, "step", value, "x", bound, 2.3).met is met
 
 
 def test_a_line_tells_all() -> None:
-    made = Figure(7, "gap", 12.5, "ms", "at most", 10, {"turns": 400}, "offscreen")
+    made = Measurement(7, "gap", 12.5, "ms", "at most", 10, {"turns": 400}, "offscreen")
     assert made.line() == (
         "  7  gap: 12.5 ms (at most 10 ms: MISSED)  [turns 400; offscreen]"
     )
-    absent = Figure(2, "step", None, "x", "at least", 1, note="needs a peer")
+    absent = Measurement(2, "step", None, "x", "at least", 1, note="needs a peer")
     assert absent.line() == "  2  step: not measured (needs a peer)"
 
 

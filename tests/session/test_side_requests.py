@@ -26,7 +26,7 @@ from visformer.engine.messages import (
     Shuffle,
     Shuffled,
 )
-from visformer.session import questions, receive, runs
+from visformer.session import receive, runs, side_requests
 from visformer.session.state import Change, Next, Session, State
 
 
@@ -69,8 +69,8 @@ def test_orders_differ_from_shuffle_to_shuffle(
     session: Session, engine: Engine
 ) -> None:
     translated(session, engine)
-    session.do(questions.shuffle)
-    session.do(questions.shuffle)
+    session.do(side_requests.shuffle)
+    session.do(side_requests.shuffle)
     seeds = [r.seed for r in engine.asked if isinstance(r, Shuffle)]
     assert len(set(seeds)) == 2
     state = take(session, Shuffled(number=3, order=(0,), plain=TRACE, shuffled=TRACE))
@@ -108,7 +108,7 @@ def test_every_field_can_be_set_by_its_name() -> None:
 
 def test_the_listener_hears_a_transition_once(engine: Engine) -> None:
     heard: list[State] = []
-    session = Session(heard.append, engine, questions.wanted)
+    session = Session(heard.append, engine, side_requests.wanted)
     session.do(runs.translate, "a")
     assert len(heard) == 1
     opened: Opened = opened_model(TRACE.model, np.ones((3, 8), np.float32))

@@ -14,7 +14,7 @@ Bound = Literal["at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Measurement:
     """One measured figure of the table of budgets.
 
     ``value`` is None where it could not be measured; ``note`` then says why. ``parts``

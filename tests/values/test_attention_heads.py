@@ -11,7 +11,7 @@ import pytest
 
 from tests.traces import grown, make_trace
 from visformer.values.arrays import softmax
-from visformer.values.attention import ADDED, BLOCK, AttentionHeads
+from visformer.values.attention_heads import ADDED, BLOCK, AttentionHeads
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import Memo
 
