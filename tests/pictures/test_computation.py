@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
+from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer import words
 from visformer.core.checkpoint import Checkpoint
@@ -401,7 +402,9 @@ def test_layer_and_batch_norm_of_the_same_numbers() -> None:
 def test_embedding_and_position_add_up_to_the_input() -> None:
     checkpoint, trace = traced()
     table = checkpoint.model.position_table("source").numpy()
-    state = state_of(checkpoint, trace, kind="encoder", positions=table)
+    state = state_of(
+        checkpoint, trace, kind="encoder", opened=opened_model(trace.model, table)
+    )
     embedding, position, x, *_ = values(state, "input")
     assert (position == table[: len(x)]).all()
     assert embedding + position == pytest.approx(x, abs=1e-6)
@@ -427,7 +430,9 @@ def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
         state = state_of(checkpoint, trace, kind=kind, layer=1)
         last, own = values(state, "feed_residual")[-1], trace.hidden(kind, 2)
         assert last == pytest.approx(own, abs=2e-5 * max(1, float(np.abs(own).max())))
-    state = state_of(checkpoint, trace, kind="encoder", positions=table)
+    state = state_of(
+        checkpoint, trace, kind="encoder", opened=opened_model(trace.model, table)
+    )
     assert ("leak" in shown(state, "mask").formula) == (change == "multiply")
     embedding, position, *_ = values(state, "input")
     weight = checkpoint.model.source_embedding.weight.detach().numpy()
