@@ -22,22 +22,22 @@ from visformer.errors import InputError
 def test_a_process_is_timed_until_its_line() -> None:
     program = "import json, sys; print(json.dumps({'given': sys.argv[1:]}))"
     made = starting.started(program, "7")
-    assert made.told == {"given": ["7"]}
+    assert made.line == {"given": ["7"]}
     assert made.seconds > 0
 
 
 def test_a_process_that_fails_is_named() -> None:
     with pytest.raises(InputError, match="failed: ValueError: no screen"):
         starting.started('raise ValueError("no screen")')
-    with pytest.raises(InputError, match="it told nothing"):
+    with pytest.raises(InputError, match="it printed nothing"):
         starting.started("")
 
 
 def test_both_windows_are_painted(tmp_path: Path) -> None:
     ours = starting.started(starting.WINDOW, str(tmp_path / "a.ini"))
-    assert ours.told["paints"] >= 1
-    assert not ours.told["torch"]
-    assert not starting.started(starting.TRIVIAL).told["torch"]
+    assert ours.line["paints"] >= 1
+    assert not ours.line["torch"]
+    assert not starting.started(starting.TRIVIAL).line["torch"]
 
 
 @pytest.mark.parametrize("torch", [False, True])

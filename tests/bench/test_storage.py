@@ -12,13 +12,13 @@ import pytest
 
 from tests.traces import make_trace, with_config
 from visformer.bench import time_storage as storage
-from visformer.bench.random_trace import facts, random_recording
+from visformer.bench.random_trace import random_facts, random_recording
 from visformer.values.facts import KINDS
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Columns, Trace
 from visformer.values.trace_file import read_trace
 
-TINY = facts(d_model=8, heads=2, layers=2, vocabulary=60)
+TINY = random_facts(d_model=8, heads=2, layers=2, vocabulary=60)
 
 
 def test_the_minimum_is_what_the_rows_hold() -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.pictures.test_maps import by_hand, looked, state
-from tests.traces import EOS, PAD, grown, make_trace
+from tests.traces import grown, make_trace
 from visformer.analysis.rollout import running_rollout
+from visformer.bench.random_trace import EOS, PAD
 from visformer.pictures.attention import summary as summaries
 from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.cell_words import cell_words

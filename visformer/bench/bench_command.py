@@ -29,10 +29,12 @@ FAILED = "failed"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what ``visformer bench`` takes."""
-    known = ", ".join(str(n) for n in measured())
+    groups = "; ".join(
+        f"{name} {', '.join(map(str, group))}" for name, group in GROUPS.items()
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument(
-        "--only", metavar="N,N", help=f"these budgets only, of {known}", default=""
+        "--only", metavar="N,N", help=f"measure these only, of {groups}", default=""
     )
 
 
@@ -68,8 +70,10 @@ def _wanted(only: str) -> set[int]:
     parts = [part.strip() for part in only.split(",")]
     wrong = [part for part in parts if not part.isdigit() or int(part) not in known]
     if wrong:
-        told = ", ".join(map(str, known))
-        raise InputError(f"“{wrong[0]}” is no budget measured here: these are {told}.")
+        numbers = ", ".join(map(str, known))
+        raise InputError(
+            f"“{wrong[0]}” is no budget measured here: these are {numbers}."
+        )
     return {int(part) for part in parts}
 
 

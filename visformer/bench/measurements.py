@@ -1,4 +1,4 @@
-"""What a benchmark tells: each a ratio or an amount, beside what it must be."""
+"""What a benchmark reports: figures, each with the bound that it has to meet."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Bound = Literal["at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured figure of the table of budgets.
+    """One measured figure, and the budget (by its number) that it has to keep.
 
     ``value`` is None where it could not be measured; ``note`` then says why. ``parts``
-    names what it was made from, such as the milliseconds of both sides of a ratio.
+    holds what it was computed from, such as the milliseconds of both sides of a ratio.
     """
 
     budget: int
@@ -48,10 +48,10 @@ class Measurement:
             return f"{self.budget:>3}  {self.what}: not measured ({self.note})"
         verdict = "met" if self.met else "MISSED"
         parts = ", ".join(f"{name} {amount:.4g}" for name, amount in self.parts.items())
-        told = "; ".join(text for text in (parts, self.note) if text)
+        details = "; ".join(text for text in (parts, self.note) if text)
         return (
             f"{self.budget:>3}  {self.what}: {self.value:.3g} {self.unit} "
-            f"({wanted}: {verdict})" + (f"  [{told}]" if told else "")
+            f"({wanted}: {verdict})" + (f"  [{details}]" if details else "")
         )
 
 

@@ -1,4 +1,4 @@
-"""The two shapes that are measured, with random weights."""
+"""Models of random weights in the two shapes that are measured."""
 
 from __future__ import annotations
 

@@ -58,10 +58,10 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
     }
     bias = tensors.pop("final_logits_bias")
     tensors["final_logits_bias"] = bias.view(1, -1)
-    told = model.load_state_dict(tensors, strict=False)
-    absent = [name for name in told.missing_keys if "embed_" not in name]
-    if told.unexpected_keys or absent:
-        raise RuntimeError(f"the peer's weights differ: {told}")
+    keys = model.load_state_dict(tensors, strict=False)
+    absent = [name for name in keys.missing_keys if "embed_" not in name]
+    if keys.unexpected_keys or absent:
+        raise RuntimeError(f"the peer's weights differ: {keys}")
     model.set_attn_implementation("eager")
     return model.eval()
 
@@ -101,9 +101,9 @@ def ctranslate2_marian(checkpoint: Checkpoint, folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a package that only normalises text
         converter = ctranslate2.converters.TransformersConverter(str(folder))
-        made = converter.convert(str(folder / "ctranslate2"))
+        converted = converter.convert(str(folder / "ctranslate2"))
     return ctranslate2.Translator(
-        made, compute_type="float32", inter_threads=1, intra_threads=1
+        converted, compute_type="float32", inter_threads=1, intra_threads=1
     )
 
 
@@ -114,11 +114,11 @@ def token_of(id: int) -> str:
 
 def translate(peer: Any, source: list[int], tokens: int) -> list[int]:
     """Let CTranslate2 decode so many tokens greedily and hand out an attention."""
-    made = peer.translate_batch(
+    results = peer.translate_batch(
         [[token_of(id) for id in source]],
         beam_size=1,
         max_decoding_length=tokens,
         min_decoding_length=tokens,
         return_attention=True,
     )
-    return [int(token[1:]) for token in made[0].hypotheses[0]]
+    return [int(token[1:]) for token in results[0].hypotheses[0]]

@@ -11,20 +11,30 @@ from visformer.values.recording import Recording, Row
 from visformer.values.step import CANDIDATES, Candidates, Step
 from visformer.values.trace import Columns, Trace
 
-PAD, BOS, EOS = 0, 2, 3
+PAD, UNK, BOS, EOS = range(4)
+WORDS = 4  # the first id that is no special token
 
 
-def facts(*, d_model: int, heads: int, layers: int, vocabulary: int) -> ModelFacts:
-    """Return the facts of a model with as many decoder layers as encoder layers."""
+def random_facts(
+    *,
+    d_model: int,
+    heads: int,
+    layers: int,
+    vocabulary: int,
+    decoder_layers: int | None = None,
+    masked_value: float = -np.inf,
+) -> ModelFacts:
+    """Return a model's facts; without ``decoder_layers`` it has ``layers`` of both."""
     config = ModelConfig(
         source_vocabulary=vocabulary,
         target_vocabulary=vocabulary,
         d_model=d_model,
         heads=heads,
         encoder_layers=layers,
-        decoder_layers=layers,
+        decoder_layers=layers if decoder_layers is None else decoder_layers,
         feed_forward=4 * d_model,
         max_positions=4096,
+        masked_value=masked_value,
     )
     return ModelFacts(
         config=config,
@@ -32,52 +42,87 @@ def facts(*, d_model: int, heads: int, layers: int, vocabulary: int) -> ModelFac
         digest="",
         layout="native",
         device="cpu",
-        parameters=0,
+        parameters=1_000,
         pad=PAD,
         bos=BOS,
         eos=EOS,
     )
 
 
+def random_trace(
+    model: ModelFacts,
+    source: int,
+    target: int,
+    *,
+    candidates: int = CANDIDATES,
+    sharpness: float = 1.0,
+    seed: int = 0,
+) -> Trace:
+    """Return a Trace of so many tokens; only the decoder's later rows are masked.
+
+    A step keeps ``candidates`` tokens and chooses the best. ``sharpness`` scales the
+    rows: attention becomes peaky.
+    """
+    recording = random_recording(
+        model,
+        source,
+        target,
+        limit=target,
+        candidates=candidates,
+        sharpness=sharpness,
+        seed=seed,
+    )
+    return recording.trace()
+
+
 def random_recording(
-    model: ModelFacts, source: int, target: int, *, limit: int
+    model: ModelFacts,
+    source: int,
+    target: int,
+    *,
+    limit: int,
+    candidates: int = CANDIDATES,
+    sharpness: float = 1.0,
+    seed: int = 0,
 ) -> Recording:
-    """Return a recording of so many tokens; all may attend to what a decoder may."""
-    random = np.random.default_rng(0)
-    start = _start(model, source, random)
-    recording = Recording(start, limit)
-    width = start.layout.width("decoder")
-    consumed, token, text = BOS, "<s>", ""
-    for at in range(target):
-        step = _step(model, text, random)
+    """Return such a Trace's recording, with room for ``limit`` rows."""
+    random = np.random.default_rng(seed)
+    vocabulary = model.config.target_vocabulary
+    steps = [_step(at, vocabulary, candidates, random) for at in range(target)]
+    recording = Recording(_start(model, source, sharpness, random), limit)
+    width = Columns(model).width("decoder")
+    consumed, token = BOS, "<s>"
+    for at, step in enumerate(steps):
         row = Row(
             id=consumed,
             token=token,
-            values=_rows(random, 1, width)[0],
+            values=_rows(random, 1, width, sharpness)[0],
             self_mask=np.ones(at + 1, bool),
             cross_mask=np.ones(source, bool),
             step=step,
         )
         recording.append(row)
-        consumed, token, text = step.id, step.token, step.text
+        consumed, token = step.id, step.token
     return recording
 
 
-def _start(model: ModelFacts, source: int, random: np.random.Generator) -> Trace:
-    layout = Columns(model)
-    ids = random.integers(EOS + 1, model.config.source_vocabulary, source)
+def _start(
+    model: ModelFacts, source: int, sharpness: float, random: np.random.Generator
+) -> Trace:
+    columns = Columns(model)
+    ids = random.integers(WORDS, model.config.source_vocabulary, source)
     return Trace(
         model=model,
-        source_text=" ".join(f"s{id}" for id in ids),
-        source=tuple(f"▁s{id}" for id in ids),
+        source_text=" ".join(f"s{at}" for at in range(source)),
+        source=tuple(f"▁s{at}" for at in range(source)),
         source_ids=read_only(ids.astype(np.int64)),
         source_spans=(),
         target=(),
         target_ids=read_only(np.zeros(0, np.int64)),
         steps=(),
-        encoder_rows=_rows(random, source, layout.width("encoder")),
-        memory_rows=_rows(random, source, layout.width("memory")),
-        decoder_rows=_rows(random, 0, layout.width("decoder")),
+        encoder_rows=_rows(random, source, columns.width("encoder"), sharpness),
+        memory_rows=_rows(random, source, columns.width("memory"), sharpness),
+        decoder_rows=_rows(random, 0, columns.width("decoder"), sharpness),
         masks={
             "encoder": read_only(np.ones((source, source), bool)),
             "decoder": read_only(np.ones((0, 0), bool)),
@@ -86,16 +131,19 @@ def _start(model: ModelFacts, source: int, random: np.random.Generator) -> Trace
     )
 
 
-def _rows(random: np.random.Generator, count: int, width: int) -> Floats:
-    return read_only(random.standard_normal((count, width), np.float32))
+def _rows(
+    random: np.random.Generator, count: int, width: int, sharpness: float
+) -> Floats:
+    rows = random.standard_normal((count, width)) * sharpness
+    return read_only(rows.astype(np.float32))
 
 
-def _step(model: ModelFacts, text: str, random: np.random.Generator) -> Step:
-    """Return a step that chose the best of as many candidates as a model's keeps."""
-    ids = random.integers(EOS + 1, model.config.target_vocabulary, CANDIDATES).tolist()
-    shares = sorted(random.dirichlet(np.ones(CANDIDATES)).tolist(), reverse=True)
-    tokens = [f"▁{id}" for id in ids]
-    candidates = Candidates(np.array(ids), tokens, np.array(shares))
+def _step(at: int, vocabulary: int, count: int, random: np.random.Generator) -> Step:
+    """Return a step that chose the best of ``count`` candidates."""
+    ids = WORDS + random.choice(vocabulary - WORDS, count, replace=False)
+    shares = np.sort(random.dirichlet(np.ones(count)))[::-1]
+    tokens = [f"▁t{at}", *(f"▁w{id}" for id in ids[1:])]
+    candidates = Candidates(ids, tokens, shares)
     best = candidates[0]
     return Step(
         id=best.id,
@@ -103,7 +151,7 @@ def _step(model: ModelFacts, text: str, random: np.random.Generator) -> Step:
         probability=best.probability,
         rank=1,
         candidates=candidates,
-        entropy=float(-np.dot(shares, np.log2(shares))),
+        entropy=float(-(shares * np.log2(shares)).sum()),
         origin="model",
-        text=f"{text} {best.id}".lstrip(),
+        text=" ".join(f"t{index}" for index in range(at + 1)),
     )

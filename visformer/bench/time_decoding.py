@@ -1,7 +1,7 @@
-"""Budgets of decoding: a step of one sentence, everything kept, on one thread.
+"""Decoding's benchmarks: a step of one sentence, everything kept, on one thread.
 
-Absolute times count a step after the first: the encoder and what is made ready for a
-sentence are in no figure.
+Times are those of a step after the first: the encoder, and what is prepared once for
+a sentence, are in no figure.
 """
 
 from __future__ import annotations
@@ -132,19 +132,19 @@ def _turns(
 
 def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
     """Return the largest difference of a weight; infinite where tokens differ."""
-    made = generate(peer, source, len(trace))
-    if made.sequences[0, 1:].tolist() != [step.id for step in trace.steps]:
+    theirs = generate(peer, source, len(trace))
+    if theirs.sequences[0, 1:].tolist() != [step.id for step in trace.steps]:
         return float("inf")
-    found = [0.0]
+    differences = [0.0]
     for t in range(len(trace)):
         for layer in range(trace.layers("cross")):
             own = trace.attention("decoder", layer)[:, t, : t + 1]
-            across = trace.attention("cross", layer)[:, t]
-            theirs = made.decoder_attentions[t][layer][0, :, 0].numpy()
-            found.append(float(abs(own - theirs).max()))
-            theirs = made.cross_attentions[t][layer][0, :, 0].numpy()
-            found.append(float(abs(across - theirs).max()))
-    return max(found)
+            cross = trace.attention("cross", layer)[:, t]
+            their_own = theirs.decoder_attentions[t][layer][0, :, 0].numpy()
+            their_cross = theirs.cross_attentions[t][layer][0, :, 0].numpy()
+            differences.append(float(abs(own - their_own).max()))
+            differences.append(float(abs(cross - their_cross).max()))
+    return max(differences)
 
 
 # ---- 3: memory -----------------------------------------------------------------
@@ -159,19 +159,19 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
     """Compare a shape's step with a sum over as many numbers as its weights are."""
     checkpoint, source = prepared(sizes)
     packed = checkpoint.packed
-    parts = [part for layer in packed.layers for part in layer]
-    matrices = [packed.output, *(part for part in parts if isinstance(part, Affine))]
+    weights = [weight for layer in packed.layers for weight in layer]
+    matrices = [packed.output, *(w for w in weights if isinstance(w, Affine))]
     numbers = sum(matrix.weight.numel() for matrix in matrices)
-    weights = torch.ones(numbers)
+    as_many = torch.ones(numbers)
     turns = take_turns(
         lambda: timed_steps(checkpoint, source, steps) / steps,
-        lambda: seconds(lambda: [weights.sum() for _ in range(5)]) / 5,
+        lambda: seconds(lambda: [as_many.sum() for _ in range(5)]) / 5,
         rounds=ROUNDS,
     )
-    told = turns.milliseconds("step", "reading")
-    told["MB of weights"] = numbers * 4 / 1e6
+    parts = turns.milliseconds("step", "reading")
+    parts["MB of weights"] = numbers * 4 / 1e6
     what = "step against reading its weights once: opus"
-    return Measurement(3, what, turns.slower, "x", "at most", 1.7, told)
+    return Measurement(3, what, turns.slower, "x", "at most", 1.7, parts)
 
 
 # ---- 4: keeping ----------------------------------------------------------------
@@ -266,17 +266,17 @@ def beside_work() -> list[Measurement]:
 def busy(count: int) -> Iterator[None]:
     """Keep so many processes busy."""
     code = "print(flush=True)\nwhile True: pass"
-    made = [
+    processes = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         for _ in range(count)
     ]
     try:
-        for process in made:
+        for process in processes:
             assert process.stdout is not None
             process.stdout.readline()  # it runs
         yield
     finally:
-        for process in made:
+        for process in processes:
             process.kill()
             process.communicate()
 
@@ -333,18 +333,18 @@ def attention_seconds(heads: int, size: int, length: int, repeat: int) -> float:
 
 def calls(checkpoint: Checkpoint, source: list[int]) -> int:
     """Count the Python and built-in calls of a step."""
-    decoding, made = Decoding(checkpoint, source, limit=3), [0]
+    decoding, total = Decoding(checkpoint, source, limit=3), [0]
     decoding.step()
 
     def count(frame: object, event: str, argument: object) -> None:
-        made[0] += event in ("call", "c_call")
+        total[0] += event in ("call", "c_call")
 
     sys.setprofile(count)
     try:
         decoding.step()
     finally:
         sys.setprofile(None)
-    return made[0]
+    return total[0]
 
 
 BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {

@@ -1,6 +1,6 @@
-"""Budgets of starting: the first painted window (14), the engine ready to decode (15).
+"""Starting's benchmarks: the first painted window (14), the engine ready (15).
 
-Both sides start as fresh processes, so that wall time counts.
+Both sides of each start as fresh processes, and the time is wall time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PACKAGE = Path(paths.__file__).parent
 WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
 SECONDS = 120.0  # an engine that has not answered by then never will
 
-# tells, once the picture is painted, how many paints of its window that took
+# prints, once the picture is painted, how many paints of its window that took
 _WATCH = """
 import json, sys
 from PySide6.QtCore import QEvent, QObject, QTimer
@@ -37,7 +37,7 @@ class Watch(QObject):
     def __init__(self, window, end):
         super().__init__()
         self.window, self.picture, self.end = window, None, end
-        self.paints, self.told = 0, False
+        self.paints, self.done = 0, False
         window.installEventFilter(self)
 
     def wait_for(self, picture):
@@ -47,12 +47,12 @@ class Watch(QObject):
     def eventFilter(self, watched, event):
         if event.type() == QEvent.Type.Paint:
             self.paints += watched is self.window
-            if watched is self.picture and not self.told:
-                self.told = True
-                QTimer.singleShot(0, self.tell)
+            if watched is self.picture and not self.done:
+                self.done = True
+                QTimer.singleShot(0, self.report)
         return False
 
-    def tell(self):
+    def report(self):
         print(json.dumps({"paints": self.paints, "torch": "torch" in sys.modules}))
         sys.stdout.flush()
         self.end()
@@ -99,10 +99,10 @@ EventType = TypeVar("EventType")
 
 
 class ProcessRun(NamedTuple):
-    """A process that has told what was waited for."""
+    """A process that has printed the line it was started for."""
 
     seconds: float  # from its start to its line
-    told: dict[str, Any]
+    line: dict[str, Any]
 
 
 def started(program: str, *arguments: str) -> ProcessRun:
@@ -129,7 +129,7 @@ def started(program: str, *arguments: str) -> ProcessRun:
         seconds = time.perf_counter() - began
         _, errors = child.communicate()
     if child.returncode or not line:
-        reason = (errors.strip().splitlines() or ["it told nothing"])[-1]
+        reason = (errors.strip().splitlines() or ["it printed nothing"])[-1]
         raise InputError(f"a process that was to be measured failed: {reason}")
     return ProcessRun(seconds, json.loads(line))
 
@@ -137,12 +137,12 @@ def started(program: str, *arguments: str) -> ProcessRun:
 def window() -> list[Measurement]:
     """Measure the first painted window, and what else its process did until then."""
     compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
-    seen: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
 
     def ours() -> float:
-        made = started(WINDOW, str(Path(folder) / f"{len(seen)}.ini"))
-        seen.append(made.told)
-        return made.seconds
+        process = started(WINDOW, str(Path(folder) / f"{len(lines)}.ini"))
+        lines.append(process.line)
+        return process.seconds
 
     with tempfile.TemporaryDirectory() as folder:
         turns = take_turns(ours, lambda: started(TRIVIAL).seconds, rounds=WINDOW_ROUNDS)
@@ -160,7 +160,7 @@ def window() -> list[Measurement]:
         Measurement(
             14,
             "paints of the window up to that with the first attention picture",
-            float(max(told["paints"] for told in seen)),
+            float(max(line["paints"] for line in lines)),
             "paints",
             "at most",
             1.0,
@@ -168,11 +168,11 @@ def window() -> list[Measurement]:
         Measurement(
             14,
             "starts of the window that imported torch",
-            float(sum(told["torch"] for told in seen)),
+            float(sum(line["torch"] for line in lines)),
             "starts",
             "at most",
             0.0,
-            {"starts": len(seen)},
+            {"starts": len(lines)},
         ),
     ]
 
@@ -230,7 +230,7 @@ def engine() -> list[Measurement]:
             lambda: started(BARE_TORCH, weights).seconds,
             rounds=ENGINE_ROUNDS,
         )
-        found = imported()
+        tried = imported()
     return [
         Measurement(
             15,
@@ -244,8 +244,8 @@ def engine() -> list[Measurement]:
         Measurement(
             15,
             "engines that tried to import transformers",
-            float(found),
-            "found",
+            float(tried),
+            "engines",
             "at most",
             0.0,
         ),

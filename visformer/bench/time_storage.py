@@ -1,4 +1,4 @@
-"""Budgets of what a Trace takes: memory (12), and time to open a recorded one (13)."""
+"""Storage's benchmarks: a Trace's memory (12), opening a recorded one (13)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from visformer import paths
 from visformer.bench.measurements import Measurement
-from visformer.bench.random_trace import facts, random_recording
+from visformer.bench.random_trace import random_facts, random_recording, random_trace
 from visformer.bench.time_starting import next_event
 from visformer.engine.handle import Engine, Event
 from visformer.engine.messages import Decode, Finished, Open, Opened
@@ -35,8 +35,10 @@ from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace, write_trace
 
 MIB = 1 << 20
-OPUS = facts(d_model=512, heads=8, layers=6, vocabulary=58_101)
-WIDE = facts(d_model=1024, heads=16, layers=12, vocabulary=250_027)  # mBART's shape
+OPUS = random_facts(d_model=512, heads=8, layers=6, vocabulary=58_101)
+WIDE = random_facts(  # mBART's shape
+    d_model=1024, heads=16, layers=12, vocabulary=250_027
+)
 SENTENCE = (
     "When I was young, I lived in a small house with my mother and my brother, and we "
     "went to school by bus every day."
@@ -73,17 +75,17 @@ def held(trace: Trace) -> Held:
     todo: list[object] = [trace]
     objects = 0
     while todo:
-        found = todo.pop()
-        if id(found) in seen or isinstance(found, type | FunctionType | ModuleType):
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, type | FunctionType | ModuleType):
             continue
-        seen.add(id(found))
-        if isinstance(found, np.ndarray):
-            arrays.append(found)
-            own = found.nbytes if found.base is None else 0
-            objects += sys.getsizeof(found) - own  # what is no number of it
+        seen.add(id(item))
+        if isinstance(item, np.ndarray):
+            arrays.append(item)
+            own = item.nbytes if item.base is None else 0
+            objects += sys.getsizeof(item) - own  # what is no number of it
         else:
-            objects += sys.getsizeof(found)
-            todo.extend(gc.get_referents(found))
+            objects += sys.getsizeof(item)
+            todo.extend(gc.get_referents(item))
     owners = {id(owner): owner.nbytes for owner in map(_owner, arrays)}
     return Held(_covered(map(_span, arrays)), sum(owners.values()), objects)
 
@@ -135,24 +137,24 @@ def decoded(sentence: str) -> Trace:
 
 def _memory_figure(what: str, trace: Trace, note: str) -> Measurement:
     minimum = raw_minimum(trace.model, len(trace.source), len(trace))
-    found = held(trace)
+    bytes_held = held(trace)
     parts = {
         "S": len(trace.source),
         "T": len(trace),
-        "arrays alone x": found.used / minimum,
+        "arrays alone x": bytes_held.used / minimum,
         "minimum MiB": minimum / MIB,
-        "arrays MiB": found.used / MIB,
-        "steps and tokens MiB": found.objects / MIB,
-        "arrays with reserved rows MiB": found.reserved / MIB,
+        "arrays MiB": bytes_held.used / MIB,
+        "steps and tokens MiB": bytes_held.objects / MIB,
+        "arrays with reserved rows MiB": bytes_held.reserved / MIB,
     }
-    share = (found.used + found.objects) / minimum
+    share = (bytes_held.used + bytes_held.objects) / minimum
     return Measurement(12, what, share, "x", "at most", 1.1, parts, note)
 
 
 def memory() -> list[Measurement]:
     """Count what the Traces of two models keep."""
     opus = random_recording(OPUS, 64, 64, limit=178).trace()
-    note = "rows written are counted, those reserved for later steps told beside"
+    note = "rows written are counted, those reserved for later steps given beside"
     return [
         _memory_figure(
             "memory of a Trace against its raw minimum, the bundled model",
@@ -186,8 +188,7 @@ class OpeningCost(NamedTuple):
 
 def write_random(path: Path, source: int, target: int) -> None:
     """Write a Trace of WIDE with random numbers and so many tokens."""
-    recording = random_recording(WIDE, source, target, limit=target)
-    write_trace(recording.trace(), path)
+    write_trace(random_trace(WIDE, source, target), path)
 
 
 def first_maps(trace: Trace) -> list[Matrix | None]:
@@ -264,30 +265,30 @@ def recorded() -> list[Measurement]:
             pool.submit(write_random, tiny, 2, 2).result()
             for length, path in files.items():
                 pool.submit(write_random, path, SOURCE, length).result()
-        found: dict[int, list[OpeningCost]] = {SHORT: [], longest: []}
+        opened: dict[int, list[OpeningCost]] = {SHORT: [], longest: []}
         for _ in range(ROUNDS):
-            for length, openings in found.items():
+            for length, openings in opened.items():
                 opening(tiny)  # warms, and takes the kept maps' place
                 openings.append(opening(files[length]))
-        sizes = {length: files[length].stat().st_size / 1e6 for length in found}
+        sizes = {length: files[length].stat().st_size / 1e6 for length in opened}
         dropped = forget(tiny)
     cold = "the system was asked to drop the file from its page cache before"
     warm = "the file may have been in the page cache"
     note = "; ".join(filter(None, (cold if dropped else warm, why)))
     return [
-        _time_figure(found, sizes, longest, note),
-        _resident_figure(found, sizes, longest, note),
+        _time_figure(opened, sizes, longest, note),
+        _resident_figure(opened, sizes, longest, note),
     ]
 
 
 def _time_figure(
-    found: dict[int, list[OpeningCost]],
+    opened: dict[int, list[OpeningCost]],
     sizes: dict[int, float],
     longest: int,
     note: str,
 ) -> Measurement:
     parts = {}
-    for length, openings in found.items():
+    for length, openings in opened.items():
         name = f"{sizes[length]:.0f} MB"
         parts[f"{name} ms"] = _middle(o.seconds for o in openings)
         parts[f"{name} reading ms"] = _middle(o.read for o in openings)
@@ -295,7 +296,7 @@ def _time_figure(
     return Measurement(
         13,
         f"recorded Trace of {sizes[longest]:.0f} MB, file to the first step's maps",
-        _middle(o.seconds for o in found[longest]),
+        _middle(o.seconds for o in opened[longest]),
         "ms",
         "at most",
         50.0,
@@ -305,13 +306,13 @@ def _time_figure(
 
 
 def _resident_figure(
-    found: dict[int, list[OpeningCost]],
+    opened: dict[int, list[OpeningCost]],
     sizes: dict[int, float],
     longest: int,
     note: str,
 ) -> Measurement:
     parts = {}
-    for length, openings in found.items():
+    for length, openings in opened.items():
         name = f"{sizes[length]:.0f} MB"
         parts[f"{name} MiB"] = max(o.kept for o in openings) / MIB
         parts[f"{name} peak MiB"] = max(o.most for o in openings) / MIB
@@ -319,7 +320,7 @@ def _resident_figure(
     return Measurement(
         13,
         f"recorded Trace of {sizes[longest]:.0f} MB, resident memory more",
-        max(o.kept for o in found[longest]) / MIB if known else None,
+        max(o.kept for o in opened[longest]) / MIB if known else None,
         "MiB",
         "at most",
         64.0,

@@ -1,4 +1,4 @@
-"""Budget of training (22): target tokens a second against ``torch.nn.Transformer``."""
+"""Training's benchmark (22): target tokens a second, against ``nn.Transformer``'s."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Plain(nn.Module):
 
 
 class PlainLoop:
-    """The loop around it: cross-entropy over every position, Adam."""
+    """The plain model's training loop: cross-entropy over every position, Adam."""
 
     def __init__(
         self, model: Plain, options: TrainingOptions, *, bfloat16: bool
@@ -144,7 +144,7 @@ def synthetic(vocabulary: int, count: int) -> Synthetic:
 
 
 def batched(data: Synthetic, tokens: int) -> list[list[Example]]:
-    """Part the examples as the training loop does."""
+    """Split the examples into batches as the training loop does."""
     planned = batches(data.train, tokens=tokens, seed=0)
     return [[data.train[index] for index in batch] for batch in planned]
 

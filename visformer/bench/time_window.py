@@ -1,6 +1,6 @@
-"""Budgets of the window: what an event costs until everything it changed is painted.
+"""The window's benchmarks: from an event to the last paint of what it changed.
 
-All is drawn without a screen, at 1280 x 800, from Traces of random numbers.
+Everything is drawn without a screen, at 1280 x 800, from Traces of random numbers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App, NoEngine
-from visformer.bench.measurements import (
-    Measurement,
-    quantile,
-    seconds,
-    take_turns,
-)
-from visformer.bench.random_trace import facts, random_recording
+from visformer.bench.measurements import Measurement, quantile, seconds, take_turns
+from visformer.bench.random_trace import random_facts, random_recording, random_trace
 from visformer.engine.handle import Event
 from visformer.engine.messages import Finished, Opened, Refused
 from visformer.pictures.attention.mosaic import mosaic, reduced
@@ -45,6 +40,7 @@ from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.overview import Overview
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats
+from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording
 from visformer.values.trace import Trace
 
@@ -129,34 +125,30 @@ def spread(
     budget: int, what: str, times: list[float], median: float, most: float
 ) -> list[Measurement]:
     """Return the median and the 95th percentile of some seconds, as milliseconds."""
-    told = {"times": float(len(times))}
-    found = (
+    parts = {"times": float(len(times))}
+    measured = (
         ("median", statistics.median(times), median),
         ("95th percentile", quantile(times, 0.95), most),
     )
     return [
-        Measurement(budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, told)
-        for name, value, must in found
+        Measurement(
+            budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, parts
+        )
+        for name, value, must in measured
     ]
 
 
 # ---- 5 and 10: a step, a key ---------------------------------------------------
 
 
-def random_trace(layers: int, tokens: int) -> Trace:
-    """Return a Trace of the small shape's width, of so many layers and tokens."""
-    return recorded(layers, tokens).trace()
-
-
-def recorded(layers: int, tokens: int) -> Recording:
-    """Return the recording of such a Trace."""
-    model = facts(d_model=256, heads=8, layers=layers, vocabulary=8000)
-    return random_recording(model, tokens, tokens, limit=tokens)
+def small(layers: int) -> ModelFacts:
+    """Return the facts of a model of the small shape's width."""
+    return random_facts(d_model=256, heads=8, layers=layers, vocabulary=8000)
 
 
 def new_step() -> list[Measurement]:
     """Measure from a new step's numbers to the paint of all heads and three maps."""
-    whole = recorded(4, TOKENS)
+    whole = random_recording(small(4), TOKENS, TOKENS, limit=TOKENS)
     known, *rows = whole.rows(TOKENS - KEYS - 1)
     growing = Recording(whole.trace().until(0), TOKENS)  # nothing is derived yet
     for row in [*whole.rows(0)[: TOKENS - KEYS - 1], known]:
@@ -185,8 +177,8 @@ def keys() -> list[Measurement]:
         "another head": (Qt.Key.Key_Right, Qt.Key.Key_Left, control),
         "another layer": (Qt.Key.Key_Up, Qt.Key.Key_Down, control),
     }
-    made = []
-    with shown_window(random_trace(4, TOKENS)) as window:
+    figures = []
+    with shown_window(random_trace(small(4), TOKENS, TOKENS)) as window:
         paints = pictures(window)
         window.activateWindow()
         window.session.set(layer=1, head=1)  # with a neighbour on each side
@@ -201,8 +193,9 @@ def keys() -> list[Measurement]:
                 times.append(until_painted(act, paints))
                 if paints.count == before:
                     raise RuntimeError(f"the key for {name} painted nothing")
-            made += spread(10, f"{name}, {TOKENS} + {TOKENS} tokens", times[4:], 16, 33)
-    return made
+            what = f"{name}, {TOKENS} + {TOKENS} tokens"
+            figures += spread(10, what, times[4:], 16, 33)
+    return figures
 
 
 # ---- 7: the event loop ---------------------------------------------------------
@@ -256,8 +249,8 @@ def event_loop() -> list[Measurement]:
 
 def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
     """Return the worst phase's 95th percentile, and the longest gap of all."""
-    often = {name: 1e3 * quantile(found, 0.95) for name, found in gaps.items()}
-    once = {name: 1e3 * max(found) for name, found in gaps.items()}
+    often = {name: 1e3 * quantile(times, 0.95) for name, times in gaps.items()}
+    once = {name: 1e3 * max(times) for name, times in gaps.items()}
     what = "gap of the event loop, the worst phase's"
     return [
         Measurement(7, f"{what} {name}", max(ms.values()), "ms", "at most", must, ms)
@@ -320,15 +313,13 @@ def refresh() -> list[Measurement]:
 def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measurement]:
     """Compare the grid of all heads with pyqtgraph's plots of the same weights."""
     application()
-    trace = random_trace(layers, tokens)
+    trace = random_trace(small(layers), tokens, tokens)
     session = Session()
     session.set(trace=trace, step=len(trace))
     weights = trace.attention("encoder", 0)
     extent = len(trace.source), len(trace.source)
     selection = session.state.selection
-    mosaic(
-        trace, selection, "encoder", extent=extent
-    )  # its weights are derived once, and kept
+    mosaic(trace, selection, "encoder", extent=extent)  # keeps the derived weights
     overview, plots = Overview(lambda: None), pg.GraphicsLayoutWidget()
     images = [
         plots.addPlot(row=layer, col=head)
@@ -379,8 +370,8 @@ def reduction(
     weights: Floats = np.random.default_rng(0).random(
         (heads, tokens, tokens), np.float32
     )
-    made = reduced(weights, (factor, factor))
-    if not np.array_equal(made.max((1, 2)), weights.max((1, 2))):
+    smaller = reduced(weights, (factor, factor))
+    if not np.array_equal(smaller.max((1, 2)), weights.max((1, 2))):
         raise RuntimeError("a head's greatest weight was lost")
     times = [seconds(lambda: reduced(weights, (factor, factor))) for _ in range(rounds)]
     what = f"{heads} heads of {tokens} x {tokens} reduced, no peak lost"
