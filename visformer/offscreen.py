@@ -118,7 +118,7 @@ def _select(options: argparse.Namespace, state: State) -> None:
     """Refuse a layer or head that the model does not have."""
     if state.trace is None:
         raise InputError("nothing was decoded.")
-    layers, heads = state.trace.layers(options.kind), state.trace.heads
+    layers, heads = state.trace.layers(options.kind), state.trace.heads(options.kind)
     if options.layer is not None and not 1 <= options.layer <= layers:
         raise InputError(f"--layer is {options.layer}: this model has 1 to {layers}.")
     if not 1 <= options.head <= heads:

@@ -41,7 +41,7 @@ def test_screen_and_computation_show_the_traces_own_digits(name: str) -> None:
             for layer in range(trace.layers(kind)):
                 rows = slice(0, len(shown.tokens(kind)[0]))
                 joined = joined_heads(shown, kind, layer, rows)
-                for head in range(trace.heads):
+                for head in range(trace.heads(kind)):
                     own = shown.attention(kind, layer, head)
                     on_screen = head_weights(shown, kind, layer, head)
                     assert np.array_equal(own, on_screen, equal_nan=True)

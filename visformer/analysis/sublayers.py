@@ -52,7 +52,7 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
     outputs = [
         trace.attention_heads(kind, layer, head).weights(rows)[0]
         @ trace.values(kind, layer, head)
-        for head in range(trace.heads)
+        for head in range(trace.heads(kind))
     ]
     return np.concatenate(outputs, axis=1)
 

@@ -165,7 +165,7 @@ def clamp(state: State, before: State) -> State:
         step=step,
         shown=shown,
         layer=max(0, min(state.layer, trace.layers(state.kind) - 1)),
-        head=max(0, min(state.head, trace.heads - 1)),
+        head=max(0, min(state.head, trace.heads(state.kind) - 1)),
         hovered=_inside(state.hovered, shown),
         locked=_inside(state.locked, shown),
     )

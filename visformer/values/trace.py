@@ -167,10 +167,9 @@ class Trace:
         """Return the number of layers with attention of this kind."""
         return self.model.layers(kind)
 
-    @property
-    def heads(self) -> int:
-        """The number of heads of every layer of every kind."""
-        return self.model.config.heads
+    def heads(self, kind: Kind) -> int:
+        """Return the number of heads of each layer of this kind; 0 without layers."""
+        return self.model.config.heads if self.layers(kind) else 0
 
     def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the query tokens and the key tokens of a kind."""
@@ -210,7 +209,7 @@ class Trace:
         queries = rows[:, self.layout.part(name, layer, 3 if kind == "cross" else 0)]
         keys = self._memory(kind, layer, 0)
         heads = slice(None) if head is None else slice(head, head + 1)
-        shape = self.heads, self.model.config.head_size
+        shape = self.heads(kind), self.model.config.head_size
         return AttentionHeads(
             queries.reshape(len(queries), *shape)[:, heads],
             keys.reshape(len(keys), *shape)[:, heads],
@@ -303,10 +302,10 @@ class Trace:
             raise InputError(
                 f"the decoder ran without an encoder: there is no {kind} attention."
             )
-        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads:
+        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads(kind):
             raise InputError(
                 f"there is no layer {layer}, head {head}: {kind} attention has layers "
-                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads - 1}."
+                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads(kind) - 1}."
             )
 
 

@@ -27,7 +27,7 @@ class Marks:
 def place(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
     """Return the chosen layer and head, inside what a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
-    return layer, max(0, min(selection.head, trace.heads - 1))
+    return layer, max(0, min(selection.head, trace.heads(kind) - 1))
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -72,7 +72,7 @@ def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
     rows, columns = labels(trace, kind)
     names, values = [], []
     for layer in range(trace.layers(kind)):
-        for head in range(trace.heads):
+        for head in range(trace.heads(kind)):
             names += [f"{head_words(layer, head)}: {row}" for row in rows]
             values.append(head_weights(trace, kind, layer, head))
     return Table(tuple(names), columns, np.concatenate(values))

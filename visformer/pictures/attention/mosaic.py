@@ -90,7 +90,7 @@ def mosaic_parts(
 
     A part takes a few milliseconds, so that a long sentence stops nobody's work.
     """
-    layers, heads = trace.layers(kind), trace.heads
+    layers, heads = trace.layers(kind), trace.heads(kind)
     rows, columns = extent
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
@@ -117,7 +117,7 @@ def mosaic_parts(
 
 def is_large(trace: Trace, kind: Kind) -> bool:
     """Tell whether a kind's overview takes longer than a step may."""
-    return size(trace, kind) * trace.layers(kind) * trace.heads > LARGE
+    return size(trace, kind) * trace.layers(kind) * trace.heads(kind) > LARGE
 
 
 def _fill(

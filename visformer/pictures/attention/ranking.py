@@ -53,7 +53,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
         return
     found = []
     for layer in range(trace.layers(kind)):
-        for head in range(trace.heads):
+        for head in range(trace.heads(kind)):
             value, caption = _measured(
                 head_weights(trace, kind, layer, head), order, kind
             )

@@ -173,7 +173,7 @@ def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> s
 
 
 def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
-    heads = trace.heads
+    heads = trace.heads(kind)
     mean = f"mean of {heads} heads"
     match look.summary:
         case "mean":

@@ -36,12 +36,12 @@ def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
     cells = size(whole, kind) * (1 if how in ("mean", "max") else whole.layers(kind))
     if kind == "cross" and how == "rollout":
         cells += size(whole, "encoder") * whole.layers("encoder")
-    return cells * whole.heads > LARGE
+    return cells * whole.heads(kind) > LARGE
 
 
 def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
     """Make the matrix and keep it, yielding after each head."""
-    heads, layers = range(trace.heads), range(trace.layers(kind))
+    heads, layers = range(trace.heads(kind)), range(trace.layers(kind))
     places = [(layer, head) for head in heads]
     made: Floats | None = None
     parts: Iterator[Floats | None]
@@ -93,7 +93,7 @@ def _rolled(trace: Trace, kind: Kind, layers: int) -> Iterator[Floats | None]:
 
 
 def _mean(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats]:
-    places = ((layer, head) for head in range(trace.heads))
+    places = ((layer, head) for head in range(trace.heads(kind)))
     return running_mean(_weights(trace, kind, places))
 
 

@@ -62,7 +62,7 @@ def size(trace: Trace, kind: Kind) -> int:
 
 def _home(trace: Trace, kind: Kind, layer: int, head: int) -> WeightsKey:
     """Return among which weights a head is kept: its layer's, of a short sentence."""
-    together = size(trace.whole, kind) * trace.heads <= WHOLE_LAYER
+    together = size(trace.whole, kind) * trace.heads(kind) <= WHOLE_LAYER
     return kind, layer, None if together else head
 
 

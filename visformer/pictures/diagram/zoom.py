@@ -167,7 +167,7 @@ def _mask(figure: Figure, place: BlockPath, head: int) -> None:
     if place.kind == "decoder":
         figure.say("Causal: a row never reads a later one, which it is to predict.")
     if figure.trace is not None and place.layer is not None:
-        head = min(head, figure.trace.heads - 1)
+        head = min(head, figure.trace.heads(place.kind) - 1)
         said = note(figure.trace, place.kind, "combined", place.layer, head)
         figure.say(f"{KIND_NAMES[place.kind]}: {said}")
 

@@ -159,7 +159,9 @@ class AttentionView(QWidget):
             if self._changed("overview", None):
                 self.overview.draw(None)
             return
-        size = self.overview.thumbnail(state.trace.layers(kind), state.trace.heads)
+        size = self.overview.thumbnail(
+            state.trace.layers(kind), state.trace.heads(kind)
+        )
         shown = _Shown(state.shown, kind)
         extent = self._extent(state.trace, kind)
         needs = (shown, kind, state.scale, extent, size)

@@ -202,7 +202,7 @@ class ComputationView(QWidget):
         kind.setCurrentIndex(kind.findData(state.kind))
         if state.shown is not None:
             _number(layer, "layer", state.shown.layers(state.kind), state.layer)
-            _number(head, "head", state.shown.heads, state.head)
+            _number(head, "head", state.shown.heads(state.kind), state.head)
 
     def _colour_tabs(self) -> None:
         """Tell the current tab apart by more than Fusion's faint shade."""
