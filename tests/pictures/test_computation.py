@@ -12,9 +12,9 @@ import pytest
 
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
-from tests.traces import make_trace, with_config
+from tests.pictures.computed import looked_at, shown, state_of, traced, values
+from tests.traces import make_trace
 from visformer import words
-from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.pictures.computation import stages
@@ -27,60 +27,18 @@ from visformer.pictures.computation.stages import (
     neighbour,
     picture,
     stage_names,
-    stage_of,
     stages_on,
 )
 from visformer.pictures.computation.subject import (
-    BLOCK,
     Subject,
-    layer_rows,
     missing,
     subject,
 )
-from visformer.pictures.picture import Axis, Numbers
+from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
 from visformer.values.intervention import parse
 from visformer.values.layer_weights import StackName
-from visformer.values.trace import Trace
-
-
-def traced(text: str = "abcde", **sizes: Any) -> tuple[Checkpoint, Trace]:
-    checkpoint = tiny_checkpoint(**sizes)
-    return checkpoint, Decoding(checkpoint, text, limit=6).finish()
-
-
-def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
-    """Return a State with the weights that its kind and layer need."""
-    session = Session()
-    session.set(**{"trace": trace, "step": len(trace), "kind": "cross", **changes})
-    stack: StackName = "encoder" if session.state.kind == "encoder" else "decoder"
-    made = layer_parameters(checkpoint, stack, session.state.layer)
-    session.set(parameters=made)
-    return session.state
-
-
-def looked_at(state: State, dimensions: dict[Axis, int] | None = None) -> Subject:
-    cell = subject(
-        state.shown,
-        state.selection,
-        parameters=state.parameters,
-        positions=state.positions,
-        dimensions=dimensions,
-    )
-    assert cell is not None
-    return cell
-
-
-def shown(state: State, stage: str, **dimensions: int) -> StagePicture:
-    result = picture(stage_of(stage), looked_at(state, dimensions))  # type: ignore[arg-type]
-    assert isinstance(result, StagePicture)
-    return result
-
-
-def values(state: State, stage: str) -> list[np.ndarray]:
-    return [one.make().values for one in shown(state, stage).maps]
-
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},
@@ -265,53 +223,6 @@ def test_a_stage_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert neighbour("norms", 1) == "doubled" == stage_names()[-1]
 
 
-def test_rows_of_an_earlier_step_are_those_of_the_whole_run() -> None:
-    checkpoint, trace = traced()
-    whole = looked_at(state_of(checkpoint, trace))
-    early = replace(state_of(checkpoint, trace, step=3), parameters=None)
-    assert looked_at(early).layer_rows is None
-    early = replace(early, parameters=whole.rows().parameters)
-    assert looked_at(early).rows() is whole.rows()
-    other = replace(early, parameters=layer_parameters(checkpoint, "decoder", 0))
-    assert looked_at(other).rows().parameters is other.parameters
-    assert looked_at(other).rows().trace is trace
-
-
-def test_two_runs_are_two_calls() -> None:
-    checkpoint, trace = traced()
-    other = Decoding(checkpoint, "edcba", limit=6).finish()
-    pair = [state_of(checkpoint, run) for run in (trace, other)]
-    for _ in range(2):
-        for run, state in zip((trace, other), pair, strict=True):
-            assert looked_at(state).rows().trace is run
-    kept = [looked_at(state).rows() for state in pair]
-    assert [looked_at(state).rows() for state in pair] == kept
-
-
-def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
-    """Later keys leak into earlier rows: those of the whole run are other numbers."""
-    checkpoint, trace = traced()
-    leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
-    state = state_of(checkpoint, leaking, step=3, kind="decoder")
-    assert looked_at(replace(state, shown=leaking)).rows().trace is leaking
-    assert looked_at(state).rows().trace is state.shown
-    weights, v, _ = values(state, "weighted")
-    mine, _ = values(state, "concat")
-    assert weights.shape == (3, 3)
-    assert mine == pytest.approx(weights @ v, abs=1e-5)
-
-
-def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
-    """Its weights are equal ones, of as many keys as there are: they change."""
-    checkpoint, trace = traced()
-    parameters = layer_parameters(checkpoint, "decoder", 0)
-    assert layer_rows(trace.until(3), parameters, 0).trace is trace
-    mask = trace.mask("decoder", 0).copy()
-    mask[1] = False
-    early = replace(trace, masks={**trace.masks, "decoder": mask}).until(3)
-    assert layer_rows(early, parameters, 0).trace is early
-
-
 def test_masked_scores_do_not_flatten_the_colours() -> None:
     checkpoint, trace = traced()
     scores, _, masked = shown(state_of(checkpoint, trace, kind="decoder"), "mask").maps
@@ -322,32 +233,6 @@ def test_masked_scores_do_not_flatten_the_colours() -> None:
     expected = matrix.values[allowed] / (2 * top) + 0.5
     assert matrix.shade[allowed] == pytest.approx(expected, abs=1e-6)
     assert np.ptp(matrix.shade[allowed]) >= 0.5
-
-
-def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
-    checkpoint, trace = traced()
-    whole = values(state_of(checkpoint, trace), "feed_residual")
-    early = values(state_of(checkpoint, trace, step=3), "feed_residual")
-    for one, other in zip(early, whole, strict=True):
-        assert len(one) == 3
-        assert (one == other[:3]).all()
-
-
-def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
-    trace = make_trace(source=150, target=3)
-    session = Session()
-    session.set(
-        trace=trace, step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
-    )
-    made = shown(session.state, "product")
-    matrices = [one.make() for one in made.maps]
-    assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
-    assert matrices[0].title == "Q [150, 4], rows 65–128"
-    assert matrices[0].rows == trace.source[64:128]
-    assert made.maps[0].first == (64, 0)
-    own = trace.queries("encoder", 0, 0)[64:128]
-    assert (matrices[0].values == own).all()
-    assert made.table.values[1] == pytest.approx(trace.keys("encoder", 0, 0)[149])
 
 
 def test_a_row_that_may_attend_to_nothing_is_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.pictures import test_computation as computation
+from tests.pictures import computed
 from tests.pictures import test_mask_lab as mask_lab
 from tests.pictures import test_output as output
 from tests.pictures import test_position_lab as position_lab
@@ -75,9 +75,9 @@ def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:
 
 @pytest.mark.parametrize("stage", stage_names())
 def test_a_stage_is_signed_where_its_numbers_can_be_negative(stage: str) -> None:
-    checkpoint, trace = computation.traced()
-    state = computation.state_of(checkpoint, trace, kind="cross")
-    for one in computation.shown(state, stage).maps:
+    checkpoint, trace = computed.traced()
+    state = computed.state_of(checkpoint, trace, kind="cross")
+    for one in computed.shown(state, stage).maps:
         picture = one.make()
         share = picture.ends in (("0", "1"), ("False", "True"))
         check(picture, signed=not share)

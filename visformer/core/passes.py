@@ -67,13 +67,8 @@ def run(
     model, tokenizer, facts = checkpoint.model, checkpoint.tokenizer, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
-        if source_lengths is not None:
-            raise InputError("source_lengths without source_ids: leave them out.")
-        source = target[:, :0]
         facts = replace(facts, cross=False)
-    else:
-        source = _batch(source_ids, checkpoint, source=True)
-        check_source_length(checkpoint, source.shape[1])
+    source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
     rule, lengths = checkpoint.config.mask_rule, None
     if source_lengths is not None:
@@ -104,6 +99,19 @@ def run(
         )
         for b in range(len(source))
     ]
+
+
+def _source(
+    ids: IdRows | None, lengths: Lengths | None, checkpoint: Checkpoint, target: Tensor
+) -> Tensor:
+    """Return the source [B, S]; S = 0 where the decoder runs alone."""
+    if ids is None:
+        if lengths is not None:
+            raise InputError("source_lengths without source_ids: leave them out.")
+        return target[:, :0]
+    source = _batch(ids, checkpoint, source=True)
+    check_source_length(checkpoint, source.shape[1])
+    return source
 
 
 def _nothing_encoded(target: Tensor, checkpoint: Checkpoint) -> StackRecord:

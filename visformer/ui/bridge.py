@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
@@ -24,8 +25,10 @@ class Bridge(QObject):
     received = Signal(object)
     _arrived = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` tells seconds; it never goes back."""
         super().__init__()
+        self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[Event] = []
         # a timer lets the loop turn: queued signals alone would come one upon the
@@ -51,11 +54,11 @@ class Bridge(QObject):
     def _wait(self) -> None:
         """Deliver at the next turn of the loop, but not twice in a frame."""
         if not self._timer.isActive():
-            passed = 1e3 * (time.monotonic() - self._last)
+            passed = 1e3 * (self._clock() - self._last)
             self._timer.start(max(0, math.ceil(FRAME_MS - passed)))
 
     def _deliver(self) -> None:
-        self._last = time.monotonic()
+        self._last = self._clock()
         with self._lock:
             events, self._waiting = self._waiting, []
         for event in events:

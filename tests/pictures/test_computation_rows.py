@@ -1,0 +1,91 @@
+"""Which rows the Computation tab shows: kept ones, earlier ones, a block of many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.pictures.computed import looked_at, shown, state_of, traced, values
+from tests.traces import make_trace, with_config
+from visformer.core.decoding import Decoding
+from visformer.core.layer_export import layer_parameters
+from visformer.pictures.computation.subject import (
+    BLOCK,
+    layer_rows,
+)
+from visformer.pictures.selection import AttentionCell
+from visformer.session.state import Session
+
+
+def test_rows_of_an_earlier_step_are_those_of_the_whole_run() -> None:
+    checkpoint, trace = traced()
+    whole = looked_at(state_of(checkpoint, trace))
+    early = replace(state_of(checkpoint, trace, step=3), parameters=None)
+    assert looked_at(early).layer_rows is None
+    early = replace(early, parameters=whole.rows().parameters)
+    assert looked_at(early).rows() is whole.rows()
+    other = replace(early, parameters=layer_parameters(checkpoint, "decoder", 0))
+    assert looked_at(other).rows().parameters is other.parameters
+    assert looked_at(other).rows().trace is trace
+
+
+def test_two_runs_are_two_calls() -> None:
+    checkpoint, trace = traced()
+    other = Decoding(checkpoint, "edcba", limit=6).finish()
+    pair = [state_of(checkpoint, run) for run in (trace, other)]
+    for _ in range(2):
+        for run, state in zip((trace, other), pair, strict=True):
+            assert looked_at(state).rows().trace is run
+    kept = [looked_at(state).rows() for state in pair]
+    assert [looked_at(state).rows() for state in pair] == kept
+
+
+def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
+    """Later keys leak into earlier rows: those of the whole run are other numbers."""
+    checkpoint, trace = traced()
+    leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
+    state = state_of(checkpoint, leaking, step=3, kind="decoder")
+    assert looked_at(replace(state, shown=leaking)).rows().trace is leaking
+    assert looked_at(state).rows().trace is state.shown
+    weights, v, _ = values(state, "weighted")
+    mine, _ = values(state, "concat")
+    assert weights.shape == (3, 3)
+    assert mine == pytest.approx(weights @ v, abs=1e-5)
+
+
+def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
+    """Its weights are equal ones, of as many keys as there are: they change."""
+    checkpoint, trace = traced()
+    parameters = layer_parameters(checkpoint, "decoder", 0)
+    assert layer_rows(trace.until(3), parameters, 0).trace is trace
+    mask = trace.mask("decoder", 0).copy()
+    mask[1] = False
+    early = replace(trace, masks={**trace.masks, "decoder": mask}).until(3)
+    assert layer_rows(early, parameters, 0).trace is early
+
+
+def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
+    checkpoint, trace = traced()
+    whole = values(state_of(checkpoint, trace), "feed_residual")
+    early = values(state_of(checkpoint, trace, step=3), "feed_residual")
+    for one, other in zip(early, whole, strict=True):
+        assert len(one) == 3
+        assert (one == other[:3]).all()
+
+
+def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
+    trace = make_trace(source=150, target=3)
+    session = Session()
+    session.set(
+        trace=trace, step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
+    )
+    made = shown(session.state, "product")
+    matrices = [one.make() for one in made.maps]
+    assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
+    assert matrices[0].title == "Q [150, 4], rows 65–128"
+    assert matrices[0].rows == trace.source[64:128]
+    assert made.maps[0].first == (64, 0)
+    own = trace.queries("encoder", 0, 0)[64:128]
+    assert (matrices[0].values == own).all()
+    assert made.table.values[1] == pytest.approx(trace.keys("encoder", 0, 0)[149])
