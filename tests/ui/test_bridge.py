@@ -52,7 +52,7 @@ def test_a_frame_passes_between_two_deliveries(qtbot: QtBot) -> None:
     bridge, seen = Bridge(lambda: now), []  # type: tuple[Bridge, list[Event]]
     bridge.received.connect(seen.append)
     timer = bridge.findChildren(QTimer)[0]
-    waits = []
+    waits: list[int] = []
     for passed in (1.0, 0.0, 2**-7, 1.0):  # seconds since the last delivery
         now += passed
         bridge.receive(decoded(len(waits)))
