@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import shutil
@@ -74,3 +75,33 @@ def test_the_changes_it_names_can_be_made() -> None:
     assert parse(["positions none"])
     for text in re.findall(r"`([^`]+)`", positions):
         assert parse([f"positions {text}"]), text
+
+
+def house(header: str) -> list[str]:
+    """Return the rows of the table below a header."""
+    table = README.partition(header)[2].partition("\n\n")[0]
+    return table.strip().splitlines()[1:]
+
+
+def test_the_house_names_every_room_and_no_other() -> None:
+    places = "".join(row.split("|")[1] for row in house("| where | what |"))
+    named = {
+        name.removeprefix("visformer/").rstrip("/")
+        for name in re.findall(r"`([^`]+)`", places)
+    }
+    package = ROOT / "visformer"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    rooms |= {path.name for path in package.glob("*.py") if path.stem[0] != "_"}
+    assert named == rooms | {"checkpoints", "resources", "tests"}
+
+
+def test_the_tables_to_add_to_are_there() -> None:
+    rows = house("| to add | write | and enter it in |")
+    assert len(rows) > 5
+    for row in rows:
+        _, _, written, entered, _ = row.split("|")
+        (table, file) = re.findall(r"`([^`]+)`", entered)
+        name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        assert getattr(importlib.import_module(f"visformer.{name}"), table)
+        for path in re.findall(r"`([a-z_/]+/)(?:\w+\.py)?`", written):
+            assert (ROOT / "visformer" / path).is_dir(), path
