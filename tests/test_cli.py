@@ -180,6 +180,7 @@ def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
     assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1000, 700)
 
 
+@pytest.mark.slow
 def test_train_toy_task_then_translate(tmp_path: Path) -> None:
     """The whole way: made data, training, the written checkpoint, its use."""
     out = tmp_path / "run"

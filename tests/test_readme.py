@@ -28,7 +28,6 @@ def command_lines() -> list[str]:
     return [line for line in lines if line.startswith("visformer ")]
 
 
-@pytest.mark.slow
 def test_the_python_snippets_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

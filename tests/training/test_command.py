@@ -170,6 +170,7 @@ def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     with start(tmp_path / "killed") as process:
         assert process.stdout
@@ -195,6 +196,7 @@ def free_port() -> str:
         return str(door.getsockname()[1])
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path: Path) -> None:
     shared = {
         "WORLD_SIZE": "2",

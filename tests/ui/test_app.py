@@ -187,6 +187,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
     assert "shows one Trace" in seen[1]
 
 
+@pytest.mark.slow
 def test_a_students_file_is_dropped_asked_about_and_run(
     app: App, qtbot: QtBot, folder: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_students_file_is_dropped_asked_about_and_run(
     assert trace.target == Decoding(checkpoint, "5 7 3").finish().target
 
 
+@pytest.mark.slow
 def test_a_mask_is_altered_named_as_a_leak_and_restored(
     app: App, qtbot: QtBot, folder: Path
 ) -> None:
