@@ -245,8 +245,8 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
     window, engine = pair
     window.source.setText("a " * 2000)
     window.source.submit()
-    answer(window, engine, replace(make_trace(), truncated_from=1204))
-    assert window._notice.text().startswith("1,204 of 512 tokens")
+    answer(window, engine, replace(make_trace(), truncated_from=5204))
+    assert window._notice.text().startswith("5,204 of 4,096 tokens")
 
 
 def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
