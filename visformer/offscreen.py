@@ -17,16 +17,13 @@ from visformer.errors import InputError
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.state import Change, State
-from visformer.ui import theme
-from visformer.ui.views import VIEWS, View
-from visformer.ui.views.masks import MasksView
-from visformer.ui.views.positions import PositionsView
+from visformer.ui import theme, views
+from visformer.ui.views.view import PagedView, View
 from visformer.values.facts import KINDS
 from visformer.values.intervention import parse
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # a model that has not answered by then never will
-SETTLE_MS = 150  # views paint in slices: let the last ones come
 
 
 def render(options: argparse.Namespace, checkpoint: Path) -> None:
@@ -55,14 +52,15 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
             window.change_run(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         _select(options, window.session.state)
+        view = window.tabs.view(options.view)
         if options.page:
-            _turn(window.tabs.view(options.view), options.page)
+            _turn(view, options.page)
         steps = len(window.session.state.trace or ())
         wanted = steps if options.steps is None else options.steps
         window.session.set(**_selection(options, window.session.state, wanted))
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.aside, SECONDS * 1000)
-        _wait(lambda: False, SETTLE_MS)
+        _wait(lambda: not view.drawing, SECONDS * 1000)
         _save(window.grab(), options.output)
     finally:
         app.close()
@@ -79,7 +77,7 @@ def _size(text: str) -> QSize:
 
 def _check(options: argparse.Namespace) -> None:
     choices: dict[str, list[str]] = {
-        "view": [name for name, _, _ in VIEWS],
+        "view": [view.name for view in views.VIEWS],
         "kind": list(KINDS),
         "stage": list(stage_names()),
         "theme": list(theme.THEMES),
@@ -127,12 +125,12 @@ def _select(options: argparse.Namespace, state: State) -> None:
 
 def _turn(view: View, page: str) -> None:
     """Turn a view with pages to one of them."""
-    if not isinstance(view, MasksView | PositionsView):
+    if not isinstance(view, PagedView):
         raise InputError(f"--page is {page}: this view has no pages.")
-    names = view.pages.names
+    names = [page.name for page in view.pages]
     if page not in names:
         raise InputError(f"--page is {page}: choose {', '.join(names)}.")
-    view.pages.turn(page)
+    view.turn(page)
 
 
 def _selection(options: argparse.Namespace, state: State, step: int) -> Change:

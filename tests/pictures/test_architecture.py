@@ -12,7 +12,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import changes, counts_table
+from visformer.pictures.diagram.blocks import counts_table, goal
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.diagram.stacks import runs
 from visformer.pictures.picture import csv_text
@@ -216,26 +216,26 @@ def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:
 
 
 def test_where_the_blocks_lead() -> None:
-    assert changes("decoder.1.cross_attention") == {
+    assert goal("decoder.1.cross_attention") == {
         "tab": "attention",
         "kind": "cross",
         "layer": 1,
     }
-    assert changes("encoder.0.self_attention.mask")["tab"] == "masks"
-    assert changes("target_positions") == {"tab": "positions"}
-    assert changes("decoder.1") == {"kind": "decoder", "layer": 1}
+    assert goal("encoder.0.self_attention.mask")["tab"] == "masks"
+    assert goal("target_positions") == {"tab": "positions"}
+    assert goal("decoder.1") == {"kind": "decoder", "layer": 1}
     for block in ("output", "softmax", "decoder.norm"):
-        assert changes(block) == {"tab": "output"}
-    assert changes("encoder.norm") == {}
-    assert changes("decoder.0.cross_attention_norm")["stage"] == "residual"
-    assert changes("encoder.0.feed_forward") == {
+        assert goal(block) == {"tab": "output"}
+    assert goal("encoder.norm") == {}
+    assert goal("decoder.0.cross_attention_norm")["stage"] == "residual"
+    assert goal("encoder.0.feed_forward") == {
         "tab": "computation",
         "stage": "w1",
         "kind": "encoder",
         "layer": 0,
     }
     for id in ("decoder.0.feed_forward.add", "encoder.0.self_attention_norm"):
-        assert changes(id)["stage"] in stage_names()
+        assert goal(id)["stage"] in stage_names()
 
 
 def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:

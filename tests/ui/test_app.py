@@ -27,6 +27,7 @@ from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
 from visformer.session.side_requests import batch
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
 from visformer.values.intervention import UNTOUCHED
@@ -241,24 +242,25 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     view = window.tabs.view("masks")
     assert isinstance(view, MasksView)
-    view.pages.turn("lab")
+    lab = view.page(MaskLab)
+    view.turn("lab")
     window.session.set(tab="masks", kind="decoder", step=3)
-    assert view.lab.leaks.text().startswith("No leak")
+    assert lab.leaks.text().startswith("No leak")
 
     def altered(change: str) -> bool:
         trace = window.session.state.trace
         return finished(app) and trace is not None and str(trace.intervention) == change
 
-    view.lab.causal.setCurrentIndex(view.lab.causal.findData("off"))
-    view.lab.causal.activated.emit(view.lab.causal.currentIndex())
+    lab.causal.setCurrentIndex(lab.causal.findData("off"))
+    lab.causal.activated.emit(lab.causal.currentIndex())
     qtbot.waitUntil(lambda: altered("causal off"), timeout=WAIT)
     window.session.set(step=3)
-    assert "reads the later token" in view.lab.leaks.text()
+    assert "reads the later token" in lab.leaks.text()
     window.change_run(UNTOUCHED)
     qtbot.waitUntil(lambda: altered(""), timeout=WAIT)
-    assert view.lab.leaks.text().startswith("No leak")
+    assert lab.leaks.text().startswith("No leak")
     # a cell painted and painted back is the untouched run again
-    view.lab.mask_map.clicked.emit((0, 2))
+    lab.mask_map.clicked.emit((0, 2))
     qtbot.waitUntil(lambda: altered("cell decoder 1 3 on"), timeout=WAIT)
-    view.lab.mask_map.clicked.emit((0, 2))
+    lab.mask_map.clicked.emit((0, 2))
     qtbot.waitUntil(lambda: altered(""), timeout=WAIT)

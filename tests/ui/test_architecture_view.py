@@ -11,7 +11,7 @@ from PySide6.QtGui import QFontMetricsF, QImage
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.ui.windows import make_window
+from tests.ui.windows import make_view, make_window, show
 from visformer.session.state import Session, State
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.values.trace import Trace
@@ -24,13 +24,12 @@ def trace() -> Trace:
 
 @pytest.fixture
 def view(qtbot: QtBot, trace: Trace) -> ArchitectureView:
-    made = ArchitectureView()
-    qtbot.addWidget(made)
-    made.resize(1100, 620)
-    made.show()
-    qtbot.waitExposed(made)
-    made.draw(shown(trace, 2))
-    return made
+    view = make_view(qtbot, ArchitectureView)
+    view.resize(1100, 620)
+    view.show()
+    qtbot.waitExposed(view)
+    show(view, shown(trace, 2))
+    return view
 
 
 def shown(trace: Trace, step: int, **changes: Any) -> State:
@@ -60,20 +59,16 @@ def image(view: ArchitectureView) -> QImage:
 def test_a_click_goes_to_the_blocks_numbers(
     qtbot: QtBot, view: ArchitectureView
 ) -> None:
-    picked: list[dict[str, object]] = []
-    view.picked.connect(picked.append)
-    click(qtbot, view, "decoder.0.cross_attention")
-    click(qtbot, view, "encoder.0.self_attention")
-    click(qtbot, view, "decoder.0.self_attention.mask")
-    click(qtbot, view, "source_positions")
-    assert picked == [
-        {"tab": "attention", "kind": "cross", "layer": 0},
-        {"tab": "attention", "kind": "encoder", "layer": 0},
-        {"tab": "masks", "kind": "decoder", "layer": 0},
-        {"tab": "positions"},
-    ]
-    click(qtbot, view, "output")
-    assert picked[4:] == [{"tab": "output"}]
+    for block, tab, kind in (
+        ("decoder.0.cross_attention", "attention", "cross"),
+        ("encoder.0.self_attention", "attention", "encoder"),
+        ("decoder.0.self_attention.mask", "masks", "decoder"),
+        ("source_positions", "positions", "decoder"),
+        ("output", "output", "decoder"),
+    ):
+        click(qtbot, view, block)
+        state = view.session.state
+        assert (state.tab, state.kind, state.layer) == (tab, kind, 0)
     assert view.diagram.drawing is not None
     assert view.diagram.drawing.chosen == "output"
 
@@ -118,8 +113,6 @@ def test_an_opened_layer_closes_and_opens_again(
 
 
 def test_arrow_keys_walk_and_enter_goes(qtbot: QtBot, view: ArchitectureView) -> None:
-    picked: list[dict[str, object]] = []
-    view.picked.connect(picked.append)
     diagram = view.diagram
     assert diagram.focusPolicy() & Qt.FocusPolicy.TabFocus
     diagram.choose("decoder.0.self_attention")
@@ -129,7 +122,7 @@ def test_arrow_keys_walk_and_enter_goes(qtbot: QtBot, view: ArchitectureView) ->
     qtbot.keyClick(diagram, Qt.Key.Key_Right)
     assert diagram.chosen == "decoder.0.self_attention.mask"
     qtbot.keyClick(diagram, Qt.Key.Key_Return)
-    assert picked == [{"tab": "masks", "kind": "decoder", "layer": 0}]
+    assert (view.session.state.tab, view.session.state.kind) == ("masks", "decoder")
     assert "mask" in diagram.accessibleDescription().lower()
 
 
@@ -216,8 +209,7 @@ def test_too_little_room_scrolls(view: ArchitectureView) -> None:
 
 
 def test_without_a_model_it_says_so(qtbot: QtBot) -> None:
-    view = ArchitectureView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, ArchitectureView)
     view.draw(State())
     assert view.diagram.drawing is None
     assert not view.grab().isNull()

@@ -11,9 +11,10 @@ from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
+from tests.ui.windows import make_view, show
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import Session, State
+from visformer.session.state import State
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN
@@ -23,8 +24,7 @@ from visformer.values.facts import KINDS, Kind
 
 @pytest.fixture
 def view(qtbot: Any) -> AttentionView:
-    view = AttentionView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, AttentionView)
     view.resize(1000, 600)
     view.show()
     return view
@@ -42,16 +42,14 @@ def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) -> None:
-    view.draw(state(make_trace(5, 4)))
+    show(view, state(make_trace(5, 4)))
     heat_map = view.maps[kind]
-    with qtbot.waitSignal(view.picked) as picked:
-        qtbot.mouseMove(heat_map.canvas, middle(heat_map, 2, 1))
-    assert picked.args == [{"hovered": AttentionCell(kind, 2, 1)}]
+    qtbot.mouseMove(heat_map.canvas, middle(heat_map, 2, 1))
+    assert view.session.state.hovered == AttentionCell(kind, 2, 1)
 
 
 def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> None:
-    session = Session(view.draw)
-    view.picked.connect(lambda changes: session.set(**changes))
+    session = view.session
     session.set(trace=make_trace(5, 4), step=4)
     heat_map = view.maps["decoder"]
     where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
@@ -65,11 +63,11 @@ def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> Non
 def test_a_click_beside_the_cells_chooses_the_kind(
     view: AttentionView, qtbot: Any
 ) -> None:
-    view.draw(state(make_trace()))
-    with qtbot.waitSignal(view.picked) as picked:
-        left = Qt.MouseButton.LeftButton
-        qtbot.mouseClick(view.maps["encoder"], left, pos=QPoint(3, 3))
-    assert picked.args == [{"kind": "encoder"}]
+    cell = AttentionCell("cross", 0, 0)
+    show(view, state(make_trace(), locked=cell))
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(view.maps["encoder"], left, pos=QPoint(3, 3))
+    assert (view.session.state.kind, view.session.state.locked) == ("encoder", cell)
 
 
 def test_hovering_changes_marks_and_no_image(
@@ -85,7 +83,7 @@ def test_hovering_changes_marks_and_no_image(
 
 def test_a_step_leaves_the_encoder_alone(view: AttentionView) -> None:
     trace = make_trace(5, 4)
-    session = Session(view.draw)
+    session = view.session
     session.set(trace=trace, step=2)
     encoder = view.maps["encoder"].canvas.cells
     cross = view.maps["cross"].canvas.geometry()
@@ -107,31 +105,29 @@ def test_another_sentence_is_drawn_although_it_looks_the_same(
 def test_a_click_in_the_grid_chooses_layer_and_head(
     view: AttentionView, qtbot: Any
 ) -> None:
-    view.draw(state(make_trace(layers=2, heads=2)))
-    with qtbot.waitSignal(view.picked) as picked:
-        left = Qt.MouseButton.LeftButton
-        qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
-    assert picked.args == [{"layer": 1, "head": 0}]
+    show(view, state(make_trace(layers=2, heads=2), head=1))
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
+    assert (view.session.state.layer, view.session.state.head) == (1, 0)
 
 
 def test_arrows_walk_the_grid_and_stop_at_its_edge(
     view: AttentionView, qtbot: Any
 ) -> None:
-    session = Session(view.draw)
-    view.picked.connect(lambda changes: session.set(**changes))
+    session = view.session
     session.set(trace=make_trace(layers=2, heads=2), step=4)
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Down):
         qtbot.keyClick(view.overview, key)
     assert (session.state.layer, session.state.head) == (1, 1)
-    view.walk(-1, -1)
+    for key in (Qt.Key.Key_Left, Qt.Key.Key_Up, Qt.Key.Key_Up):
+        qtbot.keyClick(view.overview, key)
     assert (session.state.layer, session.state.head) == (0, 0)
 
 
 def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
-    view.draw(state(make_trace()))
-    with qtbot.waitSignal(view.picked) as picked:
-        qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
-    assert picked.args == [{"scale": "head"}]
+    show(view, state(make_trace()))
+    qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
+    assert view.session.state.scale == "head"
     view.draw(state(make_trace(), scale="log"))
     assert view.bar.scales.currentData() == "log"
 
@@ -190,7 +186,7 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     monkeypatch.setattr(view.overview, "draw", drawn.append)
     shown = state(make_trace(20, 20, layers=3))
     view.draw(shown)
-    qtbot.waitUntil(lambda: not view.slicing)
+    qtbot.waitUntil(lambda: not view.drawing)
     assert shown.shown is not None
     size = view.overview.thumbnail(3, 2)
     whole = mosaic(
@@ -200,11 +196,11 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     assert drawn[-1] is not None
     assert np.array_equal(drawn[-1].image, whole.image)
     view.draw(replace(shown, kind="decoder"))
-    qtbot.waitUntil(lambda: not view.slicing)
+    qtbot.waitUntil(lambda: not view.drawing)
     before = len(drawn)
     view.draw(shown)
     assert len(drawn) == before + 1
-    assert not view.slicing
+    assert not view.drawing
 
 
 def test_before_the_first_step_the_encoder_follows_the_head(

@@ -151,7 +151,7 @@ def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(
 def test_tabs_go_to_stages_and_pages(pair: Pair, qtbot: QtBot) -> None:
     window, _ = pair
     view = view_of(window)
-    view.pages.tabBarClicked.emit(1)
+    view.page_bar.tabBarClicked.emit(1)
     assert window.session.state.stage == "w1"
     assert view.stages["feed_forward"].isVisible()
     assert not view.stages["attention"].isVisible()

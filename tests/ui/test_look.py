@@ -14,6 +14,7 @@ from tests.pictures.test_reading import ALL, sentence
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
+from tests.ui.windows import make_view
 from visformer.pictures.attention import summary
 from visformer.pictures.look import FORMS, SUMMARIES, Look
 from visformer.pictures.selection import AttentionCell
@@ -29,20 +30,17 @@ from visformer.values.facts import KINDS, Kind
 
 @pytest.fixture
 def view(qtbot: Any) -> AttentionView:
-    view = AttentionView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, AttentionView)
     view.resize(1000, 700)
     view.show()
     return view
 
 
 def joined(view: AttentionView) -> Session:
-    """Give the view a Session, as the window does."""
-    session = Session(view.draw)
-    view.picked.connect(lambda changes: session.set(**changes))
+    """Show a sentence; return the Session that it is shown by."""
     trace = sentence()
-    session.set(trace=trace, step=len(trace))
-    return session
+    view.session.set(trace=trace, step=len(trace))
+    return view.session
 
 
 def point(widget: QWidget, at: QPointF) -> None:
@@ -307,9 +305,9 @@ def test_a_long_summary_comes_in_slices(
     monkeypatch.setattr(summary, "LARGE", 0)
     monkeypatch.setattr(attention, "SLICE_MS", 0)
     session.set(look=Look(summary="rollout"))
-    assert view.slicing
+    assert view.drawing
     session.set(hovered=AttentionCell("cross", 1, 1))  # of the picture before
-    qtbot.waitUntil(lambda: not view.slicing)
+    qtbot.waitUntil(lambda: not view.drawing)
     text = csv_of(view.maps["cross"].export)
     assert text.startswith('"cross · layer 1: mean of 2 heads')
     session.set(look=Look())
@@ -355,5 +353,5 @@ def test_a_long_sentence_is_ordered_in_slices(
     monkeypatch.setattr(attention, "SLICE_MS", 0)
     session.set(look=Look(order="maximum"))
     assert view.overview._ranking is None
-    qtbot.waitUntil(lambda: not view.slicing)
+    qtbot.waitUntil(lambda: not view.drawing)
     assert view.overview._ranking is not None

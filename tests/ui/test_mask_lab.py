@@ -29,8 +29,8 @@ def opened(qtbot: QtBot, folder: Path) -> Opened:
     view = window.tabs.view("masks")
     assert isinstance(view, MasksView)
     window.session.set(tab="masks", step=4, kind="decoder")
-    view.pages.turn("lab")
-    return window, engine, view.lab
+    view.turn("lab")
+    return window, engine, view.page(MaskLab)
 
 
 def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from PySide6.QtWidgets import (
 
 from tests.opened import opened_model
 from tests.traces import make_trace
+from tests.ui.windows import FakeEngine, make_view, show
+from visformer.engine.messages import Batch
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import State
+from visformer.session.state import Session, State
 from visformer.ui.views.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.arrays import Bools
@@ -54,8 +56,7 @@ BATCH = (row(0, "one two three"), row(2, "four"), row(3, "five"))
 
 @pytest.fixture
 def view(qtbot: Any) -> MasksView:
-    view = MasksView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, MasksView)
     view.resize(1000, 620)
     return view
 
@@ -77,14 +78,14 @@ def button(view: MasksView) -> QPushButton:
 
 
 def test_nothing_to_show_is_said(view: MasksView) -> None:
-    view.draw(State())
+    show(view, State())
     assert "No model is open" in words(view, "what to know about the batch")
     assert "no masks" in words(view, "what the colours mean")
     assert not button(view).isEnabled()
 
 
 def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
-    view.draw(single())
+    show(view, single())
     assert "no padding" in words(view, "what to know about the batch")
     assert "25 of 25" in words(view, "padding mask, encoder self, in words")
     assert "−1e9" in words(view, "what the colours mean")
@@ -94,33 +95,35 @@ def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
 def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
     state = single()
     assert state.trace is not None
-    view.draw(replace(state, shown=state.trace.until(0), step=0))
+    show(view, replace(state, shown=state.trace.until(0), step=0))
     assert "Nothing is decoded" in words(view, "combined mask, cross, in words")
 
 
-def test_sentences_are_asked_for_as_a_batch(view: MasksView, qtbot: Any) -> None:
-    view.draw(single())
+def test_sentences_are_asked_for_as_a_batch(qtbot: Any) -> None:
+    engine = FakeEngine()
+    view = MasksView(Session(engine=engine))
+    qtbot.addWidget(view)
+    show(view, single())
     assert editor(view).toPlainText().splitlines()[0] == "I have a cat."
     editor(view).clear()
     qtbot.keyClicks(editor(view), "One.")
     qtbot.keyClick(editor(view), Qt.Key.Key_Return)
     qtbot.keyClick(editor(view), Qt.Key.Key_Return)
     qtbot.keyClicks(editor(view), "  Two. ")
-    with qtbot.waitSignal(view.batch_requested) as asked:
-        qtbot.mouseClick(button(view), Qt.MouseButton.LeftButton)
-    assert asked.args == [("One.", "Two.")]
+    qtbot.mouseClick(button(view), Qt.MouseButton.LeftButton)
+    assert engine.of(Batch) == [Batch(sources=("One.", "Two."))]
 
 
 def test_what_the_user_typed_stays(view: MasksView, qtbot: Any) -> None:
-    view.draw(single())
+    show(view, single())
     qtbot.keyClicks(editor(view), "Mine. ")
     typed = editor(view).toPlainText()
-    view.draw(single(busy="decoding"))
+    show(view, single(busy="decoding"))
     assert editor(view).toPlainText() == typed
 
 
 def test_too_many_or_no_sentences_are_answered(view: MasksView) -> None:
-    view.draw(single())
+    show(view, single())
     editor(view).setPlainText("a\n" * 11)
     assert not button(view).isEnabled()
     assert "take 3 out" in words(view, "what to know about the batch")
@@ -129,7 +132,7 @@ def test_too_many_or_no_sentences_are_answered(view: MasksView) -> None:
 
 
 def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
-    view.draw(single(batch=BATCH))
+    show(view, single(batch=BATCH))
     chooser = named(view, QComboBox, "row of the batch that is shown")
     assert chooser.count() == 3
     assert "25 of 25" in words(view, "combined mask, encoder self, in words")
@@ -139,14 +142,14 @@ def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
     table.setCurrentIndex(table.model().index(2, 0))
     assert chooser.currentIndex() == 2
     assert "10 of 25" in words(view, "padding mask, encoder self, in words")
-    view.draw(single(batch=BATCH, busy="decoding"))
+    show(view, single(batch=BATCH, busy="decoding"))
     assert chooser.currentIndex() == 2
-    view.draw(single(batch=BATCH[:1]))
+    show(view, single(batch=BATCH[:1]))
     assert chooser.currentIndex() == 0
 
 
 def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
-    view.draw(single(batch=BATCH))
+    show(view, single(batch=BATCH))
     table = named(view, QTableView, "source tokens and ids, a sentence a row")
     model = table.model()
     assert (model.rowCount(), model.columnCount()) == (3, 5)
@@ -160,54 +163,51 @@ def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
     assert heading == "▶ 1"
 
 
-def test_a_click_locks_the_cell_of_the_sentence_on_screen(
-    view: MasksView, qtbot: Any
-) -> None:
-    view.draw(single())
+def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> None:
+    show(view, single())
     heat_map = named(view, HeatMap, "cross attention, combined mask")
-    with qtbot.waitSignal(view.picked) as picked:
-        heat_map.clicked.emit((1, 2))
-    assert picked.args == [{"kind": "cross", "locked": AttentionCell("cross", 1, 2)}]
-    view.draw(single(batch=BATCH))
-    with qtbot.assertNotEmitted(view.picked):
-        heat_map.clicked.emit((1, 2))
+    heat_map.clicked.emit((1, 2))
+    state = view.session.state
+    assert (state.kind, state.locked) == ("cross", AttentionCell("cross", 1, 2))
+    show(view, single(batch=BATCH))
+    heat_map.clicked.emit((1, 2))
+    assert view.session.state.locked is None
 
 
-def test_hovering_says_why_a_key_is_hidden(view: MasksView, qtbot: Any) -> None:
-    view.draw(single())
+def test_hovering_says_why_a_key_is_hidden(view: MasksView) -> None:
+    show(view, single())
     heat_map = named(view, HeatMap, "encoder self attention, padding mask")
-    with qtbot.waitSignal(view.picked) as picked:
-        heat_map.hovered.emit((0, 4))
-    assert picked.args == [{"hovered": AttentionCell("encoder", 0, 4)}]
-    view.draw(single(batch=BATCH[1:]))
-    with qtbot.assertNotEmitted(view.picked):
-        heat_map.hovered.emit((0, 4))
+    heat_map.hovered.emit((0, 4))
+    assert view.session.state.hovered == AttentionCell("encoder", 0, 4)
+    show(view, single(batch=BATCH[1:]))
+    heat_map.hovered.emit((0, 4))
+    assert view.session.state.hovered is None
     assert "the key is padding" in words(view, "what the colours mean")
     heat_map.hovered.emit(None)
     assert "True (may attend)" in words(view, "what the colours mean")
 
 
-def test_a_batch_can_be_left(view: MasksView, qtbot: Any) -> None:
-    view.draw(single())
+def test_a_batch_can_be_left(view: MasksView) -> None:
+    show(view, single())
     leave = next(b for b in view.findChildren(QPushButton) if "Lea" in b.text())
     assert leave.isHidden()
-    view.draw(single(batch=BATCH))
-    with qtbot.waitSignal(view.picked) as picked:
-        leave.click()
-    assert picked.args == [{"batch": ()}]
+    show(view, single(batch=BATCH))
+    leave.click()
+    assert view.session.state.batch == ()
+    assert leave.isHidden()
 
 
 def test_the_same_state_is_drawn_once(
     view: MasksView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = single()
-    view.draw(state)
+    show(view, state)
     monkeypatch.setattr(HeatMap, "draw", None)
-    view.draw(replace(state, tab="masks"))
+    show(view, replace(state, tab="masks"))
 
 
 def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
-    view.draw(single(batch=BATCH))
+    show(view, single(batch=BATCH))
     view.show()
     image = view.grab().toImage()
     colours = {
@@ -235,7 +235,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     state = replace(state, trace=trace, shown=trace)
     heat_map = named(view, HeatMap, "decoder self attention, combined mask")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
-        view.draw(replace(state, layer=layer))
+        show(view, replace(state, layer=layer))
         assert heat_map.matrix is not None
         assert heat_map.matrix.title == (f"decoder self, layer {layer + 1}: combined")
         assert heat_map.matrix.values.sum() == int(count)

@@ -22,6 +22,7 @@ from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
 from visformer.ui.views.output import OutputView
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_texts import _inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
@@ -202,9 +203,9 @@ def test_clicks_go_to_their_step(pair: Pair) -> None:
     window.session.set(tab="output")
     give(window, engine)
     view = view_of(window)
-    heat_map(view, "logit lens of all steps").clicked.emit((1, 2))
+    heat_map(view, "logit lens of all steps").clicked.emit(MapCell(1, 2))
     assert window.session.state.step == 2
-    heat_map(view, "decoder output").clicked.emit((0, 5))
+    heat_map(view, "decoder output").clicked.emit(MapCell(0, 5))
     assert window.session.state.step == 1
     heat_map(view, "decoder output").clicked.emit(None)
     assert window.session.state.step == 1

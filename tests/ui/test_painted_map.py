@@ -15,6 +15,7 @@ from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from tests.ui.painted import Painted, Word, fixed_font, inside, painted, pixels
 from tests.ui.test_heatmap import matrix
+from tests.ui.windows import make_view
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
@@ -298,8 +299,7 @@ def test_the_bar_has_its_ends_in_words_and_colours(heat_map: HeatMap) -> None:
 def test_the_bar_of_a_scale_says_where_it_begins(
     qtbot: Any, scale: str, low: str
 ) -> None:
-    view = AttentionView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, AttentionView)
     view.resize(1200, 700)
     view.show()
     view.draw(state(make_trace(5, 4), scale=scale))

@@ -11,6 +11,8 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Opened, Shuffled
+from visformer.ui.views.position_input import PositionInput
+from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.positions import PositionsView
 from visformer.ui.window import MainWindow
 from visformer.values.intervention import PositionChange
@@ -40,8 +42,8 @@ def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Position
 
 def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("lab")
-    lab = view.lab
+    view.turn("lab")
+    lab = view.page(PositionLab)
     assert lab.isVisible()
     assert not lab.amount.isVisible()
     lab.choose("shifted")
@@ -58,8 +60,8 @@ def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -
 
 def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("lab")
-    view.lab.shuffle.click()
+    view.turn("lab")
+    view.page(PositionLab).shuffle.click()
     asked = engine.shuffles[-1]
     assert asked.source == "one two"
     assert len(asked.target) == 3
@@ -68,16 +70,17 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
     window.receive(Shuffled(number=1, order=order, plain=shown, shuffled=moved))
-    assert "knows the order" in view.lab.bag.text()
+    assert "knows the order" in view.page(PositionLab).bag.text()
     window.translate("three")
     answer(window, engine, make_trace(source=4, target=5))
-    assert view.lab.bag.text() == ""
+    assert view.page(PositionLab).bag.text() == ""
 
 
 def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     window, _engine, view = opened(qtbot, tmp_path)
-    view.pages.turn("input")
-    maps = view.input.maps
+    view.turn("input")
+    page = view.page(PositionInput)
+    maps = page.maps
 
     def values(at: int) -> np.ndarray:
         matrix = maps[at].matrix
@@ -85,10 +88,10 @@ def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
         return matrix.values
 
     assert values(2).shape == (6, 8)
-    view.input.side.setCurrentText("target")
+    page.side.setCurrentText("target")
     np.testing.assert_allclose(values(0) + values(1), values(2), atol=1e-6)
     assert len(values(2)) == 3
     maps[0].clicked.emit((2, 4))
-    assert view.input.position.value() == 2
+    assert page.position.value() == 2
     window.session.set(step=0)
-    assert view.input.about.text().startswith("The sum is drawn when")
+    assert page.about.text().startswith("The sum is drawn when")

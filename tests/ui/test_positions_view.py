@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
+from tests.ui.windows import make_view
 from visformer.engine.process import _positions
 from visformer.formats.fresh import build
 from visformer.session.state import State
@@ -40,8 +41,7 @@ def shown(**changes: Any) -> State:
 
 @pytest.fixture
 def view(qtbot: Any) -> PositionsView:
-    view = PositionsView()
-    qtbot.addWidget(view)
+    view = make_view(qtbot, PositionsView)
     view.resize(1000, 620)
     return view
 

@@ -20,6 +20,8 @@ from visformer.engine.messages import (
     Shuffle,
 )
 from visformer.engine.mirror import Decoded
+from visformer.session.state import Session, State
+from visformer.ui.views.view import View
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
 from visformer.values.layer_weights import StackName
@@ -27,6 +29,7 @@ from visformer.values.questions import Overrides, WhenToAsk
 from visformer.values.trace import Trace
 
 Kind = TypeVar("Kind", bound=Request)
+V = TypeVar("V", bound=View)
 
 
 class FakeEngine:
@@ -89,6 +92,20 @@ def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
     window.show()
     qtbot.waitExposed(window)
     return window, engine
+
+
+def make_view(qtbot: QtBot, kind: type[V]) -> V:
+    """Return a view that its Session draws, without a window around it."""
+    view: V
+    view = kind(Session(lambda state: view.draw(state)))
+    qtbot.addWidget(view)
+    return view
+
+
+def show(view: View, state: State) -> None:
+    """Put a State on screen, as the window does."""
+    view.session.state = state
+    view.draw(state)
 
 
 def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -> Trace:

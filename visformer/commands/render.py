@@ -13,20 +13,23 @@ from visformer.values.facts import KINDS
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what ``visformer render`` takes; the tables of the window name it."""
     with explained_qt():
+        from visformer.ui import views
         from visformer.ui.theme import THEMES
-        from visformer.ui.views import VIEWS
     add_checkpoint(parser)
     parser.add_argument("--text", required=True, help="the source sentence")
     parser.add_argument("--steps", type=int, help="steps shown (all)")
     parser.add_argument(
         "--view",
         default="attention",
-        help=", ".join(name for name, _title, _class in VIEWS),
+        help=", ".join(view.name for view in views.VIEWS),
     )
     parser.add_argument("--stage", default="softmax", help="of computation (softmax)")
-    parser.add_argument(
-        "--page", help="of masks: masks, lab; positions: table, input, lab"
+    pages = (
+        f"{view.name}: {', '.join(page.name for page in view.pages)}"
+        for view in views.VIEWS
+        if view.pages
     )
+    parser.add_argument("--page", help=f"of {'; '.join(pages)}")
     parser.add_argument("--kind", default="cross", help=_one_of(KINDS))
     parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
     parser.add_argument("--head", type=int, default=1, help="from 1 (1)")

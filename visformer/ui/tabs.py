@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
-from visformer.ui.views import VIEWS, View
+from visformer.session.state import Session
+from visformer.ui import views
+from visformer.ui.views.view import View
 
 
 class Tabs(QTabWidget):
@@ -15,15 +15,16 @@ class Tabs(QTabWidget):
 
     turned = Signal(str)  # the name of the view that the user turned to
 
-    def __init__(self, connect: Callable[[View], None]) -> None:
-        """``connect`` is called with every view that is built."""
+    def __init__(self, session: Session) -> None:
         super().__init__()
         self.setDocumentMode(True)
-        self._connect = connect
-        self._views: dict[str, View] = {}  # by name
-        for _name, title, _make in VIEWS:
-            self.addTab(QWidget(), title)
-        self.currentChanged.connect(lambda index: self.turned.emit(VIEWS[index][0]))
+        self._session = session
+        self._classes = {view.name: view for view in views.VIEWS}
+        self._names = tuple(self._classes)
+        self._views: dict[str, View] = {}  # those built, by name
+        for view in self._classes.values():
+            self.addTab(QWidget(), view.title)
+        self.currentChanged.connect(lambda index: self.turned.emit(self._names[index]))
 
     def view(self, name: str) -> View:
         """Return a view, built now if nobody has asked for it before."""
@@ -39,13 +40,11 @@ class Tabs(QTabWidget):
         return view
 
     def _build(self, name: str) -> View:
-        index = next(at for at, entry in enumerate(VIEWS) if entry[0] == name)
-        view = VIEWS[index][2]()
-        self._connect(view)
+        index, view = self._names.index(name), self._classes[name](self._session)
         page, current = self.widget(index), self.currentIndex()
         with QSignalBlocker(self):
             self.removeTab(index)
-            self.insertTab(index, view, VIEWS[index][1])
+            self.insertTab(index, view, view.title)
             self.setCurrentIndex(current)
         if page is not None:
             page.deleteLater()

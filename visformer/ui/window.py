@@ -25,10 +25,10 @@ from visformer.errors import VisformerError
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.attention.reading import move
 from visformer.pictures.attention.strips import source_strip, target_strip
-from visformer.session import answers, openings, runs, side_requests
+from visformer.session import answers, openings, runs
 from visformer.session.receive import receive
 from visformer.session.side_requests import wanted
-from visformer.session.state import Change, EngineLike, Session, State
+from visformer.session.state import EngineLike, Session, State
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
@@ -44,9 +44,6 @@ from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
-from visformer.ui.views import View
-from visformer.ui.views.masks import MasksView
-from visformer.ui.views.positions import PositionsView
 from visformer.ui.widgets.export import ALTERED
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.intervention import UNTOUCHED, Intervention
@@ -146,7 +143,7 @@ class MainWindow(QMainWindow):
         return _row(*parts, stretch=self.reference)
 
     def _middle(self) -> QSplitter:
-        self.tabs = Tabs(self._connect)
+        self.tabs = Tabs(self.session)
         self.tabs.turned.connect(self._tab_turned)
         self._splitter = QSplitter(Qt.Orientation.Horizontal)
         self._splitter.addWidget(self.tabs)
@@ -154,22 +151,6 @@ class MainWindow(QMainWindow):
         self._splitter.setStretchFactor(0, 1)
         self._splitter.setChildrenCollapsible(False)
         return self._splitter
-
-    def _connect(self, view: View) -> None:
-        """Wire a view that has just been built."""
-        if isinstance(view, MasksView):
-            view.batch_requested.connect(
-                lambda sources: self.session.do(side_requests.batch, sources)
-            )
-            view.lab.altered.connect(self.change_run)
-        if isinstance(view, PositionsView):
-            view.lab.altered.connect(self.change_run)
-            view.lab.shuffled.connect(lambda: self.session.do(side_requests.shuffle))
-        view.picked.connect(self._pick)
-        view.failed.connect(lambda text: self.session.set(error=text))
-
-    def _pick(self, changes: Change) -> None:
-        self.session.set(**changes)
 
     # ---- drawing ---------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from visformer.pictures.diagram.blocks import about, changes, model_of, sentence, shape
+from visformer.pictures.diagram.blocks import about, goal, model_of, sentence, shape
 from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,
@@ -100,7 +100,7 @@ def _joined(
     if left:
         boxes += _below(left, beside, bottom, zoomed, max(high, lines) - MARGIN)
     bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
-    ids = {box.id: changes(box.id) for box in boxes if box.id}
+    ids = {box.id: goal(box.id) for box in boxes if box.id}
     spine = stacks.decoder.spine
     first, last = down + stacks.decoder.y, down
     return Drawing(
@@ -112,7 +112,7 @@ def _joined(
         chosen=chosen,
         path=((spine, last), (spine, first)) if stacks.decoder.strong else (),
         sentence=said,
-        goes={id: change for id, change in ids.items() if change},
+        goes={id: to for id, to in ids.items() if to},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from visformer.pictures.diagram.columns import Goal
 from visformer.pictures.picture import Table
 from visformer.text import visible
 from visformer.values.config import ModelConfig
@@ -26,7 +27,7 @@ AXES = {
 }
 BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
 # What leads to a block's numbers: its name without the layer -> tab and stage.
-_PLACES: dict[str, dict[str, object]] = {
+_PLACES: dict[str, Goal] = {
     "attention": {"tab": "attention"},
     "attention.mask": {"tab": "masks"},
     "attention.add": {"tab": "computation", "stage": "residual"},
@@ -69,15 +70,15 @@ def place_of(id: str) -> BlockPath:
     return BlockPath(stack, None, rest)
 
 
-def changes(id: str) -> dict[str, object]:
-    """Return what going to a block's numbers changes in the State; {} for none.
+def goal(id: str) -> Goal:
+    """Return where a block's numbers stand; {} where it has none.
 
     A whole layer is chosen where it stands.
     """
     place = place_of(id)
     if place.layer is None:
-        return dict(_PLACES.get(id, {}))
-    chosen: dict[str, object] = {"kind": place.kind, "layer": place.layer}
+        return _PLACES.get(id, {})
+    chosen: Goal = {"kind": place.kind, "layer": place.layer}
     if not place.part:
         return chosen
     name = place.part.removeprefix("self_").removeprefix("cross_")

@@ -6,7 +6,9 @@ import textwrap
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
+
+from visformer.values.facts import Kind
 
 Style = Literal[
     "block",
@@ -66,6 +68,15 @@ class Arrow:
     head: bool = True
 
 
+class Goal(TypedDict, total=False):
+    """Where the numbers of a block stand: the tab, and what is to be chosen in it."""
+
+    tab: str
+    stage: str
+    kind: Kind
+    layer: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """All of a diagram, what stands behind first."""
@@ -78,7 +89,7 @@ class Drawing:
     chosen: str = ""  # the block whose inside is shown
     path: tuple[Point, ...] = ()  # where the current step's newest row runs along
     sentence: str = ""  # the current step in words
-    goes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    goes: Mapping[str, Goal] = field(default_factory=dict)  # by the block's id
 
     def at(self, x: float, y: float) -> str:
         """Return the id of the foremost box at a point, "" where there is none."""

@@ -9,7 +9,7 @@ from visformer.pictures.diagram.attention_figure import attention, ending
 from visformer.pictures.diagram.blocks import (
     BlockPath,
     activation,
-    changes,
+    goal,
     names,
     norm_words,
     place_of,
@@ -56,8 +56,8 @@ def zoom(
         _layer(figure, place, id)
     else:
         _OUTSIDE[id](figure)
-    if changes(id).get("tab"):
-        tab = str(changes(id)["tab"]).capitalize()
+    if "tab" in (to := goal(id)):
+        tab = to["tab"].capitalize()
         figure.say(f"Click the block, or press Enter: its numbers ({tab} tab).")
     return figure.boxes, figure.arrows
 

@@ -1,7 +1,6 @@
-"""Views: each paints the picture of its name and reports what was picked.
+"""Views: each paints the picture of its name.
 
-A view has ``draw(state)``, complete and idempotent, and the signals ``picked`` (a dict
-of State changes) and ``failed`` (one sentence).
+Adding one is one entry in ``VIEWS``: a ``View`` with its name and title.
 """
 
 from __future__ import annotations
@@ -12,22 +11,13 @@ from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.masks import MasksView
 from visformer.ui.views.output import OutputView
 from visformer.ui.views.positions import PositionsView
+from visformer.ui.views.view import View
 
-View = (
-    AttentionView
-    | ComputationView
-    | OutputView
-    | MasksView
-    | PositionsView
-    | ArchitectureView
-)
-VIEWS: tuple[
-    tuple[str, str, type[View]], ...
-] = (  # name in the State, title of the tab, class
-    ("attention", "Attention", AttentionView),
-    ("computation", "Computation", ComputationView),
-    ("output", "Output", OutputView),
-    ("masks", "Masks", MasksView),
-    ("positions", "Positions", PositionsView),
-    ("architecture", "Architecture", ArchitectureView),
+VIEWS: tuple[type[View], ...] = (
+    AttentionView,
+    ComputationView,
+    OutputView,
+    MasksView,
+    PositionsView,
+    ArchitectureView,
 )

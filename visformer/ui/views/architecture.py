@@ -31,8 +31,9 @@ from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.blocks import counts_table, model_of, place_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
-from visformer.session.state import State
+from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
+from visformer.ui.views.view import View
 from visformer.ui.widgets.diagram_canvas import Painting
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
@@ -50,17 +51,15 @@ WALKS = {
 ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
-class ArchitectureView(QWidget):
+class ArchitectureView(View):
     """The diagram in a scroll area: it scrolls where the room is too small."""
 
-    picked = Signal(object)  # a dict of State changes
-    failed = Signal(str)
+    name, title = "architecture", "Architecture"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.diagram = _Diagram()
-        self.diagram.picked.connect(self.picked)
-        self.diagram.export.failed.connect(self.failed)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.diagram = _Diagram(session)
+        self.diagram.export.failed.connect(self.fail)
         self._scroll = QScrollArea()
         self._scroll.setWidget(self.diagram)
         self._scroll.setWidgetResizable(True)
@@ -97,11 +96,11 @@ class ArchitectureView(QWidget):
 class _Diagram(QWidget):
     """Paints a Drawing; a block is chosen by pointing or by the arrow keys."""
 
-    picked = Signal(object)
     walked = Signal(QRectF)  # where the block chosen by a key stands
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
+        self.session = session
         self.drawing: Drawing | None = None
         self.chosen = ""
         self._state = State()
@@ -260,9 +259,9 @@ class _Diagram(QWidget):
             self._lay_out()
             if opened:
                 return
-        changes = drawing.goes.get(id)
-        if changes:
-            self.picked.emit(dict(changes))
+        goal = drawing.goes.get(id)
+        if goal is not None:
+            self.session.set(**goal)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Show the inside of the block under the mouse."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from PySide6.QtCore import QElapsedTimer, Qt, QTimer, Signal
+from PySide6.QtCore import QElapsedTimer, Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from visformer.pictures.attention.attention import matrix, shown_marks
@@ -17,9 +17,10 @@ from visformer.pictures.attention.ranking import Ranking, order_words, ranking_p
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
 from visformer.pictures.attention.summary import summary_parts
 from visformer.pictures.look import Look, Order
-from visformer.session.state import State
+from visformer.pictures.selection import AttentionCell, Scale
+from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
-from visformer.ui.changed import Changed
+from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
@@ -52,21 +53,17 @@ class _Shown:
         return hash(tuple(id(part) for part in self._parts))
 
 
-class AttentionView(QWidget):
+class AttentionView(View):
     """Three maps with linked cursors, the scale, and the grid of heads."""
 
-    picked = Signal(object)  # a dict of State changes
-    failed = Signal(str)
+    name, title = "attention", "Attention"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._state = State()
-        self._changed = Changed()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._needs: tuple[object, ...] = ()  # what the overview is made of
         self._readings: dict[Kind, Reading | None] = {}
         self._longest: dict[Kind, tuple[str, str]] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
-        self._measured: tuple[Trace | None, Look] = None, Look()
         self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
         self._filling: Mosaic | None = None
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
@@ -81,20 +78,20 @@ class AttentionView(QWidget):
         self.overview = Overview(
             lambda: all_numbers(self._state.shown, self._state.kind)
         )
-        self.overview.export.failed.connect(self.failed)
+        self.overview.export.failed.connect(self.fail)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
         self.overview.order_chosen.connect(self._choose_order)
         self.bar = LookBar()
-        self.bar.changed.connect(lambda look: self.picked.emit({"look": look}))
-        self.bar.scale_chosen.connect(lambda name: self.picked.emit({"scale": name}))
+        self.bar.changed.connect(self._choose_look)
+        self.bar.scale_chosen.connect(self._choose_scale)
         self._lay_out()
 
     def _panel(self, kind: Kind) -> KindPanel:
         panel = KindPanel(KIND_NAMES[kind], grows=kind != "encoder")
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
-        panel.failed.connect(self.failed)
+        panel.failed.connect(self.fail)
         return panel
 
     def _lay_out(self) -> None:
@@ -119,6 +116,11 @@ class AttentionView(QWidget):
 
     # ---- drawing ---------------------------------------------------------------
 
+    @property
+    def drawing(self) -> bool:
+        """Whether something of a long sentence is still being drawn."""
+        return self._slices.isActive() or self._turns.isActive()
+
     def draw(self, state: State) -> None:
         """Show a State; parts whose numbers did not change keep their image."""
         self._state = state
@@ -140,13 +142,13 @@ class AttentionView(QWidget):
         looks = (*numbers, mass, *at, state.scale)
         if self._changed(kind, shown, looks, extent, longest):
             self._tasks.pop(kind, None)
-            made = reading(state.shown, state.selection, look, kind)
-            if made is None and state.shown is not None:
+            drawn = reading(state.shown, state.selection, look, kind)
+            if drawn is None and state.shown is not None:
                 parts = summary_parts(state.shown, kind, at[0], look.summary)
                 self._begin(kind, parts)
                 return
-            self._readings[kind] = made
-            picture = None if made is None else matrix(made, state.selection)
+            self._readings[kind] = drawn
+            picture = None if drawn is None else matrix(drawn, state.selection)
             panel.draw(picture, look, extent=extent, longest=longest)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:
@@ -242,19 +244,17 @@ class AttentionView(QWidget):
                 self.overview.rank(look.order, part, words)
             elif part is STOP:
                 del self._tasks[name]
-                if name != "order":  # its summary is found now
+                if name != "order":  # its summary is there now
                     self._changed.forget(name)
         if not self._tasks:
             self._turns.stop()
-            self.picked.emit({})  # the strips and the status line want it too
-            self.draw(self._state)
+            self.session.set()  # the strips and the status line want it too
 
     def _measure(self) -> None:
         """Reserve room for all that was decoded: cells keep their size."""
         trace, look = self._state.trace, self._state.look
-        if trace is self._measured[0] and look is self._measured[1]:
+        if not self._changed("room", trace, look):
             return
-        self._measured = trace, look
         self._extents, self._longest = {}, {}
         if trace is None:
             return
@@ -276,46 +276,43 @@ class AttentionView(QWidget):
 
     # ---- what the user does ----------------------------------------------------
 
-    @property
-    def slicing(self) -> bool:
-        """Tell whether something of a long sentence is still being made."""
-        return self._slices.isActive() or self._turns.isActive()
+    def _choose_look(self, look: Look) -> None:
+        self.session.set(look=look)
 
-    def walk(self, d_layer: int, d_head: int) -> None:
-        """Choose a neighbour in the grid of heads."""
-        self.overview.walk(d_layer, d_head)
+    def _choose_scale(self, scale: Scale) -> None:
+        self.session.set(scale=scale)
 
     def _choose_order(self, order: Order) -> None:
-        self.picked.emit({"look": replace(self._state.look, order=order)})
+        self.session.set(look=replace(self._state.look, order=order))
 
     def _choose(self, at: tuple[int, int]) -> None:
-        self.picked.emit({"layer": at[0], "head": at[1]})
+        layer, head = at
+        self.session.set(layer=layer, head=head)
 
     def _hover(self, kind: Kind, at: MapCell | SideToken | None) -> None:
-        self.picked.emit(self._focus(kind, "hovered", at))
+        cell, look = self._focus(kind, at)
+        self.session.set(hovered=cell, look=look)
 
     def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
         """Lock a cell, or free it where it is locked; a click beside takes the kind."""
-        changes: dict[str, object] = {"kind": kind}
-        if at is not None:
-            changes |= self._focus(kind, "locked", at)
-            if changes["locked"] == self._state.locked:
-                changes["locked"] = None
-        self.picked.emit(changes)
+        if at is None:
+            self.session.set(kind=kind)
+            return
+        cell, look = self._focus(kind, at)
+        locked = None if cell == self._state.locked else cell
+        self.session.set(kind=kind, locked=locked, look=look)
 
     def _focus(
-        self, kind: Kind, field: str, at: MapCell | SideToken | None
-    ) -> dict[str, object]:
-        """Return the changes that put a cell in focus.
+        self, kind: Kind, at: MapCell | SideToken | None
+    ) -> tuple[AttentionCell | None, Look]:
+        """Return the cell that is put in focus, and the look in which it is.
 
         Of a token, it is the cell of its strongest weight, and its weights stand out.
         """
         shown, look = self._readings.get(kind), self._state.look
         if at is None or shown is None:
-            return {field: None}
+            return None, look
         if isinstance(at, MapCell):
-            return {field: shown.cell(*at)}
-        changes: dict[str, object] = {field: shown.cell(*shown.partner(*at))}
-        if at.side != look.by:
-            changes["look"] = replace(look, by=at.side)
-        return changes
+            return shown.cell(*at), look
+        look = look if at.side == look.by else replace(look, by=at.side)
+        return shown.cell(*shown.partner(*at)), look

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
@@ -13,7 +14,6 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QTabBar,
     QVBoxLayout,
-    QWidget,
 )
 
 from visformer.pictures.computation.stage_picture import StagePicture
@@ -34,40 +34,47 @@ from visformer.pictures.computation.subject import (
 )
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import State
+from visformer.session.state import Session, State
 from visformer.ui.views.computation_maps import StageMaps
+from visformer.ui.views.view import View
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.values.facts import KINDS
 from visformer.words import KIND_NAMES
 
 TABLE_SHARE = 0.32  # of the height, at most
 HINT = "keys: [ and ]"
 
 
-class ComputationView(QWidget):
+class ComputationView(View):
     """Pages, stages, the matrices of one, and the cell's own numbers below."""
 
-    picked = Signal(object)  # a dict of State changes
-    failed = Signal(str)
+    name, title = "computation", "Computation"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._state = State()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._drawn: tuple[object, ...] = ()
         self._subject: Subject | None = None
         self._picture: StagePicture | None = None
         self._kept: dict[Axis, int] = {}  # dimensions that were clicked
         self._under: dict[Axis, int] = {}  # dimensions under the mouse
-        self.pages = _bar("pages of the computation", tuple(PAGES.values()))
-        self.pages.tabBarClicked.connect(self._go_to_page)
+        self.page_bar = _bar("pages of the computation", tuple(PAGES.values()))
+        self.page_bar.tabBarClicked.connect(self._go_to_page)
         self.stages: dict[StagePage, QTabBar] = {}
         for page, title in PAGES.items():
             titles = tuple(stage.title for stage in stages_on(page))
             self.stages[page] = _bar(f"stages: {title}", titles)
             self.stages[page].tabBarClicked.connect(self._go_to_stage)
         self.choosers = {
-            name: self._chooser(name) for name in ("kind", "layer", "head")
+            name: _chooser(name, slot)
+            for name, slot in (
+                ("kind", self._choose_kind),
+                ("layer", self._choose_layer),
+                ("head", self._choose_head),
+            )
         }
+        for kind in KINDS:
+            self.choosers["kind"].addItem(KIND_NAMES[kind], kind)
         self._heading = _yielding(plain_label(""))
         self._heading.setAccessibleName("the cell that is shown")
         self._formula = paragraph("the formula of this stage")
@@ -80,29 +87,19 @@ class ComputationView(QWidget):
         self.maps = StageMaps()
         self.maps.hovered.connect(self._hover)
         self.maps.clicked.connect(self._click)
-        self.maps.failed.connect(self.failed)
+        self.maps.failed.connect(self.fail)
         self.table = NumberTable()
         self.table.setAccessibleName("the numbers of this stage")
         self.table.hovered.connect(self._hover_table)
         self.table.picked.connect(self._click_table)
-        self.table.failed.connect(self.failed)
+        self.table.failed.connect(self.fail)
         self._lay_out()
         for key, by in (("[", -1), ("]", 1)):
             QShortcut(QKeySequence(key), self, activated=partial(self.walk, by))  # type: ignore[call-overload]
 
-    def _chooser(self, name: str) -> QComboBox:
-        box = QComboBox()
-        box.setAccessibleName(f"{name} of the computation")
-        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        if name == "kind":
-            for kind, title in KIND_NAMES.items():
-                box.addItem(title, kind)
-        box.activated.connect(lambda _: self.picked.emit({name: box.currentData()}))
-        return box
-
     def _lay_out(self) -> None:
         first = QHBoxLayout()
-        first.addWidget(self.pages)
+        first.addWidget(self.page_bar)
         for box in self.choosers.values():
             first.addWidget(box)
         first.addWidget(_yielding(plain_label(HINT, faint=True)), 1)
@@ -192,7 +189,7 @@ class ComputationView(QWidget):
 
     def _draw_choosers(self) -> None:
         state, stage = self._state, stage_of(self._state.stage)
-        self.pages.setCurrentIndex(list(PAGES).index(stage.page))
+        self.page_bar.setCurrentIndex(list(PAGES).index(stage.page))
         at = stages_on(stage.page).index(stage)
         self.stages[stage.page].setCurrentIndex(at)
         for page, bar in self.stages.items():
@@ -208,16 +205,25 @@ class ComputationView(QWidget):
         """Tell the current tab apart by more than Fusion's faint shade."""
         accent = self.palette().color(QPalette.ColorRole.Link)
         plain = self.palette().color(QPalette.ColorRole.WindowText)
-        for bar in (self.pages, *self.stages.values()):
+        for bar in (self.page_bar, *self.stages.values()):
             for index in range(bar.count()):
                 current = index == bar.currentIndex()
                 bar.setTabTextColor(index, accent if current else plain)
 
     # ---- what the user does ----------------------------------------------------
 
+    def _choose_kind(self, index: int) -> None:
+        self.session.set(kind=KINDS[index])
+
+    def _choose_layer(self, index: int) -> None:
+        self.session.set(layer=index)
+
+    def _choose_head(self, index: int) -> None:
+        self.session.set(head=index)
+
     def walk(self, by: int) -> None:
         """Go so many stages on."""
-        self.picked.emit({"stage": neighbour(self._state.stage, by)})
+        self.session.set(stage=neighbour(self._state.stage, by))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk the stages with up and down, where nothing inside takes them."""
@@ -229,12 +235,12 @@ class ComputationView(QWidget):
     def _go_to_page(self, index: int) -> None:
         if index >= 0:
             page = list(PAGES)[index]
-            self.picked.emit({"stage": stages_on(page)[0].name})
+            self.session.set(stage=stages_on(page)[0].name)
 
     def _go_to_stage(self, index: int) -> None:
         if index >= 0:
             page = stage_of(self._state.stage).page
-            self.picked.emit({"stage": stages_on(page)[index].name})
+            self.session.set(stage=stages_on(page)[index].name)
 
     def _hover(self, at: dict[Axis, int] | None) -> None:
         """Look at what is under the mouse, in this view and in the others."""
@@ -245,7 +251,7 @@ class ComputationView(QWidget):
             hovered = cell
         if hovered != self._state.hovered:
             self._drawn = ()
-            self.picked.emit({"hovered": hovered})
+            self.session.set(hovered=hovered)
         elif moved:
             self._draw()
 
@@ -263,7 +269,7 @@ class ComputationView(QWidget):
         self._drawn = ()
         if cell is not None:
             locked = None if cell == self._state.locked else cell
-            self.picked.emit({"locked": locked})
+            self.session.set(locked=locked)
         else:
             self._draw()
 
@@ -295,6 +301,14 @@ class ComputationView(QWidget):
 
 def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
     return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
+
+
+def _chooser(name: str, slot: Callable[[int], None]) -> QComboBox:
+    box = QComboBox()
+    box.setAccessibleName(f"{name} of the computation")
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    box.activated.connect(slot)
+    return box
 
 
 def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:

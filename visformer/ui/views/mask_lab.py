@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -41,9 +41,11 @@ from visformer.pictures.mask_lab import (
 from visformer.pictures.masks import masked_value_text
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import State
+from visformer.session.runs import change_run
+from visformer.session.state import Session, State
 from visformer.text import visible
-from visformer.ui.changed import Changed
+from visformer.ui.views.view import View
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
@@ -54,17 +56,13 @@ from visformer.words import KIND_NAMES
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
 
 
-class MaskLab(QWidget):
+class MaskLab(View):
     """Fields that change the masks of a run, and both runs side by side."""
 
-    altered = Signal(object)  # the Intervention wanted
-    picked = Signal(object)  # a dict of State changes
-    failed = Signal(str)
+    name, title = "lab", "Lab"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = State()
-        self._changed = Changed()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._runs: Runs | None = None
         self._leaks = ""
         self.layers = self._chooser("layers that a change is made in")
@@ -86,9 +84,7 @@ class MaskLab(QWidget):
         self.kind = self._chooser("kind of attention")
         for kind in KINDS:
             self.kind.addItem(KIND_NAMES[kind], kind)
-        self.kind.activated.connect(
-            lambda _: self.picked.emit({"kind": self.kind.currentData()})
-        )
+        self.kind.activated.connect(self._choose_kind)
         self.mask_map, self.difference = HeatMap(), HeatMap()
         self.attention = [HeatMap(), HeatMap()]
         self.mask_map.clicked.connect(self._paint)
@@ -125,7 +121,7 @@ class MaskLab(QWidget):
         maps = QGridLayout()
         places = (self.mask_map, *self.attention, self.difference)
         for index, heat_map in enumerate(places):
-            heat_map.failed.connect(self.failed)
+            heat_map.failed.connect(self.fail)
             maps.addWidget(heat_map, index // 2, index % 2)
             if heat_map is not self.mask_map:
                 heat_map.hovered.connect(self._hover)
@@ -286,6 +282,9 @@ class MaskLab(QWidget):
         layer: int | None = self.layers.currentData()
         return layer
 
+    def _choose_kind(self, index: int) -> None:
+        self.session.set(kind=KINDS[index])
+
     def _change_layer(self) -> None:
         self._fill_fields()
         self._draw_mask()
@@ -295,29 +294,30 @@ class MaskLab(QWidget):
         change = Causal(None if name == "off" else offset, self._layer)
         before = self._state.intervention
         wanted = before.without(change) if name == "own" else before.with_mask(change)
-        self.altered.emit(wanted)
+        self.session.do(change_run, wanted)
 
     def _change_masked_value(self) -> None:
-        value = self.masked_value.currentData()
-        self.altered.emit(replace(self._state.intervention, masked_value=value))
+        value: float | None = self.masked_value.currentData()
+        changed = replace(self._state.intervention, masked_value=value)
+        self.session.do(change_run, changed)
 
     def _hide(self, token: int) -> None:
         before, change = self._state.intervention, HideSource(token, self._layer)
         hidden = token in hidden_of(before, self._layer)
-        self.altered.emit(
-            before.without(change) if hidden else before.with_mask(change)
-        )
+        changed = before.without(change) if hidden else before.with_mask(change)
+        self.session.do(change_run, changed)
 
-    def _paint(self, cell: tuple[int, int] | None) -> None:
+    def _paint(self, cell: MapCell | None) -> None:
         state = self._state
         if cell is not None and state.shown is not None:
             change = turned(state.shown, state.selection, cell, self._layer)
-            self.altered.emit(toggled(state.intervention, state.plain, change))
+            changed = toggled(state.intervention, state.plain, change)
+            self.session.do(change_run, changed)
 
-    def _hover(self, cell: tuple[int, int] | None) -> None:
+    def _hover(self, cell: MapCell | None) -> None:
         hovered = None if cell is None else AttentionCell(self._state.kind, *cell)
-        self.picked.emit({"hovered": hovered})
+        self.session.set(hovered=hovered)
 
-    def _lock(self, cell: tuple[int, int] | None) -> None:
+    def _lock(self, cell: MapCell | None) -> None:
         if cell is not None:
-            self.picked.emit({"locked": AttentionCell(self._state.kind, *cell)})
+            self.session.set(locked=AttentionCell(self._state.kind, *cell))

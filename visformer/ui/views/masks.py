@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtWidgets import (
     QGridLayout,
@@ -27,11 +25,13 @@ from visformer.pictures.masks import (
 )
 from visformer.pictures.picture import Matrix
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import State
+from visformer.session import side_requests
+from visformer.session.state import Session, State
+from visformer.ui.changed import Changed
 from visformer.ui.views.mask_lab import MaskLab
+from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.batch_panel import BatchPanel
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.pages import Page, Pages
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -43,26 +43,21 @@ SAMPLES = ("I have a cat.", "Thank you.")
 Places = dict[Kind, tuple[int, int]]  # the layer and head looked at of each kind
 
 
-class MasksView(QWidget):
+class MasksPage(View):
     """Nine maps, kind by part, of one sentence; and the batch that it is a row of."""
 
-    picked = Signal(object)  # a dict of State changes
-    batch_requested = Signal(object)  # a tuple of sentences
-    failed = Signal(str)
+    name, title = "masks", "Masks"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._state = State()
-        self._drawn: tuple[object, ...] | None = None
-        self._fresh = False  # another batch than the one on the page
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._batch = BatchPanel()
-        self._batch.requested.connect(self.batch_requested)
-        self._batch.left.connect(lambda: self.picked.emit({"batch": ()}))
+        self._batch.requested.connect(self._run_batch)
+        self._batch.left.connect(self._leave_batch)
         self._batch.row_chosen.connect(self._draw_row)
         self._maps = _MaskMaps()
         self._maps.clicked.connect(self._lock)
         self._maps.hovered.connect(self._hover)
-        self._maps.failed.connect(self.failed)
+        self._maps.failed.connect(self.fail)
         splitter = QSplitter(Qt.Orientation.Horizontal)
         splitter.addWidget(self._batch)
         splitter.addWidget(self._maps)
@@ -70,39 +65,18 @@ class MasksView(QWidget):
         splitter.setStretchFactor(0, 2)
         splitter.setStretchFactor(1, 5)
         splitter.setChildrenCollapsible(False)
-        self.lab = MaskLab()
-        self.lab.picked.connect(self.picked)
-        self.lab.failed.connect(self.failed)
-        self.pages = Pages(
-            Page("masks", "Masks", splitter), Page("lab", "Lab", self.lab)
-        )
-        self.pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
-        layout.addWidget(self.pages)
-        self._draw_row(0)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(splitter)
 
     def draw(self, state: State) -> None:
         """Show the batch where there is one, else the sentence on screen."""
-        lab = (state.intervention, state.plain, state.scale)
-        where = (state.kind, state.layer, state.head, state.step)
-        shown = (state.batch, state.shown, state.model, state.busy, state.cell)
-        drawn = (*shown, lab, where)
-        if drawn == self._drawn:  # Traces compare by identity
-            return
-        before, self._state, self._drawn = self._state, state, drawn
-        self._fresh = self._fresh or state.batch is not before.batch
-        self._draw_page()
-
-    def _draw_page(self) -> None:
-        """Draw the page in sight: the other waits until it is turned to."""
-        state = self._state
-        if self.pages.current == "lab":
-            self.lab.draw(state)
-            return
-        fresh, self._fresh = self._fresh, False
+        self._state = state
         if state.trace is not None:
             self._batch.offer((state.trace.source_text, *SAMPLES))
-        self._batch.draw(state, fresh=fresh)
+        shown = state.batch, state.shown, state.model, state.busy
+        if self._changed("batch panel", *shown):
+            self._batch.draw(state, fresh=self._changed("batch", state.batch))
         self._draw_row(self._batch.row)
 
     def _draw_row(self, row: int) -> None:
@@ -110,22 +84,37 @@ class MasksView(QWidget):
         state = self._state
         cell = None if state.batch else state.cell
         trace = chosen(state.batch, state.shown, row)
-        words = ""
-        if state.batch:
-            altered = bool(state.intervention)
-            words = batch_words(trace, state.head, altered=altered)
         places: Places = {}
         if trace is not None:
             places = {kind: place(trace, state.selection, kind) for kind in KINDS}
-        self._maps.draw(trace, places, cell, words)
+        altered = bool(state.intervention)
+        if self._changed("words", trace, state.batch, state.head, altered):
+            words = ""
+            if state.batch:
+                words = batch_words(trace, state.head, altered=altered)
+            self._maps.tell(words)
+        self._maps.draw(trace, places, cell)
+
+    def _run_batch(self, sentences: tuple[str, ...]) -> None:
+        self.session.do(side_requests.batch, sentences)
+
+    def _leave_batch(self) -> None:
+        self.session.set(batch=())
 
     def _lock(self, cell: AttentionCell) -> None:
         if not self._state.batch:
-            self.picked.emit({"kind": cell.kind, "locked": cell})
+            self.session.set(kind=cell.kind, locked=cell)
 
     def _hover(self, cell: AttentionCell | None) -> None:
         if not self._state.batch:
-            self.picked.emit({"hovered": cell})
+            self.session.set(hovered=cell)
+
+
+class MasksView(PagedView):
+    """The masks as they are, and a lab to change them in."""
+
+    name, title = "masks", "Masks"
+    pages = MasksPage, MaskLab
 
 
 class _MaskMaps(QWidget):
@@ -137,10 +126,9 @@ class _MaskMaps(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        self._changed = Changed()
         self._trace: Trace | None = None
         self._places: Places = {}
-        self._pictures: dict[tuple[Kind, MaskPart], Matrix] = {}
-        self._notes: dict[tuple[Kind, MaskPart], str] = {}
         self._legend = paragraph("what the colours mean")
         self._about = paragraph("leaks of this row of the batch")
         maps = QWidget()
@@ -204,31 +192,35 @@ class _MaskMaps(QWidget):
         self._legend.setText(cell_words(self._trace, kind, layer, *cell))
         self.hovered.emit(AttentionCell(kind, *cell))
 
-    def draw(
-        self,
-        trace: Trace | None,
-        places: Places,
-        cell: AttentionCell | None,
-        about: str,
-    ) -> None:
-        """Show the masks of one Trace, or say that there is none."""
+    def tell(self, about: str) -> None:
+        """Say something about all of them."""
         self._about.setText(about)
         self._about.setVisible(bool(about))
-        if trace is not self._trace or trace is None:
+
+    def draw(
+        self, trace: Trace | None, places: Places, cell: AttentionCell | None
+    ) -> None:
+        """Show the masks of one Trace, or say that there is none."""
+        if self._changed("legend", trace):
             self._legend.setText(_legend(trace))
-        if (trace, places) != (self._trace, self._places) or trace is None:
-            self._trace, self._places = trace, places  # Traces compare by identity
-            self._pictures = {} if trace is None else _pictures(trace, places)
-            self._notes = {} if trace is None else _notes(trace, places)
-        for (kind, part), (heat_map, label) in self._cells.items():
-            picture = self._pictures.get((kind, part))
-            if picture is None:
-                heat_map.draw(None)
-                label.setText("")
-                continue
-            marked = cell[1:] if cell is not None and cell.kind == kind else None
-            heat_map.draw(replace(picture, marked=marked))
-            label.setText(self._notes[kind, part])
+        if self._changed("pictures", trace, places):
+            self._trace, self._places = trace, places
+            pictures = {} if trace is None else _pictures(trace, places)
+            notes = {} if trace is None else _notes(trace, places)
+            for place, (heat_map, label) in self._cells.items():
+                heat_map.draw(pictures.get(place))
+                label.setText(notes.get(place, ""))
+        if self._changed("marks", trace, places, cell):
+            self._mark(cell)
+
+    def _mark(self, cell: AttentionCell | None) -> None:
+        """Frame the cell in focus in the maps of its kind."""
+        for (kind, _part), (heat_map, _label) in self._cells.items():
+            if cell is None or cell.kind != kind:
+                heat_map.mark(None)
+            else:
+                row, column = cell.query, cell.key
+                heat_map.mark((row, column), rows=(row,), columns=(column,))
 
 
 def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -35,7 +35,9 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
-from visformer.session.state import State
+from visformer.session.state import Session, State
+from visformer.ui.views.view import View
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
@@ -48,16 +50,13 @@ STRETCH = 100.0  # few rows of many columns still fill their room
 CELL_LINES = 1.15  # of text that a step's cell is high; the map of more is dragged
 
 
-class OutputView(QWidget):
+class OutputView(View):
     """Above: the current step, from vector to token. Below: the logit lens."""
 
-    picked = Signal(object)  # a dict of State changes
-    failed = Signal(str)
+    name, title = "output", "Output"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._state = State()
-        self._drawn: tuple[object, ...] = ()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._flow = paragraph("how the token of this step came about")
         self._output = self._map("decoder output Z, row by dimension")
         self._output.hovered.connect(self._tell_output)
@@ -86,13 +85,13 @@ class OutputView(QWidget):
     def _map(self, name: str) -> HeatMap:
         heat_map = HeatMap(stretch=STRETCH)
         heat_map.setAccessibleName(name)
-        heat_map.failed.connect(self.failed)
+        heat_map.failed.connect(self.fail)
         return heat_map
 
     def _table(self, name: str) -> NumberTable:
         table = NumberTable()
         table.setAccessibleName(name)
-        table.failed.connect(self.failed)
+        table.failed.connect(self.fail)
         return table
 
     def _lay_out(self) -> None:
@@ -146,10 +145,11 @@ class OutputView(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State."""
-        needs = (state.shown, state.trace, state.lens, state.model)
-        if needs != self._drawn:
-            self._drawn, self._state = needs, state
+        self._state = state
+        needs = state.shown, state.trace, state.lens
+        if self._changed("step", *needs):
             self._draw_step()
+        if self._changed("lens", *needs):
             self._draw_lens()
 
     def _draw_step(self) -> None:
@@ -210,7 +210,7 @@ class OutputView(QWidget):
 
     # ---- what the user does ----------------------------------------------------
 
-    def _tell_output(self, cell: tuple[int, int] | None) -> None:
+    def _tell_output(self, cell: MapCell | None) -> None:
         """Say the cell pointed at, and mark its dimension below."""
         trace = self._state.shown
         if cell is None or trace is None:
@@ -233,12 +233,12 @@ class OutputView(QWidget):
             lines.append(pointed or output_words(trace, len(trace) - 1))
         self._flow.setText("\n".join(lines))
 
-    def _tell_step(self, cell: tuple[int, int] | None) -> None:
+    def _tell_step(self, cell: MapCell | None) -> None:
         trace = self._state.shown
         if trace is not None and len(trace):
             self._tell_lens((len(trace) - 1, cell[0]) if cell else None)
 
-    def _tell_steps(self, cell: tuple[int, int] | None) -> None:
+    def _tell_steps(self, cell: MapCell | None) -> None:
         trace = self._state.shown
         if trace is not None and len(trace):
             first = steps_range(trace).start
@@ -250,15 +250,15 @@ class OutputView(QWidget):
         model = self._state.shown.model if self._state.shown is not None else None
         self._how.setText(said or ("" if model is None else how_words(model)))
 
-    def _go_to_row(self, cell: tuple[int, int] | None) -> None:
+    def _go_to_row(self, cell: MapCell | None) -> None:
         trace = self._state.shown
         if cell is not None and trace is not None:
-            self.picked.emit({"step": first_row(trace) + cell[0] + 1})
+            self.session.set(step=first_row(trace) + cell.row + 1)
 
-    def _go_to_step(self, cell: tuple[int, int] | None) -> None:
+    def _go_to_step(self, cell: MapCell | None) -> None:
         trace = self._state.shown
         if cell is not None and trace is not None:
-            self.picked.emit({"step": steps_range(trace).start + cell[0] + 1})
+            self.session.set(step=steps_range(trace).start + cell.row + 1)
 
 
 def _column(*parts: QWidget | QHBoxLayout) -> QWidget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -12,18 +12,17 @@ from PySide6.QtWidgets import (
     QSpinBox,
     QSplitter,
     QVBoxLayout,
-    QWidget,
 )
 
 from visformer.pictures.position_lab import distance_products, input_pictures
-from visformer.session.state import State
+from visformer.session.state import Session, State
+from visformer.ui.views.view import View
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import change_table
-from visformer.values.memo import same
 from visformer.words import position_words
 
 SIDES: tuple[SentenceSide, ...] = ("source", "target")
@@ -34,19 +33,17 @@ UNKNOWN = (
 )
 
 
-class PositionInput(QWidget):
+class PositionInput(View):
     """Three maps that add up, and two curves of one position."""
 
-    failed = Signal(str)
+    name, title = "input", "Input"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = State()
-        self._drawn: tuple[object, ...] = ()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.side = QComboBox()
         self.side.addItems(list(SIDES))
         self.side.setAccessibleName("side of the sentence")
-        self.side.currentIndexChanged.connect(self._redraw)
+        self.side.currentIndexChanged.connect(self._choose_side)
         self.position = QSpinBox()
         self.position.setPrefix("pos ")
         self.position.setAccessibleName("position whose fingerprint is drawn")
@@ -54,7 +51,7 @@ class PositionInput(QWidget):
         self.about = paragraph("what is added")
         self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
         for heat_map in self.maps:
-            heat_map.failed.connect(self.failed)
+            heat_map.failed.connect(self.fail)
             heat_map.clicked.connect(self._choose)
         self._fingerprint = make_plot("fingerprint of the chosen position")
         self._distance = make_plot("dot products with the positions around it")
@@ -88,15 +85,15 @@ class PositionInput(QWidget):
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
         self._state = state
-        if not same(self._drawn_from(), self._drawn):
-            self._redraw()
-
-    def _drawn_from(self) -> tuple[object, ...]:
-        """Return what the maps follow from; the source's stay from step to step."""
-        shown = self._state.shown
-        source = self.side.currentIndex() == 0
-        rows = shown.encoder_rows if shown is not None and source else shown
-        return self._state.positions, rows
+        shown = state.shown
+        # the source's rows stay the same object from step to step
+        rows = (
+            shown.encoder_rows
+            if shown is not None and self._side == "source"
+            else shown
+        )
+        if self._changed("maps", state.positions, rows, self._side):
+            self._draw_maps()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the palette and the font: pyqtgraph does neither."""
@@ -105,10 +102,16 @@ class PositionInput(QWidget):
         if event.type() in kinds and hasattr(self, "_distance"):
             self._draw_curves()
 
-    def _redraw(self) -> None:
-        self._drawn = self._drawn_from()
-        side = SIDES[self.side.currentIndex()]
-        pictures = input_pictures(self._state.shown, self._state.positions, side)
+    @property
+    def _side(self) -> SentenceSide:
+        return SIDES[self.side.currentIndex()]
+
+    def _choose_side(self) -> None:
+        self.draw(self._state)
+
+    def _draw_maps(self) -> None:
+        state = self._state
+        pictures = input_pictures(state.shown, state.positions, self._side)
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
         self.about.setText(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QSpinBox,
     QSplitter,
     QVBoxLayout,
-    QWidget,
 )
 
 from visformer.pictures.position_lab import (
@@ -26,7 +25,10 @@ from visformer.pictures.position_lab import (
     table_pictures,
     text_words,
 )
-from visformer.session.state import State
+from visformer.session import side_requests
+from visformer.session.runs import change_run
+from visformer.session.state import Session, State
+from visformer.ui.views.view import View
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.intervention import PositionForm
@@ -34,16 +36,13 @@ from visformer.values.intervention import PositionForm
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
 
 
-class PositionLab(QWidget):
+class PositionLab(View):
     """Fields that make one change, and both runs side by side."""
 
-    altered = Signal(object)  # the Intervention wanted
-    shuffled = Signal()
-    failed = Signal(str)
+    name, title = "lab", "Lab"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._state = State()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self.form = QComboBox()
         self.form.setAccessibleName("positional encodings of the run")
         for form, title in FORMS.items():
@@ -62,7 +61,7 @@ class PositionLab(QWidget):
         self.shuffle.setToolTip(
             "Run the source in another order, with the same target, and compare"
         )
-        self.shuffle.clicked.connect(self.shuffled)
+        self.shuffle.clicked.connect(self._shuffle)
         self._tables = [HeatMap(), HeatMap()]
         self._attention = [HeatMap(), HeatMap()]
         self._text = paragraph("both translations")
@@ -82,7 +81,7 @@ class PositionLab(QWidget):
             row = QSplitter(Qt.Orientation.Horizontal)
             row.setChildrenCollapsible(False)
             for heat_map in pair:
-                heat_map.failed.connect(self.failed)
+                heat_map.failed.connect(self.fail)
                 row.addWidget(heat_map)
             both.addWidget(row)
         both.setStretchFactor(0, 2)
@@ -160,4 +159,8 @@ class PositionLab(QWidget):
         change = change_of(
             self.form.currentData(), self.amount.value(), self.seed.value()
         )
-        self.altered.emit(replace(self._state.intervention, positions=change))
+        changed = replace(self._state.intervention, positions=change)
+        self.session.do(change_run, changed)
+
+    def _shuffle(self) -> None:
+        self.session.do(side_requests.shuffle)

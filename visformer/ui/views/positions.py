@@ -27,29 +27,25 @@ from visformer.pictures.positions import (
     table_words,
     waves_of,
 )
-from visformer.session.state import State
-from visformer.ui.changed import Changed
+from visformer.session.state import Session, State
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
+from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.pages import Page, Pages
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 
 HINT = "Point at the map: position, dimension and value are said here."
 
 
-class PositionsView(QWidget):
+class PositionTable(View):
     """Heat map, curves and similarity of the encodings, over one range of positions."""
 
-    picked = Signal(object)  # a dict of State changes; nothing here changes any yet
-    failed = Signal(str)
+    name, title = "table", "Table"
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._state = State()
-        self._changed = Changed()
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._about = paragraph("what the table is")
         self._hover = paragraph("the cell pointed at", HINT)
         self._range = _Range()
@@ -57,16 +53,12 @@ class PositionsView(QWidget):
         self._heat_map = HeatMap()
         self._heat_map.setAccessibleName("positional encodings, position by dimension")
         self._heat_map.hovered.connect(self._tell)
-        self._heat_map.failed.connect(self.failed)
+        self._heat_map.failed.connect(self.fail)
         self._curves = Curves()
-        self._curves.export.failed.connect(self.failed)
+        self._curves.export.failed.connect(self.fail)
         self._similarity = _Similarity()
-        self._similarity.failed.connect(self.failed)
-        self.input, self.lab = PositionInput(), PositionLab()
-        self.input.failed.connect(self.failed)
-        self.lab.failed.connect(self.failed)
+        self._similarity.failed.connect(self.fail)
         self._lay_out()
-        self._draw_table()
 
     def _lay_out(self) -> None:
         maps = QSplitter(Qt.Orientation.Horizontal)
@@ -83,48 +75,22 @@ class PositionsView(QWidget):
         line = QHBoxLayout()
         line.addWidget(self._range)
         line.addWidget(self._hover, 1)
-        table = QWidget()
-        layout = QVBoxLayout(table)
+        layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._about)
         layout.addLayout(line)
         layout.addWidget(self._pictures, 1)
         layout.addStretch()  # takes the room where there are no pictures
-        self._add_pages(table)
-
-    def _add_pages(self, table: QWidget) -> None:
-        self.pages = Pages(
-            Page("table", "Table", table),
-            Page("input", "Input", self.input),
-            Page("lab", "Lab", self.lab),
-        )
-        self.pages.turned.connect(self._draw_page)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self.pages)
-
-    def _draw_page(self) -> None:
-        """Draw the page in sight: the others wait until they are turned to."""
-        if self.pages.current == "input":
-            self.input.draw(self._state)
-        elif self.pages.current == "lab":
-            self.lab.draw(self._state)
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
-        lab = (state.intervention, state.plain, state.shuffle, state.busy)
-        where = (state.kind, state.layer, state.head, state.scale)
-        shown = (state.model, state.shown, state.trace)
-        if not self._changed("pages", state.positions, *shown, *lab, *where):
-            return
-        before, self._state = self._state, state
-        self._draw_page()
+        self._state = state
+        last = default_last(state.positions, state.trace)
+        longer = self._changed("length", last)
         if self._changed("table", state.positions, state.model):
             self._range.touched = False
             self._draw_table()
-            return
-        last = default_last(state.positions, state.trace)
-        before_that = default_last(before.positions, before.trace)
-        if not self._range.touched and last != before_that:
+        elif longer and not self._range.touched:
             self._range.offer(last)
 
     def _draw_table(self) -> None:
@@ -164,6 +130,13 @@ class PositionsView(QWidget):
         words = cell_words(table, self._state.shown, position, cell[1])
         self._hover.setText(words)
         self._curves.mark(position)
+
+
+class PositionsView(PagedView):
+    """The table of encodings, what it adds to the input, and a lab to change it in."""
+
+    name, title = "positions", "Positions"
+    pages = PositionTable, PositionInput, PositionLab
 
 
 class _Range(QWidget):

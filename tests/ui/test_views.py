@@ -1,0 +1,78 @@
+"""The table of views: adding one is one entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton, QVBoxLayout
+from pytestqt.qtbot import QtBot
+
+from tests.formats.folders import write_letters
+from tests.traces import make_trace
+from tests.ui.windows import make_window
+from visformer.cli import main
+from visformer.session.state import Session, State
+from visformer.ui import views
+from visformer.ui.views.view import View
+
+
+class LengthView(View):
+    """How many tokens there are; a click goes back to the start."""
+
+    name, title = "length", "Length"
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.button = QPushButton()
+        self.button.clicked.connect(lambda: session.set(step=0))
+        QVBoxLayout(self).addWidget(self.button)
+
+    def draw(self, state: State) -> None:
+        if state.shown is not None and self._changed("tokens", state.shown):
+            self.button.setText(f"{len(state.shown)} tokens")
+
+
+@pytest.fixture
+def added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "VIEWS", (*views.VIEWS, LengthView))
+
+
+@pytest.mark.usefixtures("added")
+def test_a_view_is_drawn_and_its_click_reaches_the_state(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine = make_window(qtbot, tmp_path)
+    window.session.set(trace=make_trace(5, 4), step=3)
+    window.tabs.setCurrentIndex(len(views.VIEWS) - 1)
+    assert window.session.state.tab == "length"
+    assert window.tabs.tabText(window.tabs.currentIndex()) == "Length"
+    view = window.tabs.currentWidget()
+    assert isinstance(view, LengthView)
+    assert view.button.text() == "3 tokens"
+    qtbot.mouseClick(view.button, Qt.MouseButton.LeftButton)
+    assert window.session.state.step == 0
+    assert view.button.text() == "0 tokens"
+
+
+@pytest.mark.usefixtures("added")
+def test_render_takes_it_and_names_it(
+    qtbot: QtBot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(write_letters(tmp_path / "letters"))
+    arguments = ["render", "--checkpoint", model, "--text", "abc"]
+    picture = tmp_path / "length.png"
+    assert main([*arguments, "--view", "length", "-o", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit):
+        main(["render", "--help"])
+    assert "architecture, length" in " ".join(capsys.readouterr().out.split())
+    assert main([*arguments, "--view", "longth", "-o", str(picture)]) != 0
+    assert "architecture, length." in capsys.readouterr().err
+
+
+def test_names_and_titles_are_there_once() -> None:
+    for table in (views.VIEWS, *(view.pages for view in views.VIEWS)):
+        assert len({view.name for view in table}) == len(table)
+        assert len({view.title for view in table}) == len(table)

@@ -1,0 +1,70 @@
+"""View: what every tab, and every page of a tab, has in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from visformer.session.state import Session, State
+from visformer.ui.changed import Changed
+from visformer.ui.widgets.pages import Page, Pages
+
+V = TypeVar("V", bound="View")
+
+
+class View(QWidget):
+    """Paints the State; what is done in it goes to the Session."""
+
+    name: ClassVar[str]  # in the State and on the command line
+    title: ClassVar[str]  # on screen
+    pages: ClassVar[tuple[type[View], ...]] = ()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+        self._state = State()  # as it was drawn last
+        self._changed = Changed()
+
+    def draw(self, state: State) -> None:
+        """Show a State, all of it; nothing is set or asked for here."""
+        raise NotImplementedError
+
+    @property
+    def drawing(self) -> bool:
+        """Whether something that takes long is still being drawn, in slices."""
+        return False
+
+    def fail(self, sentence: str) -> None:
+        """Say what went wrong."""
+        self.session.set(error=sentence)
+
+
+class PagedView(View):
+    """A view whose ``pages`` are views themselves, one of them in sight."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._views = {page.name: page(session) for page in self.pages}
+        self._pages = Pages(
+            *(Page(name, view.title, view) for name, view in self._views.items())
+        )
+        self._pages.turned.connect(self._draw_page)
+        layout = QVBoxLayout(self)
+        layout.addWidget(self._pages)
+
+    def draw(self, state: State) -> None:
+        """Draw the page in sight: the others wait until they are turned to."""
+        self._state = state
+        self._draw_page()
+
+    def _draw_page(self) -> None:
+        self._views[self._pages.current].draw(self._state)
+
+    def turn(self, name: str) -> None:
+        """Turn to a page; ValueError where there is none of this name."""
+        self._pages.turn(name)
+
+    def page(self, kind: type[V]) -> V:
+        """Return the page of a class; StopIteration where there is none."""
+        return next(page for page in self._views.values() if isinstance(page, kind))
