@@ -15,6 +15,11 @@ def test_places_count_from_one() -> None:
     assert words.head_words(1, 4) == "layer 2, head 5"
 
 
+def test_positions_and_dimensions_keep_the_formulas_count() -> None:
+    assert words.position_words(0) == "pos 0"
+    assert words.dimension_words(7) == "dim 7"
+
+
 @pytest.mark.parametrize(
     ("p", "text"),
     [(0.12345, "0.1235"), (0, "0"), (1, "1.0000"), (3.21e-6, "3.2e−06")],
@@ -59,7 +64,15 @@ def test_numbers_are_short(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(1.0, "1.0"), (0.995, "1.0"), (0.5, ".50"), (0.004, "~0"), (math.nan, "NaN")],
+    [
+        (1.0, "1.0"),
+        (0.995, "1.0"),
+        (0.96, ".96"),
+        (0.5, ".50"),
+        (0.005, ".01"),
+        (0.004, "~0"),
+        (math.nan, "NaN"),
+    ],
 )
 def test_shares_are_short(p: float, text: str) -> None:
     assert words.share(p) == text

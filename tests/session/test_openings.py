@@ -130,6 +130,18 @@ def test_a_text_follows_its_opening_through_the_questions(
     assert state.error == "It is gone."
 
 
+def test_the_open_model_is_asked_about_and_opened_anew_on_its_device(
+    session: Session, engine: Engine
+) -> None:
+    on_gpu = replace(TRACE.model, device="cuda:1")
+    take(session, opened_model(on_gpu, path="/m.pt"))
+    session.do(openings.ask_again)
+    assert engine.last == Open(path="/m.pt", device="cuda:1", ask="always")
+    session.do(openings.open_with, {"heads": 2})
+    told = (("heads", 2),)
+    assert engine.last == Open(path="/m.pt", device="cuda:1", told=told)
+
+
 def test_a_cancelled_opening_leaves_the_open_model(
     session: Session, engine: Engine
 ) -> None:

@@ -111,7 +111,7 @@ def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) ->
     assert dialog is not None
     dialog.filesSelected.emit(["/x/t.model"])
     dialog.reject()
-    assert engine.opened[-1] == ("/x/m.pt", "")
+    assert engine.opened[-1] == ("/x/m.pt", "cpu")  # where it runs
     assert engine.told[-1] == ((("heads", 2), ("tokenizer", "/x/t.model")), "never")
 
 

@@ -48,22 +48,26 @@ def open_checkpoint(
 
 
 def ask_again(state: State) -> Next:
-    """Ask what was answered, or taken for granted, about the open checkpoint."""
+    """Ask what was answered, or taken for granted, about the open checkpoint.
+
+    It stays on the device that it runs on.
+    """
     if state.opened is None:
         return Next(state)
-    path = state.opened.path
+    path, device = state.opened.path, state.opened.model.device
     known = state.answers.about(path) or ()
-    request = Open(path=path, told=known, ask="always")
+    request = Open(path=path, device=device, told=known, ask="always")
     return _send(state, OpenWish(request=request))
 
 
 def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
-    """Open the open checkpoint anew, with more said about it."""
+    """Open the open checkpoint anew, on its device, with more said about it."""
     if state.opened is None:
         return Next(state)
-    path = state.opened.path
+    path, device = state.opened.path, state.opened.model.device
     given = merged(state.answers.about(path) or (), more)
-    return _send(state, OpenWish(request=Open(path=path, told=given)))
+    request = Open(path=path, device=device, told=given)
+    return _send(state, OpenWish(request=request))
 
 
 def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
