@@ -1,4 +1,4 @@
-"""Every window test leaves nothing behind."""
+"""A window on a fake engine; every window test leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import gc
 import multiprocessing
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.ui.windows import Pair, make_window
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,3 +38,8 @@ def nothing_left() -> Iterator[None]:
     if QApplication.instance() is not None:
         left = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
         assert left == []
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
+    return make_window(qtbot, tmp_path)

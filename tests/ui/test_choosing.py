@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.ui.windows import FakeEngine, answer, make_window
+from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Opened, Refused
 from visformer.errors import InputError
 from visformer.session.runs import show_trace
@@ -27,15 +27,9 @@ from visformer.ui.bars.choosing import together
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
 
-Pair = tuple[MainWindow, FakeEngine]
 FINDING = Finding(
     "000-2", "Output", "the model returns <p>", "so that little is learnt", "do not"
 )
-
-
-@pytest.fixture
-def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
-    return make_window(qtbot, tmp_path)
 
 
 def opened(*, numbers: int = 0, findings: tuple[Finding, ...] = ()) -> Opened:

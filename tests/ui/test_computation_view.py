@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
 from tests.ui.exports import csv_of
-from tests.ui.windows import FakeEngine, answer, make_window
+from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
@@ -44,7 +44,7 @@ def trace() -> Trace:
 
 
 @pytest.fixture
-def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> tuple[MainWindow, FakeEngine]:
+def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
     """Return a window on the tab, whole sentence, without weights."""
     window, engine = make_window(qtbot, tmp_path)
     window.receive(opened())
@@ -73,9 +73,6 @@ def said(view: ComputationView) -> str:
         for label in view.findChildren(QLabel)
         if label.accessibleName() == "the numbers of the cell"
     )
-
-
-Pair = tuple[MainWindow, FakeEngine]
 
 
 def test_weights_are_asked_once_and_shown_when_they_come(pair: Pair) -> None:

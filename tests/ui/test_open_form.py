@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.ui.windows import FakeEngine, make_window
+from tests.ui.windows import Pair, make_window
 from visformer.engine.messages import Asked, Opened, Refused
 from visformer.session.openings import ask_again
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides, Question, Questionnaire
 
-Pair = tuple[MainWindow, FakeEngine]
 QUESTIONS = (
     Question(
         name="heads",
@@ -54,11 +52,6 @@ QUESTIONS = (
 FORM = Questionnaire(
     layout="<b>torch</b>", sizes="2 layers", introduction="How.", questions=QUESTIONS
 )
-
-
-@pytest.fixture
-def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
-    return make_window(qtbot, tmp_path)
 
 
 def ask(pair: Pair, path: str = "/x/m.pt", form: Questionnaire = FORM) -> None:

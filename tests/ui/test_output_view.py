@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
-from tests.ui.windows import FakeEngine, answer, make_window
+from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import lens, read_streams
 from visformer.engine.handle import Replaced
@@ -32,7 +32,6 @@ from visformer.values.trace import Trace
 from visformer.words import number
 
 CHECKPOINT = tiny_checkpoint(norm_first=True, final_norm=True)
-Pair = tuple[MainWindow, FakeEngine]
 
 
 def opened() -> Opened:

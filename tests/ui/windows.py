@@ -82,6 +82,9 @@ class FakeEngine:
         return [(r.hidden, r.chosen, r.temperature) for r in self.of(Lens)]
 
 
+Pair = tuple[MainWindow, FakeEngine]
+
+
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
     """Return a window that is shown, and the engine behind it."""
     engine = FakeEngine()
