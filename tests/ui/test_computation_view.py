@@ -182,6 +182,15 @@ def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -
     assert view.maps.maps[0].canvas._cell == (4, 5)
     assert view.maps.maps[1].canvas._cell == (5, 3)
     assert view.maps.maps[2].canvas._cell == (4, 3)
+    assert window.session.state.locked_dimensions == {"head": 5}
+    view.maps.maps[0].hovered.emit((4, 1))
+    assert window.session.state.dimensions == {"head": 1}
+    assert view.maps.maps[1].canvas._cell == (1, 3)
+    view.maps.maps[0].hovered.emit(None)
+    assert view.maps.maps[1].canvas._cell == (5, 3)
+    canvas = view.maps.maps[0].canvas
+    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
+    assert window.session.state.locked_dimensions == {}
 
 
 def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:

@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Opened, Shuffled
+from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.positions import PositionsView
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.intervention import PositionChange
 
@@ -95,3 +98,21 @@ def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     assert page.position.value() == 2
     window.session.set(step=0)
     assert page.about.text().startswith("The sum is drawn when")
+
+
+def test_pointing_at_a_cell_draws_no_map_of_the_labs(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    drawn: list[object] = []
+    for page in ("table", "input", "lab"):
+        view.turn(page)
+        with monkeypatch.context() as spied:
+            spied.setattr(HeatMap, "draw", lambda *given, **more: drawn.append(given))
+            window.session.set(hovered=AttentionCell("cross", 1, 2))
+            window.session.set(hovered=None, busy="", notice=page)
+        assert not drawn
+    window.session.set(step=2)
+    attention = view.page(PositionLab)._attention[0].matrix
+    assert attention is not None
+    assert len(attention.rows) == 2

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
 
 from visformer.engine.messages import Asked, Open, Opened, Request, Shuffled
 from visformer.pictures.look import PLAIN, Look
+from visformer.pictures.picture import Axis
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
@@ -18,6 +19,8 @@ from visformer.values.intervention import UNTOUCHED, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
 from visformer.values.trace import Trace
+
+Dimensions = Mapping[Axis, int]  # one of each axis, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -63,6 +66,8 @@ class State:
     look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
     hovered: AttentionCell | None = None
     locked: AttentionCell | None = None  # a click locks, Escape frees
+    hovered_dimensions: Dimensions = field(default_factory=dict)
+    locked_dimensions: Dimensions = field(default_factory=dict)
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode
     notice: str = ""  # something to know: a cut sentence, a replaced engine
@@ -95,6 +100,11 @@ class State:
     def cell(self) -> AttentionCell | None:
         """The cell in focus: the hovered one, else the locked one."""
         return self.hovered or self.locked
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The dimensions in focus, by axis: the hovered one, else the locked one."""
+        return {**self.locked_dimensions, **self.hovered_dimensions}
 
     @property
     def selection(self) -> Selection:
@@ -141,6 +151,8 @@ class Change(TypedDict, total=False):
     look: Look
     hovered: AttentionCell | None
     locked: AttentionCell | None
+    hovered_dimensions: Dimensions
+    locked_dimensions: Dimensions
     busy: str
     step_ms: float | None
     notice: str

@@ -18,8 +18,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.look import FORMS, PLAIN, SUMMARIES, TOKEN_GROUPS, Look
+from visformer.pictures.look import (
+    FORMS,
+    PLAIN,
+    SUMMARIES,
+    TOKEN_GROUPS,
+    Form,
+    Look,
+    Summary,
+)
 from visformer.pictures.selection import SCALES
+from visformer.ui.changed import Changed
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
@@ -40,7 +49,7 @@ class LookBar(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._look = PLAIN
-        self._shown: tuple[Look, str, bool] | None = None
+        self._changed = Changed()
         self.forms = _chooser("form of the attention", FORMS)
         self.summaries = _chooser("heads and layers summarised", SUMMARIES)
         self.scales = _chooser("colour scale of the maps", SCALES)
@@ -50,12 +59,8 @@ class LookBar(QWidget):
         self._share = plain_label("")
         self._hint = _Hint()
         self._prepare_slider()
-        self.forms.activated.connect(
-            lambda _: self._change(form=self.forms.currentData())
-        )
-        self.summaries.activated.connect(
-            lambda _: self._change(summary=self.summaries.currentData())
-        )
+        self.forms.activated.connect(self._choose_form)
+        self.summaries.activated.connect(self._choose_summary)
         self.scales.activated.connect(
             lambda _: self.scale_chosen.emit(self.scales.currentData())
         )
@@ -74,31 +79,29 @@ class LookBar(QWidget):
         self.mass.setMaximumWidth(160)
         self.mass.setAccessibleName("share of each row that the arcs carry, percent")
         self.mass.setToolTip("arcs: the fewest keys that carry so much of each row")
-        self.mass.valueChanged.connect(
-            lambda value: self._change(mass=value * MASS_STEP / 100)
-        )
+        self.mass.valueChanged.connect(self._choose_mass)
 
     def _token_menu(self) -> dict[str, QAction]:
-        menu, made = QMenu(self.tokens), dict[str, QAction]()
+        menu, actions = QMenu(self.tokens), dict[str, QAction]()
         for name, title in TOKEN_GROUPS.items():
-            made[name] = menu.addAction(f"Hide {title}")
+            actions[name] = menu.addAction(f"Hide {title}")
         menu.addSeparator()
-        made["renormalise"] = menu.addAction("Renormalise rows after hiding")
+        actions["renormalise"] = menu.addAction("Renormalise rows after hiding")
         menu.addSeparator()
-        made["words"] = menu.addAction("Merge subwords into words")
-        for action in made.values():
+        actions["words"] = menu.addAction("Merge subwords into words")
+        for action in actions.values():
             action.setCheckable(True)
             action.triggered.connect(self._change_tokens)
         self.tokens.setMenu(menu)
         self.tokens.setAccessibleName("tokens hidden or merged")
         self.tokens.setToolTip("hide tokens, renormalise, merge subwords into words")
-        return made
+        return actions
 
     def draw(self, look: Look, scale: str, *, working: bool) -> None:
-        """Show a Look; ``working``: a summary is still being made."""
-        if (look, scale, working) == self._shown:
+        """Show a Look; ``working``: a summary is still on its way."""
+        self._look = look
+        if not self._changed("all", look, scale, working):
             return
-        self._shown, self._look = (look, scale, working), look
         self.forms.setCurrentIndex(self.forms.findData(look.form))
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))
@@ -118,17 +121,30 @@ class LookBar(QWidget):
             part.setVisible(look.form == "arcs")
         self._hint.set_text(WORKING if working else HINTS[look.form])
 
-    def _change(self, **changes: object) -> None:
-        self._shown = None  # the control moved: the next draw says where it stands
-        self.changed.emit(replace(self._look, **changes))  # type: ignore[arg-type]
+    def _change(self, look: Look) -> None:
+        self._changed.forget()  # a control moved: the next draw says where it stands
+        self.changed.emit(look)
+
+    def _choose_form(self) -> None:
+        form: Form = self.forms.currentData()
+        self._change(replace(self._look, form=form))
+
+    def _choose_summary(self) -> None:
+        summary: Summary = self.summaries.currentData()
+        self._change(replace(self._look, summary=summary))
+
+    def _choose_mass(self, value: int) -> None:
+        self._change(replace(self._look, mass=value * MASS_STEP / 100))
 
     def _change_tokens(self) -> None:
         names = [name for name in TOKEN_GROUPS if self.actions_[name].isChecked()]
-        self._change(
+        look = replace(
+            self._look,
             hide=frozenset(names),
             renormalise=bool(names) and self.actions_["renormalise"].isChecked(),
             words=self.actions_["words"].isChecked(),
         )
+        self._change(look)
 
 
 class _Hint(QWidget):

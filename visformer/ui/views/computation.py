@@ -53,11 +53,8 @@ class ComputationView(View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._drawn: tuple[object, ...] = ()
         self._subject: Subject | None = None
         self._picture: StagePicture | None = None
-        self._kept: dict[Axis, int] = {}  # dimensions that were clicked
-        self._under: dict[Axis, int] = {}  # dimensions under the mouse
         self.page_bar = _bar("pages of the computation", tuple(PAGES.values()))
         self.page_bar.tabBarClicked.connect(self._go_to_page)
         self.stages: dict[StagePage, QTabBar] = {}
@@ -137,23 +134,23 @@ class ComputationView(View):
 
     def draw(self, state: State) -> None:
         """Show a State."""
-        needs = (
-            *(state.shown, state.parameters, state.stage, state.scale),
-            *(state.kind, state.layer, state.head, state.cell),
-        )
-        if needs != self._drawn:
-            self._drawn, self._state = needs, state
-            self._draw()
+        self._state = state
+        looked = state.shown, state.stage, state.kind, state.layer, state.head
+        if self._changed("choosers", *looked):
+            self._draw_choosers()
+        numbers = state.parameters, state.positions, state.scale
+        focus = state.cell, state.dimensions
+        if self._changed("stage", *looked, *numbers, *focus):
+            self._draw_stage()
 
-    def _draw(self) -> None:
+    def _draw_stage(self) -> None:
         state = self._state
-        self._draw_choosers()
         self._subject = subject(
             state.shown,
             state.selection,
             parameters=state.parameters,
             positions=state.positions,
-            dimensions={**self._kept, **self._under},
+            dimensions=state.dimensions,
         )
         self._heading.setText("" if self._subject is None else heading(self._subject))
         self._heading.setToolTip(self._heading.text())
@@ -161,31 +158,30 @@ class ComputationView(View):
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)
         self._picture = shown if isinstance(shown, StagePicture) else None
-        if self._picture is None:
-            self._formula.setText("")
-            self._words.setText(str(shown))
-        else:
-            self._formula.setText(self._picture.formula)
-            self._words.setText(self._picture.words)
+        self._formula.setText(self._picture.formula if self._picture else "")
+        self._words.setText(self._picture.words if self._picture else str(shown))
         maps = self._picture.maps if self._picture else ()
         self.maps.setVisible(bool(maps))
-        marks = self._marks()
-        self.maps.draw(maps, marks)
+        self.maps.draw(maps, self._marks())
+        self._draw_table()
+
+    def _draw_table(self) -> None:
         self.table.setVisible(self._picture is not None)
-        if self._picture is not None:
-            self.table.draw(self._picture.table)
-            numbers = self._picture.table
-            row, column = marks.get(numbers.rows_axis), marks.get(numbers.axis)
-            if row is not None and self._subject is not None:
-                row -= self._subject.queries.start
-            self.table.mark(row, column)
+        if self._picture is None or self._subject is None:
+            return
+        numbers, marks = self._picture.table, self._marks()
+        self.table.draw(numbers)
+        row, column = marks.get(numbers.rows_axis), marks.get(numbers.axis)
+        if row is not None:
+            row -= self._subject.queries.start
+        self.table.mark(row, column)
 
     def _marks(self) -> dict[Axis, int]:
         """Return the chosen index along every axis that has one."""
         if self._subject is None:
             return {}
         cell: dict[Axis, int] = {"query": self._subject.query, "key": self._subject.key}
-        return {**self._kept, **self._under, **cell}
+        return {**self._state.dimensions, **cell}
 
     def _draw_choosers(self) -> None:
         state, stage = self._state, stage_of(self._state.stage)
@@ -244,34 +240,27 @@ class ComputationView(View):
 
     def _hover(self, at: dict[Axis, int] | None) -> None:
         """Look at what is under the mouse, in this view and in the others."""
-        under = {} if at is None else _dimensions(at)
-        moved, self._under = under != self._under, under
-        hovered = self._state.hovered if at is not None else None
-        if at is not None and (cell := self._cell(at)) is not None:
-            hovered = cell
-        if hovered != self._state.hovered:
-            self._drawn = ()
-            self.session.set(hovered=hovered)
-        elif moved:
-            self._draw()
+        state = self._state
+        dimensions = {} if at is None else _dimensions(at)
+        hovered = None if at is None else self._cell(at) or state.hovered
+        if (hovered, dimensions) != (state.hovered, state.hovered_dimensions):
+            self.session.set(hovered=hovered, hovered_dimensions=dimensions)
 
     def _click(self, at: dict[Axis, int]) -> None:
-        """Keep what was clicked, or free it where it is kept.
-
-        A cell is kept for all views, a dimension for this one.
-        """
+        """Lock what was clicked, or free it where it is locked."""
+        state = self._state
+        dimensions = dict(state.locked_dimensions)
         for axis, index in _dimensions(at).items():
-            if self._kept.get(axis) == index:
-                del self._kept[axis]
+            if dimensions.get(axis) == index:
+                del dimensions[axis]
             else:
-                self._kept[axis] = index
+                dimensions[axis] = index
         cell = self._cell(at)
-        self._drawn = ()
-        if cell is not None:
-            locked = None if cell == self._state.locked else cell
-            self.session.set(locked=locked)
+        if cell is None:
+            self.session.set(locked_dimensions=dimensions)
         else:
-            self._draw()
+            locked = None if cell == state.locked else cell
+            self.session.set(locked=locked, locked_dimensions=dimensions)
 
     def _cell(self, at: dict[Axis, int]) -> AttentionCell | None:
         """Return the cell that a place belongs to; None where it has no token."""

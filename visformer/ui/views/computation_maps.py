@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.picture import Axis, Matrix
+from visformer.ui.changed import Changed
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 
@@ -26,7 +27,7 @@ class StageMaps(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[StageMap, ...] = ()
-        self._keys: list[tuple[object, ...]] = [()] * MOST
+        self._changed = Changed()
         self.matrices: list[Matrix | None] = [None] * MOST
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
@@ -57,8 +58,7 @@ class StageMaps(QWidget):
                 continue
             one = shown[index]
             sign.setText(one.sign)
-            if self._keys[index] != one.key:
-                self._keys[index] = one.key
+            if self._changed(f"map {index}", *one.key):
                 matrix = self.matrices[index] = one.make()
                 heat_map.draw(matrix)
                 heat_map.setAccessibleName(matrix.title)

@@ -44,6 +44,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.text import visible
+from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
@@ -184,10 +185,7 @@ class MaskLab(View):
     def _draw_attention(self) -> None:
         state = self._state
         pictures = attention_pictures(state.shown, state.plain, state.selection)
-        for index, heat_map in enumerate(self.attention):
-            there = index < len(pictures)
-            heat_map.setVisible(there or index == 0)
-            heat_map.draw(pictures[index] if there else None)
+        draw_both(self.attention, pictures)
 
     def _draw_difference(self) -> None:
         difference = difference_picture(self._runs, self._state.selection)

@@ -79,7 +79,7 @@ class OutputView(View):
         for name, title in SHOWS.items():
             self.shows.addItem(title, name)
         self.shows.setAccessibleName("what the cells of all steps show")
-        self.shows.currentIndexChanged.connect(self._draw_lens)
+        self.shows.currentIndexChanged.connect(self._choose_shows)
         self._lay_out()
 
     def _map(self, name: str) -> HeatMap:
@@ -146,13 +146,18 @@ class OutputView(View):
     def draw(self, state: State) -> None:
         """Show a State."""
         self._state = state
-        needs = state.shown, state.trace, state.lens
-        if self._changed("step", *needs):
-            self._draw_step()
-        if self._changed("lens", *needs):
+        if self._changed("output", state.shown, state.trace):
+            self._draw_output()
+        if self._changed("numbers", state.shown, state.lens):
+            self._draw_numbers()
+        shows = self.shows.currentData()
+        if self._changed("lens", state.shown, state.trace, state.lens, shows):
             self._draw_lens()
 
-    def _draw_step(self) -> None:
+    def _choose_shows(self) -> None:
+        self.draw(self._state)
+
+    def _draw_output(self) -> None:
         state = self._state
         self._tell_row("")
         extent = None
@@ -161,6 +166,9 @@ class OutputView(View):
         picture = None if state.shown is None else output_picture(state.shown)
         self._output.draw(picture, extent=extent)
         self._mark_dimension(None)
+
+    def _draw_numbers(self) -> None:
+        state = self._state
         self.products.draw(product_table(state.shown, state.lens))
         self._softmax.setText(softmax_words(state.shown, state.lens))
         self.logits.draw(logit_table(state.shown, state.lens))

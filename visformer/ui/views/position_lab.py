@@ -28,6 +28,7 @@ from visformer.pictures.position_lab import (
 from visformer.session import side_requests
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
+from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.view import View
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
@@ -97,25 +98,22 @@ class PositionLab(View):
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""
         self._state = state
-        self._fill_fields(state)
-        change = state.intervention.positions
-        for maps, pictures in (
-            (self._tables, table_pictures(state.trace, state.positions, change)),
-            (
-                self._attention,
-                attention_pictures(state.shown, state.plain, state.selection),
-            ),
-        ):
-            for index, heat_map in enumerate(maps):
-                there = index < len(pictures)
-                heat_map.setVisible(there or index == 0)
-                heat_map.draw(pictures[index] if there else None)
-        self._text.setText(text_words(state.trace, state.plain))
-        run, said = state.shuffle, ""
-        if run is not None:
-            said = shuffle_words(run.plain, run.shuffled, run.order)
-        self.bag.setText(said)
-        self.bag.setVisible(run is not None)
+        change, run = state.intervention.positions, state.shuffle
+        if self._changed("fields", change, state.positions):
+            self._fill_fields(state)
+        if self._changed("tables", state.trace, state.positions, change):
+            pictures = table_pictures(state.trace, state.positions, change)
+            draw_both(self._tables, pictures)
+        head = state.kind, state.layer, state.head, state.scale
+        if self._changed("attention", state.shown, state.plain, *head):
+            looked = state.shown, state.plain, state.selection
+            draw_both(self._attention, attention_pictures(*looked))
+        if self._changed("words", state.trace, state.plain):
+            self._text.setText(text_words(state.trace, state.plain))
+        if self._changed("shuffle", run):
+            orders = None if run is None else (run.plain, run.shuffled, run.order)
+            self.bag.setText("" if orders is None else shuffle_words(*orders))
+            self.bag.setVisible(run is not None)
         idle = state.trace is not None and not state.recorded and not state.busy
         self.shuffle.setEnabled(idle and bool(state.step))
         self.form.setEnabled(state.positions is not None)

@@ -1,0 +1,16 @@
+"""Both runs side by side: the baseline run's map, and the changed one's beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from visformer.pictures.picture import Matrix
+from visformer.ui.widgets.heatmap import HeatMap
+
+
+def draw_both(maps: Sequence[HeatMap], pictures: Sequence[Matrix]) -> None:
+    """Draw as many maps as there are pictures; the first one stays, empty too."""
+    for index, heat_map in enumerate(maps):
+        there = index < len(pictures)
+        heat_map.setVisible(there or index == 0)
+        heat_map.draw(pictures[index] if there else None)
