@@ -67,7 +67,7 @@ class App:
         self._timer.start(GARBAGE_MS)
 
     def start(
-        self, path: str | None = None, text: str = "", told: Overrides | None = ()
+        self, path: str | None = None, text: str = "", overrides: Overrides | None = ()
     ) -> None:
         """Show the first picture and open the model; None lets questions be asked."""
         window = self.window
@@ -77,10 +77,10 @@ class App:
             window.open(path)
             path = None  # a model stands by for what is typed next
         if path is None:
-            path, told = str(paths.checkpoint()), ()
+            path, overrides = str(paths.checkpoint()), ()
         if text:
             text = window.source.take(text)
-        window.open(path, given=told, then=text)
+        window.open(path, given=overrides, then=text)
 
     def _show_recorded(self) -> None:
         try:
@@ -103,13 +103,13 @@ class App:
         gc.enable()
 
 
-def run(path: str | None, text: str = "", told: Overrides = ()) -> int:
+def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
     _log_to_file()
     app = App(sys.argv[:1])
     _report_faults(lambda message: app.window.session.set(error=message))
     app.window.show()
-    app.start(path, text, told or None)
+    app.start(path, text, overrides or None)
     code = app.qt.exec()
     app.close()
     return code

@@ -56,10 +56,10 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         if options.page:
             _turn(view, options.page)
         steps = len(window.session.state.trace or ())
-        wanted = steps if options.steps is None else options.steps
-        window.session.set(**_selection(options, window.session.state, wanted))
+        step = steps if options.steps is None else options.steps
+        window.session.set(**_selection(options, window.session.state, step))
         window.resize(size)
-        _wait(lambda: not window.session.state.awaiting.aside, SECONDS * 1000)
+        _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
         _save(window.grab(), options.output)
     finally:

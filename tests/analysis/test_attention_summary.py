@@ -22,7 +22,7 @@ def test_the_mean_so_far_ends_with_the_mean_of_all() -> None:
     parts = [floats([[1, 0]]), floats([[0, 1]]), floats([[0.5, 0.5]])]
     means = list(running_mean(parts))
     assert [mean.tolist() for mean in means] == [[[1, 0]], [[0.5, 0.5]], [[0.5, 0.5]]]
-    assert parts[0].tolist() == [[1, 0]]  # untouched
+    assert parts[0].tolist() == [[1, 0]]  # unchanged
 
 
 def test_the_maximum_is_of_each_cell() -> None:

@@ -67,7 +67,7 @@ def test_a_layer_leaves_what_the_model_leaves(name: str, stack: StackName) -> No
     for layer in range(2):
         rows = LayerRows(trace, layer_parameters(checkpoint, stack, layer), slice(None))
         expected = trace.hidden(stack, layer + 1)
-        assert close(rows.feed_forward.residual.leaves, expected)
+        assert close(rows.feed_forward.residual.output, expected)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -92,8 +92,8 @@ def test_a_block_of_rows_is_those_rows_of_the_whole() -> None:
     checkpoint = tiny_checkpoint(norm_first=True)
     trace = Decoding(checkpoint, "abcdef", limit=9).finish()
     parameters = layer_parameters(checkpoint, "decoder", 0)
-    whole = LayerRows(trace, parameters, slice(None)).feed_forward.residual.leaves
-    block = LayerRows(trace, parameters, slice(3, 7)).feed_forward.residual.leaves
+    whole = LayerRows(trace, parameters, slice(None)).feed_forward.residual.output
+    block = LayerRows(trace, parameters, slice(3, 7)).feed_forward.residual.output
     assert close(block, whole[3:7])
     assert close(whole, trace.hidden("decoder", 1))
 
@@ -112,7 +112,7 @@ def test_residual_and_norm_by_hand() -> None:
     norm = next(iter(checkpoint.model.encoder)).self_attention_norm
     assert isinstance(norm, nn.LayerNorm)
     by_hand = by_hand * norm.weight.detach().numpy() + norm.bias.detach().numpy()
-    assert residual.leaves[0] == pytest.approx(by_hand, abs=1e-5)
+    assert residual.output[0] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_dead_units_are_exact_zeros() -> None:
@@ -147,4 +147,4 @@ def test_a_layer_is_masked_by_its_own_mask() -> None:
             trace, layer_parameters(checkpoint, "decoder", layer), slice(None)
         )
         expected = trace.hidden("decoder", layer + 1)
-        assert close(rows.feed_forward.residual.leaves, expected)
+        assert close(rows.feed_forward.residual.output, expected)

@@ -11,7 +11,7 @@ import torch
 from tests.core.test_variants import torch_layer
 from tests.models import tiny_config
 from visformer.bench import time_training as training
-from visformer.bench.time_training import Plain
+from visformer.bench.time_training import TorchModel
 from visformer.core.model import Transformer
 from visformer.values.config import ModelConfig
 
@@ -24,7 +24,7 @@ def config() -> ModelConfig:
     return tiny_config(norm_first=True, final_norm=True)
 
 
-def copy_weights(model: Transformer, plain: Plain) -> None:
+def copy_weights(model: Transformer, plain: TorchModel) -> None:
     ours = {name: weight.detach() for name, weight in model.named_parameters()}
     tensors = {}
     for stack in ("encoder", "decoder"):
@@ -38,7 +38,7 @@ def copy_weights(model: Transformer, plain: Plain) -> None:
 
 def test_both_loops_make_the_same_steps(tmp_path: Path, config: ModelConfig) -> None:
     trainer = training.make_trainer(config, DATA, tmp_path, dropout=0.0)
-    plain = training.make_plain(trainer, dropout=0.0, bfloat16=False)
+    plain = training.baseline_loop(trainer, dropout=0.0, bfloat16=False)
     counts = [
         sum(weight.numel() for weight in model.parameters())
         for model in (trainer.model, plain.model)
@@ -56,7 +56,7 @@ def test_a_figure(
 ) -> None:
     monkeypatch.setattr(training, "ROUNDS", 1)
     trainer = training.make_trainer(config, DATA, tmp_path, dropout=0.1)
-    plain = training.make_plain(trainer, dropout=0.1, bfloat16=True)
+    plain = training.baseline_loop(trainer, dropout=0.1, bfloat16=True)
     figure = training.against(trainer, plain, BATCHES[:1], "tiny")
     assert figure.value is not None
     assert 0 < figure.value < math.inf

@@ -324,19 +324,19 @@ def test_a_file_is_asked_about_and_opened(
     asked = listener.wait_for(Asked)
     assert isinstance(asked, Asked)
     assert [q.name for q in asked.form.questions][:4] == ["heads", "pad", "bos", "eos"]
-    number = handle.open(Open(path=str(path), told=(("heads", 3),)))
+    number = handle.open(Open(path=str(path), overrides=(("heads", 3),)))
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert refused.number == number
     assert "3 heads do not divide d_model = 8" in refused.reason
-    handle.open(Open(path=str(path), told=(("heads", 2),)))
+    handle.open(Open(path=str(path), overrides=(("heads", 2),)))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)
     assert (opened.model.config.heads, opened.numbers) == (2, 11)
     assert "pad = 0 (the file does not say)" in opened.assumed
     handle.open(Open(path=str(folder), ask="open"))  # it tells all by itself
     handle.abandon()
-    handle.open(Open(path=str(path), told=(("heads", 2),), ask="always"))
+    handle.open(Open(path=str(path), overrides=(("heads", 2),), ask="always"))
     asked = listener.wait_for(Asked, Opened)  # nothing came of what was abandoned
     assert isinstance(asked, Asked)
     assert asked.form.questions[0].default == 2

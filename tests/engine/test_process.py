@@ -100,7 +100,7 @@ def test_passes_stop_for_a_newer_request() -> None:
     assert pipe.of(Passed) == [1, 1]
 
 
-def test_what_is_aside_is_answered_amid_a_decode_and_stops_nothing() -> None:
+def test_what_is_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:
     pipe = Pipe()
     server = server_on(pipe)
     pipe.put_after(2, Stepped, Numbered(2, WEIGHTS), Numbered(3, LENS))
@@ -147,7 +147,7 @@ def test_nothing_is_answered_without_a_model() -> None:
     assert lens.rows == ()
 
 
-def test_a_fault_in_what_is_aside_leaves_the_decode_alone(
+def test_a_fault_in_what_is_side_request_leaves_the_decode_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> None:
@@ -192,5 +192,5 @@ def test_both_orders_come_of_a_shuffle() -> None:
     server_on(pipe).answer(Numbered(1, Shuffle(source="abcd", target=(2, 5), seed=1)))
     (answer,) = pipe.sent
     assert isinstance(answer, Shuffled)
-    moved = [answer.plain.source[at] for at in answer.order]
+    moved = [answer.baseline.source[at] for at in answer.order]
     assert list(answer.shuffled.source) == moved

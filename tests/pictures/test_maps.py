@@ -83,8 +83,8 @@ def test_controls_in_tokens_are_spelt_out() -> None:
 def test_later_keys_are_hidden_in_the_decoder() -> None:
     picture = attention_map(*looked(state(make_trace(3, 2))), "decoder")
     assert picture is not None
-    assert picture.hidden is not None
-    assert picture.hidden.tolist() == [[False, True], [False, False]]
+    assert picture.masked is not None
+    assert picture.masked.tolist() == [[False, True], [False, False]]
 
 
 @pytest.mark.parametrize("kind", ["decoder", "cross"])

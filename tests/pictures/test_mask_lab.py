@@ -28,7 +28,7 @@ from visformer.pictures.mask_lab import (
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 from visformer.values.intervention import (
-    UNTOUCHED,
+    NO_CHANGES,
     Causal,
     Cell,
     HideSource,
@@ -45,14 +45,14 @@ def shown(trace: Trace, **changes: Any) -> State:
 
 
 def runs_of(state: State) -> Runs | None:
-    return compare(state.plain, state.shown)
+    return compare(state.baseline, state.shown)
 
 
 def clicked(state: State, query: int, key: int, field: int | None) -> Intervention:
     """Return what a click on a cell asks for."""
     assert state.shown is not None
     change = turned(state.shown, state.selection, (query, key), field)
-    return toggled(state.intervention, state.plain, change)
+    return toggled(state.intervention, state.baseline, change)
 
 
 def both(*, tokens: tuple[str, ...] | None = None) -> State:
@@ -61,18 +61,18 @@ def both(*, tokens: tuple[str, ...] | None = None) -> State:
     ids = plain.target_ids.copy()
     if tokens:
         ids[2:] += 1
-    altered = replace(other, intervention=parse(["hide 1"]), target_ids=ids)
-    change = altered.intervention
-    return shown(altered, plain=plain, intervention=change, kind="cross", head=1)
+    modified = replace(other, intervention=parse(["hide 1"]), target_ids=ids)
+    change = modified.intervention
+    return shown(modified, baseline=plain, intervention=change, kind="cross", head=1)
 
 
 def test_the_difference_is_altered_minus_untouched() -> None:
     state = both()
-    assert state.plain is not None
+    assert state.baseline is not None
     assert state.trace is not None
     picture = difference_picture(runs_of(state), state.selection)
     assert picture is not None
-    expected = state.trace.attention("cross", 0, 1) - state.plain.attention(
+    expected = state.trace.attention("cross", 0, 1) - state.baseline.attention(
         "cross", 0, 1
     )
     np.testing.assert_array_equal(picture.values, expected)
@@ -161,7 +161,7 @@ def test_cells_and_fields() -> None:
     assert made.without(HideSource(0)).without(HideSource(2)) == parse(
         ["causal +1 @ layer 2"]
     )
-    assert UNTOUCHED.without(Causal(None)) == UNTOUCHED
+    assert NO_CHANGES.without(Causal(None)) == NO_CHANGES
 
 
 def test_leaks_are_named() -> None:
@@ -190,9 +190,9 @@ def test_a_row_of_a_batch_is_searched_for_leaks() -> None:
     ids = trace.source_ids.copy()
     ids[2] = trace.model.pad
     padded = replace(trace, source_ids=ids)
-    words = batch_words(padded, 0, altered=False)
+    words = batch_words(padded, 0, modified=False)
     assert "reads the pad" in words
-    assert batch_words(padded, 0, altered=True) == (
+    assert batch_words(padded, 0, modified=True) == (
         f"{words} A batch is run without the changes."
     )
 
@@ -201,21 +201,23 @@ def altered_by(trace: Trace, change: Cell) -> Trace:
     """Return the trace as if run with one cell changed in every layer of a kind."""
     mask = trace.mask(change.kind, 0).copy()
     mask[change.query, change.key] = change.allowed
-    made = UNTOUCHED.with_mask(change)
+    made = NO_CHANGES.with_mask(change)
     return replace(trace, intervention=made, masks={**trace.masks, change.kind: mask})
 
 
 def test_a_cell_painted_twice_leaves_no_change() -> None:
     plain = make_trace(source=3, target=4)
     painted = Cell("decoder", 0, 2, True)
-    altered = altered_by(plain, painted)
-    kept = altered.intervention.with_mask(HideSource(0))
-    for intervention in (altered.intervention, kept):
-        state = shown(altered, plain=plain, kind="decoder", intervention=intervention)
+    modified = altered_by(plain, painted)
+    kept = modified.intervention.with_mask(HideSource(0))
+    for intervention in (modified.intervention, kept):
+        state = shown(
+            modified, baseline=plain, kind="decoder", intervention=intervention
+        )
         assert clicked(state, 0, 2, None) == intervention.without(painted)
     # what a moved diagonal leaves of the cell is not known here: it is said outright
-    moved = altered.intervention.with_mask(Causal(1))
-    state = shown(altered, plain=plain, kind="decoder", intervention=moved)
+    moved = modified.intervention.with_mask(Causal(1))
+    state = shown(modified, baseline=plain, kind="decoder", intervention=moved)
     assert Cell("decoder", 0, 2, False) in clicked(state, 0, 2, None).masks
 
 
@@ -253,8 +255,8 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
         numbers = row_numbers(state.shown, runs, selection)
         assert numbers is not None
         assert numbers.rows[-2:] == ("weight", "untouched weight")
-        altered, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
-        np.testing.assert_array_equal(numbers.values[-2], altered[query])
+        modified, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
+        np.testing.assert_array_equal(numbers.values[-2], modified[query])
         np.testing.assert_array_equal(numbers.values[-1], plain[query])
     other = runs._replace(rows=3)  # the last row read another token
     last = replace(state.selection, cell=AttentionCell("cross", 3, 0))

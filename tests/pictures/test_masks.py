@@ -97,12 +97,12 @@ def test_a_token_that_is_hidden_without_reason_is_named() -> None:
 
 
 def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:
-    hidden = {(2, key): False for key in range(4)}
-    finite = with_mask(padded(masked_value=-1e9), "decoder", hidden)
+    masked = {(2, key): False for key in range(4)}
+    finite = with_mask(padded(masked_value=-1e9), "decoder", masked)
     assert attends_to_nothing(finite, "decoder", 0) == (2,)
     assert "the same weight, 0.25" in nothing_words(finite, "decoder", 0, 0)
     assert "may attend to nothing" in note(finite, "decoder", "combined", 0, 0)
-    infinite = with_mask(padded(masked_value=-np.inf), "decoder", hidden)
+    infinite = with_mask(padded(masked_value=-np.inf), "decoder", masked)
     assert "NaN" in nothing_words(infinite, "decoder", 0, 0)
     assert attends_to_nothing(finite, "encoder", 0) == ()
     assert nothing_words(finite, "encoder", 0, 0) == ""
@@ -116,8 +116,8 @@ def test_a_picture_is_its_mask(kind: Any, part: Any) -> None:
     assert (picture.values == part_mask(trace, kind, part, 0)).all()
     assert (picture.shade == picture.values).all()
     assert picture.ends == ("False", "True")
-    assert picture.hidden is not None
-    assert (picture.hidden == (picture.values == 0)).all()
+    assert picture.masked is not None
+    assert (picture.masked == (picture.values == 0)).all()
     assert (picture.rows, picture.columns) == trace.tokens(kind)
     assert picture.values.dtype == np.float32
 
@@ -197,9 +197,9 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     assert second.title == "decoder self, layer 2: combined"
     assert first.values.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert second.values.all()
-    assert first.hidden is not None
-    assert second.hidden is not None
-    assert (first.hidden.sum(), second.hidden.sum()) == (3, 0)
+    assert first.masked is not None
+    assert second.masked is not None
+    assert (first.masked.sum(), second.masked.sum()) == (3, 0)
     assert note(trace, "decoder", "combined", 0, 0) == "6 of 9 cells may attend."
     said = note(trace, "decoder", "combined", 1, 0)
     assert said.startswith("9 of 9 cells may attend. Not padding and causal in 3 cells")

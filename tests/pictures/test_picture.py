@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from visformer.pictures.attention.mosaic import reduced
-from visformer.pictures.picture import LOG_FLOOR, shade
+from visformer.pictures.picture import LOG_FLOOR, largest, shade, signed_shade
 from visformer.pictures.selection import Scale
 
 WEIGHTS = np.array([[0, 1e-5, 1e-4, 1e-2, 1]], np.float32)
@@ -40,3 +40,12 @@ def test_the_remainder_of_a_reduction_keeps_its_maximum() -> None:
     expected = [[12, 14], [22, 24]]
     assert reduced(values, (3, 3))[0].tolist() == expected
     assert reduced(-values, (3, 3))[0].tolist() == [[0, -3], [-15, -18]]
+
+
+def test_what_lies_beyond_the_signed_range_takes_the_colour_of_its_end() -> None:
+    values = np.array([[-2, -1, 0, 1, 2, -np.inf, np.inf, np.nan]], np.float32)
+    shades = signed_shade(values, 2)
+    expected = [0, 0.25, 0.5, 0.75, 1, 0, 1, np.nan]
+    np.testing.assert_array_equal(shades, np.array([expected], np.float32))
+    assert largest(values) == 2
+    assert largest(np.full((2, 2), np.nan, np.float32)) == 1

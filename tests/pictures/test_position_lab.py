@@ -57,7 +57,7 @@ def tables(state: State) -> tuple[Matrix, ...]:
 
 
 def attentions(state: State) -> tuple[Matrix, ...]:
-    return attention_pictures(state.shown, state.plain, state.selection)
+    return attention_pictures(state.shown, state.baseline, state.selection)
 
 
 @pytest.mark.parametrize("changes", [(), ("positions shifted 5",)])
@@ -121,18 +121,18 @@ def test_tables_and_attention_stand_side_by_side() -> None:
     assert len(attentions(shown(plain))) == 1
     change = Intervention(positions=PositionChange("scaled", 3))
     other = replace(make_trace(d_model=16, heads=2, seed=4), intervention=change)
-    state = shown(other, plain=plain, intervention=change, kind="cross", head=1)
+    state = shown(other, baseline=plain, intervention=change, kind="cross", head=1)
     own, changed = tables(state)
     np.testing.assert_allclose(changed.values, 3 * own.values, rtol=1e-6)
     untouched, altered = attentions(state)
     np.testing.assert_array_equal(untouched.values, plain.attention("cross", 0, 1))
     np.testing.assert_array_equal(altered.values, other.attention("cross", 0, 1))
-    assert text_words(state.trace, state.plain).startswith(
+    assert text_words(state.trace, state.baseline).startswith(
         f"Untouched and altered: {other.text}"
     )
-    state = replace(state, plain=plain.until(2))
+    state = replace(state, baseline=plain.until(2))
     assert (
-        text_words(state.trace, state.plain)
+        text_words(state.trace, state.baseline)
         == f"Untouched: t0 t1\nAltered: {other.text}"
     )
 

@@ -17,7 +17,7 @@ from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading, move, reading
 from visformer.pictures.attention.strips import source_strip
 from visformer.pictures.attention.token_groups import hidden_tokens
-from visformer.pictures.look import PLAIN, Look
+from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
@@ -51,7 +51,7 @@ def read(trace: Trace, kind: Kind, look: Look, **changes: Any) -> Reading:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_default_is_one_head_untouched(kind: Kind) -> None:
     trace = sentence()
-    shown = read(trace, kind, PLAIN, layer=1, head=1)
+    shown = read(trace, kind, DEFAULT_LOOK, layer=1, head=1)
     assert np.allclose(shown.values, trace.attention(kind, 1, 1), atol=1e-6)
     assert shown.done == ""
     assert shown.title.endswith("layer 2, head 2")
@@ -195,8 +195,8 @@ def test_cells_and_words_are_found_in_each_other() -> None:
     shown = read(sentence(), "cross", ALL)
     assert shown.columns == ("the", "tired", "cat")
     assert shown.cell(1, 1) == AttentionCell("cross", 1, 1)
-    assert shown.place(AttentionCell("cross", 2, 2)) == (1, 1)
-    assert shown.place(AttentionCell("cross", 2, 5)) is None
+    assert shown.cell_in_matrix(AttentionCell("cross", 2, 2)) == (1, 1)
+    assert shown.cell_in_matrix(AttentionCell("cross", 2, 5)) is None
     assert shown.columns_of((1, 2, 5)) == (1,)
 
 
@@ -230,7 +230,7 @@ def test_moving_skips_what_is_hidden_and_stops_at_the_edge() -> None:
 
 
 def test_the_partner_is_the_strongest() -> None:
-    shown = read(by_hand(), "cross", PLAIN)
+    shown = read(by_hand(), "cross", DEFAULT_LOOK)
     assert shown.partner("query", 0) == (0, 0)
     assert shown.partner("key", 1) == (0, 1)
 

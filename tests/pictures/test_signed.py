@@ -28,8 +28,8 @@ def check(picture: Matrix | None, *, signed: bool) -> None:
     assert picture is not None
     assert picture.signed == signed
     seen = np.isfinite(picture.values)
-    if picture.hidden is not None:
-        seen &= ~picture.hidden
+    if picture.masked is not None:
+        seen &= ~picture.masked
     values, shades = picture.values[seen], picture.shade[seen]
     if signed:
         near = np.abs(values) > 1e-5

@@ -7,7 +7,7 @@ from tests.pictures.test_reading import ALL, sentence
 from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
-from visformer.pictures.look import PLAIN, Look, TokenRole
+from visformer.pictures.look import DEFAULT_LOOK, Look, TokenRole
 from visformer.pictures.selection import AttentionCell
 from visformer.values.facts import Kind
 
@@ -16,7 +16,7 @@ def made(
     kind: Kind,
     cell: AttentionCell | None = None,
     by: TokenRole = "query",
-    look: Look = PLAIN,
+    look: Look = DEFAULT_LOOK,
 ) -> Tinted:
     shown = state(sentence(), locked=cell, look=look)
     read, picture = reading(*looked(shown), kind), attention_map(*looked(shown), kind)

@@ -16,4 +16,4 @@ def engine() -> Engine:
 
 @pytest.fixture
 def session(engine: Engine) -> Session:
-    return Session(engine=engine, wanted=side_requests.wanted)
+    return Session(engine=engine, needed=side_requests.needed)

@@ -24,7 +24,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs, side_requests
 from visformer.session.state import Next, Session
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import Questionnaire
 
 
@@ -86,7 +86,7 @@ def test_reopening_runs_the_sentence_again_without_changes(
     assert engine.last == Open(path="/model", device="cpu")
     state = take(session, opened_model(OTHER, number=3))
     assert engine.last == Decode(source="one two")
-    assert state.intervention == UNTOUCHED
+    assert state.intervention == NO_CHANGES
     assert state.history.undo == ()
     assert state.trace is not None  # until the new model's comes
     changed = Decoded(number=2, trace=make_trace(target=1), limit=9)
@@ -115,14 +115,14 @@ def test_a_text_follows_its_opening_through_the_questions(
     assert state.asked is not None
     assert state.busy == ""
     session.do(openings.answer, {"heads": 2})
-    told = (("heads", 2),)
-    assert engine.last == Open(path="/m.pt", device="cuda", told=told)
+    overrides = (("heads", 2),)
+    assert engine.last == Open(path="/m.pt", device="cuda", overrides=overrides)
     state = take(session, opened_model(TRACE.model, number=2, path="/m.pt"))
     assert state.asked is None
     assert engine.last == Decode(source="abc")
-    assert state.answers.about("/m.pt") == told
+    assert state.answers.about("/m.pt") == overrides
     session.do(openings.open_checkpoint, "/m.pt", "cpu")
-    assert engine.last == Open(path="/m.pt", device="cpu", told=told)
+    assert engine.last == Open(path="/m.pt", device="cpu", overrides=overrides)
     take(session, Refused(number=4, reason="They no longer do."))
     assert engine.last == Open(path="/m.pt", device="cpu", ask="open")
     assert session.state.error == ""
@@ -138,8 +138,8 @@ def test_the_open_model_is_asked_about_and_opened_anew_on_its_device(
     session.do(openings.ask_again)
     assert engine.last == Open(path="/m.pt", device="cuda:1", ask="always")
     session.do(openings.open_with, {"heads": 2})
-    told = (("heads", 2),)
-    assert engine.last == Open(path="/m.pt", device="cuda:1", told=told)
+    overrides = (("heads", 2),)
+    assert engine.last == Open(path="/m.pt", device="cuda:1", overrides=overrides)
 
 
 def test_a_cancelled_opening_leaves_the_open_model(

@@ -30,7 +30,7 @@ from visformer.engine.mirror import Decoded
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Next, Session, State
 from visformer.session.wishes import Wish
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
 
 
@@ -104,7 +104,7 @@ def test_answers_to_what_was_superseded_are_dropped(
     session.do(runs.translate, "three")
     before = session.state
     shorter = make_trace(target=2)
-    shuffled = Shuffled(number=3, order=(0,), plain=shorter, shuffled=shorter)
+    shuffled = Shuffled(number=3, order=(0,), baseline=shorter, shuffled=shorter)
     late = (
         Decoded(number=1, trace=shorter, limit=9),
         Finished(number=1, step_ms=9.0),
@@ -119,7 +119,9 @@ def test_answers_to_what_was_superseded_are_dropped(
     assert state.batch == ()
 
 
-def test_what_is_aside_supersedes_nothing(session: Session, engine: Engine) -> None:
+def test_what_is_side_request_supersedes_nothing(
+    session: Session, engine: Engine
+) -> None:
     take(session, opened_model(TRACE.model))
     session.do(runs.translate, "one")
     session.set(trace=TRACE, tab="computation")
@@ -159,11 +161,11 @@ def test_a_changed_run_follows_the_baseline(session: Session, engine: Engine) ->
     assert len(engine.asked) == 1
     baseline = answer(session, engine)
     assert engine.last.intervention == OPEN
-    assert session.state.plain is baseline
+    assert session.state.baseline is baseline
     answer(session, engine, replace(TRACE, intervention=OPEN))
     session.do(runs.translate, "two")
-    assert engine.last.intervention == UNTOUCHED
-    assert session.state.plain is None
+    assert engine.last.intervention == NO_CHANGES
+    assert session.state.baseline is None
     answer(session, engine)
     assert (engine.last.source, engine.last.intervention) == ("two", OPEN)
 
@@ -173,7 +175,7 @@ def test_back_to_the_baseline_asks_nothing_and_takes_no_more_of_the_change(
 ) -> None:
     baseline = translated(session, engine)
     session.do(runs.change_run, HIDDEN)
-    session.do(runs.change_run, UNTOUCHED)
+    session.do(runs.change_run, NO_CHANGES)
     assert len(engine.asked) == 2
     assert session.state.trace is baseline
     late = Decoded(number=2, trace=make_trace(target=2), limit=9)
@@ -185,7 +187,7 @@ def test_changes_are_undone_and_made_again(session: Session, engine: Engine) -> 
     asked = len(engine.asked)
     session.do(runs.undo)
     session.do(runs.redo)
-    session.do(runs.change_run, UNTOUCHED)
+    session.do(runs.change_run, NO_CHANGES)
     assert len(engine.asked) == asked
     session.do(runs.change_run, HIDDEN)
     session.do(runs.change_run, OPEN)
@@ -193,7 +195,7 @@ def test_changes_are_undone_and_made_again(session: Session, engine: Engine) -> 
     for act in (runs.undo, runs.undo, runs.undo, runs.redo, runs.redo, runs.redo):
         session.do(act)
         seen.append(session.state.intervention)
-    assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN, OPEN, OPEN]
+    assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN, OPEN, OPEN]
     session.do(runs.undo)
     session.do(runs.change_run, OPEN)  # nothing is left to make again
     assert session.state.history.redo == ()

@@ -40,7 +40,7 @@ def test_the_tab_in_sight_asks_once_for_what_it_lacks(
     session.set(step=2)
     assert engine.asked[asked:] == [Parameters(stack="encoder", layer=1)]
     state = take(session, ParametersDone(number=asked + 1, parameters=None))
-    assert not state.awaiting.aside
+    assert not state.awaiting.side_requests
     assert len(engine.asked) == asked + 1  # there are none: not asked for ever
     session.set(layer=0)
     assert engine.last == Parameters(stack="encoder", layer=0)
@@ -73,7 +73,9 @@ def test_orders_differ_from_shuffle_to_shuffle(
     session.do(side_requests.shuffle)
     seeds = [r.seed for r in engine.asked if isinstance(r, Shuffle)]
     assert len(set(seeds)) == 2
-    state = take(session, Shuffled(number=3, order=(0,), plain=TRACE, shuffled=TRACE))
+    state = take(
+        session, Shuffled(number=3, order=(0,), baseline=TRACE, shuffled=TRACE)
+    )
     assert state.shuffle is not None
     assert state.busy == ""
 
@@ -108,7 +110,7 @@ def test_every_field_can_be_set_by_its_name() -> None:
 
 def test_the_listener_hears_a_transition_once(engine: Engine) -> None:
     heard: list[State] = []
-    session = Session(heard.append, engine, side_requests.wanted)
+    session = Session(heard.append, engine, side_requests.needed)
     session.do(runs.translate, "a")
     assert len(heard) == 1
     opened: Opened = opened_model(TRACE.model, np.ones((3, 8), np.float32))

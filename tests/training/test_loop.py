@@ -41,16 +41,16 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     monkeypatch.setattr(loop, "REPORT_STEPS", 1)
     whole = trainer(tmp_path / "whole", save_seconds=0.0)
     best = whole.run(lambda progress: None)
-    assert whole.place.step > 9
+    assert whole.state.step > 9
     run_until(trainer(tmp_path / "cut", save_seconds=0.0), step)
     resumed = trainer(tmp_path / "cut", save_seconds=0.0)
-    assert resumed.place.step == step
+    assert resumed.state.step == step
     assert resumed.run(lambda progress: None) == best
     assert torch.equal(weights(resumed.model), weights(whole.model))
     averages = (read_file(tmp_path / name / BEST) for name in ("whole", "cut"))
     one, other = (torch.cat([t.flatten() for t in a.values()]) for a in averages)
     assert torch.equal(one, other)
-    assert resumed.place.history == whole.place.history
+    assert resumed.state.history == whole.state.history
 
 
 def test_an_output_bias_is_trained(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_training_learns_and_reports(tmp_path: Path) -> None:
     made, seen = trainer(tmp_path, epochs=3, learning_rate=0.01), list[Progress]()
     before = made.held_out_loss()
     best = made.run(seen.append)
-    assert best == made.place.best == min(made.place.history)
+    assert best == made.state.best == min(made.state.history)
     assert best < before
     assert [p.epoch for p in seen if p.valid_loss is not None] == [1, 2, 3]
-    assert made.place.seconds > 0
+    assert made.state.seconds > 0
     assert made.done
 
 
@@ -103,10 +103,10 @@ def test_early_stop_and_no_more_after_it(
     monkeypatch.setattr(Trainer, "held_out_loss", lambda self: next(losses))
     made = trainer(tmp_path, epochs=50, patience=2)
     assert made.run(lambda progress: None) == 2.0
-    assert made.place.epoch == 4
+    assert made.state.epoch == 4
     again = trainer(tmp_path, epochs=50, patience=2)
     assert again.run(lambda progress: None) == 2.0
-    assert again.place.epoch == 4
+    assert again.state.epoch == 4
 
 
 def test_state_of_an_older_version_is_read(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_state_of_an_older_version_is_read(tmp_path: Path) -> None:
     for name in ("seconds", "world"):
         del state["place"][name]
     torch.save(state, tmp_path / STATE)
-    assert trainer(tmp_path).place.step == made.place.step
+    assert trainer(tmp_path).state.step == made.state.step
 
 
 def test_damaged_state_is_one_sentence(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_the_place_follows_another_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trainer(tmp_path)
-    made.place = TrainingState(epoch=0, batch=3, step=3)
+    made.state = TrainingState(epoch=0, batch=3, step=3)
     monkeypatch.setattr(loop, "world", lambda: 2)
     made._save()
     monkeypatch.setattr(loop, "world", lambda: 1)
-    assert trainer(tmp_path).place.batch == 6
+    assert trainer(tmp_path).state.batch == 6

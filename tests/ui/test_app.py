@@ -30,7 +30,7 @@ from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
 from visformer.ui.window import MainWindow
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import NO_CHANGES
 
 WAIT = 60_000
 
@@ -94,7 +94,7 @@ def test_the_weights_of_the_layer_looked_at_come(
     for layer in (0, 1):
         window.session.set(layer=layer)
         qtbot.waitUntil(
-            lambda: finished(app) and not window.session.state.awaiting.aside,
+            lambda: finished(app) and not window.session.state.awaiting.side_requests,
             timeout=WAIT,
         )
         parameters = window.session.state.parameters
@@ -112,7 +112,9 @@ def test_the_weights_of_the_layer_looked_at_come(
     qtbot.waitUntil(lambda: process_id(app) != engine, timeout=WAIT)
     window.session.set(layer=0)
     qtbot.waitUntil(lambda: window.session.state.notice != "", timeout=WAIT)
-    qtbot.waitUntil(lambda: not window.session.state.awaiting.aside, timeout=WAIT)
+    qtbot.waitUntil(
+        lambda: not window.session.state.awaiting.side_requests, timeout=WAIT
+    )
     parameters = window.session.state.parameters
     assert parameters is not None
     assert parameters.layer == 0
@@ -256,10 +258,10 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
     qtbot.waitUntil(lambda: altered("causal off"), timeout=WAIT)
     window.session.set(step=3)
     assert "reads the later token" in lab.leaks.text()
-    window.change_run(UNTOUCHED)
+    window.change_run(NO_CHANGES)
     qtbot.waitUntil(lambda: altered(""), timeout=WAIT)
     assert lab.leaks.text().startswith("No leak")
-    # a cell painted and painted back is the untouched run again
+    # a cell painted and painted back is the unchanged run again
     lab.mask_map.clicked.emit((0, 2))
     qtbot.waitUntil(lambda: altered("cell decoder 1 3 on"), timeout=WAIT)
     lab.mask_map.clicked.emit((0, 2))

@@ -77,7 +77,7 @@ def test_two_files_are_dropped(pair: Pair) -> None:
     window, engine = pair
     drop(window, "/x/encoder.pt", "/x/decoder.pt")
     assert engine.opened == [("/x/encoder.pt", "")]
-    assert engine.told == [((("other", "/x/decoder.pt"),), "open")]
+    assert engine.overrides == [((("other", "/x/decoder.pt"),), "open")]
     drop(window, "/x/a.pt", "/x/b.pt", "/x/c.pt")
     assert "cannot be opened together" in window._notice.text()
     assert len(engine.opened) == 1
@@ -106,7 +106,10 @@ def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) ->
     dialog.filesSelected.emit(["/x/t.model"])
     dialog.reject()
     assert engine.opened[-1] == ("/x/m.pt", "cpu")  # where it runs
-    assert engine.told[-1] == ((("heads", 2), ("tokenizer", "/x/t.model")), "never")
+    assert engine.overrides[-1] == (
+        (("heads", 2), ("tokenizer", "/x/t.model")),
+        "never",
+    )
 
 
 def file_menu(window: MainWindow) -> dict[str, bool]:

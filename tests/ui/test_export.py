@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from visformer.pictures.picture import Table
 from visformer.ui.widgets import export as exports
-from visformer.ui.widgets.export import ALTERED, CSV, PNG, Export, Format
+from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
 
 TABLE = Table(("a",), ("b", "c"), np.array([[1, 0.1]], np.float32), "")
 JSON = Format(
@@ -57,7 +57,7 @@ def test_what_altered_the_run_stands_with_what_the_numbers_are(widget: QWidget) 
     export.copy(CSV)
     plain = QGuiApplication.clipboard().text()
     assert plain == ',"b","c"\n"a",1.0,0.10000000149011612\n'
-    widget.setProperty(ALTERED, 'altered run: "hide"')
+    widget.setProperty(MODIFIED, 'altered run: "hide"')
     export.copy(CSV)
     header, rows = QGuiApplication.clipboard().text().split("\n", 1)
     assert header == '"altered run: ""hide""","b","c"'

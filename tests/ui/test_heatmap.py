@@ -14,9 +14,9 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 from tests.ui.exports import csv_of
 from visformer.pictures.picture import Matrix, TokenPair
 from visformer.ui.widgets.colour_map import (
-    HIDDEN,
     HIGH,
     LOW,
+    MASKED,
     NAN,
     codes,
     colour_table,
@@ -71,9 +71,9 @@ def pixel(heat_map: HeatMap, row: int, column: int) -> QColor:
 
 def test_codes_tell_zero_hidden_and_nan_apart() -> None:
     shade = np.array([[0, 0, 1, np.nan, 0.5]], np.float32)
-    hidden = np.array([[False, True, True, False, False]])
-    expected = [[LOW, HIDDEN, HIGH, NAN, 128]]
-    assert codes(shade, hidden).tolist() == expected
+    masked = np.array([[False, True, True, False, False]])
+    expected = [[LOW, MASKED, HIGH, NAN, 128]]
+    assert codes(shade, masked).tolist() == expected
 
 
 @pytest.mark.parametrize("base", ["#ffffff", "#000000"])
@@ -171,7 +171,7 @@ def test_nothing_and_no_rows_are_drawn(heat_map: HeatMap) -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (40, 1), (300, 2)])
 def test_odd_shapes_are_drawn(heat_map: HeatMap, size: tuple[int, int]) -> None:
-    heat_map.draw(matrix(*size, hidden=np.ones(size, bool), marked=(0, 0)))
+    heat_map.draw(matrix(*size, masked=np.ones(size, bool), marked=(0, 0)))
     heat_map.grab()
     assert heat_map.canvas.cell_at(QPointF(middle(heat_map, 0, 0))) == (0, 0)
 
@@ -187,8 +187,8 @@ def test_a_large_picture_loses_no_peak(heat_map: HeatMap) -> None:
 
 def test_hidden_and_nan_cells_look_different_from_zero(heat_map: HeatMap) -> None:
     shade = np.array([[0, 0, np.nan]], np.float32)
-    hidden = np.array([[False, True, False]])
-    heat_map.draw(matrix(1, 3, values=shade, shade=shade, hidden=hidden))
+    masked = np.array([[False, True, False]])
+    heat_map.draw(matrix(1, 3, values=shade, shade=shade, masked=masked))
     looks = {pixel(heat_map, 0, column).rgb() for column in range(3)}
     assert len(looks) == 3
 

@@ -17,7 +17,7 @@ from visformer.ui.views.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.attention_heads import AttentionHeads
-from visformer.values.intervention import UNTOUCHED, Causal, Cell, HideSource
+from visformer.values.intervention import NO_CHANGES, Causal, Cell, HideSource
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 
@@ -51,7 +51,7 @@ def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
     lab.causal.setCurrentIndex(lab.causal.findData("own"))
     lab.causal.activated.emit(lab.causal.currentIndex())
     assert masks() == ()
-    assert len(engine.decodes) == 4  # the first, and three altered ones
+    assert len(engine.decodes) == 4  # the first, and three modified ones
     lab.layers.setCurrentIndex(2)
     lab.hide_button.menu().actions()[3].trigger()
     assert masks() == (HideSource(3, 1),)
@@ -76,7 +76,7 @@ def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> Non
     window.undo()
     assert lab.masked_value.currentIndex() == 0
     assert lab.causal.currentData() == "off"
-    window.change_run(UNTOUCHED)
+    window.change_run(NO_CHANGES)
     assert lab.causal.currentData() == "own"
 
 

@@ -89,12 +89,12 @@ def editor(window: MainWindow, name: str) -> Any:
 def test_enter_opens_with_the_defaults(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
     ask(pair)
-    assert engine.told == [((), "open")]
+    assert engine.overrides == [((), "open")]
     assert window.form.isVisible()
     assert window.form.isModal()
     assert window.focusWidget() is None or window.form.focusWidget() is not None
     qtbot.keyClick(window.form.focusWidget(), Qt.Key.Key_Return)
-    assert engine.told[-1] == ((("heads", 4),), "never")
+    assert engine.overrides[-1] == ((("heads", 4),), "never")
     assert not window.form.open_button.isEnabled()  # until there is an answer
     window.receive(opened())
     assert not window.form.isVisible()
@@ -119,17 +119,17 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
         ("norm_first", True),
         ("tokenizer", "/x/t.model"),
     )
-    assert engine.told[-1] == (expected, "never")
+    assert engine.overrides[-1] == (expected, "never")
     window.receive(opened())
     window.open("/x/m.pt")
-    assert engine.told[-1] == (expected, "never")  # nobody is asked twice
+    assert engine.overrides[-1] == (expected, "never")  # nobody is asked twice
     window._memory.write()
     window.close()
     again, engine = make_window(qtbot, Path(window._memory._settings.fileName()).parent)
     again.open("/x/m.pt")
-    assert engine.told[-1] == (expected, "never")  # nor at the next start
+    assert engine.overrides[-1] == (expected, "never")  # nor at the next start
     again.open("/x/other.pt")
-    assert engine.told[-1] == ((), "open")
+    assert engine.overrides[-1] == ((), "open")
 
 
 def test_a_wrong_answer_is_said_in_the_form(pair: Pair, qtbot: QtBot) -> None:
@@ -146,7 +146,7 @@ def test_a_wrong_answer_is_said_in_the_form(pair: Pair, qtbot: QtBot) -> None:
     assert editor(window, "tokenizer").text() == "/x/wrong.model"
     editor(window, "tokenizer").clear()
     form.open_button.click()
-    assert engine.told[-1] == ((("heads", 4),), "never")  # nothing of it is left
+    assert engine.overrides[-1] == ((("heads", 4),), "never")  # nothing of it is left
     assert not form._error.isVisible()
 
 
@@ -189,7 +189,7 @@ def test_what_is_mandatory_has_to_be_chosen(pair: Pair) -> None:
     assert len(engine.opened) == 1
     editor(window, "other").setText("/x/decoder.pt")
     window.form.open_button.click()
-    assert engine.told[-1][0] == (("heads", 5), ("other", "/x/decoder.pt"))
+    assert engine.overrides[-1][0] == (("heads", 5), ("other", "/x/decoder.pt"))
 
 
 def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
@@ -199,7 +199,7 @@ def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
     window.receive(opened())
     window.open("/x/m.pt")
     window.receive(Refused(number=-3, reason="4 heads do not divide 10."))
-    assert engine.told[-1] == ((), "open")
+    assert engine.overrides[-1] == ((), "open")
     assert not window.session.state.error
     window.receive(Refused(number=-4, reason="It is gone."))
     assert window._notice.text() == "It is gone."
@@ -226,7 +226,7 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
     window.form.open_button.click()
     window.receive(opened())
     window.session.do(ask_again)
-    assert engine.told[-1] == ((("heads", 4), ("pad", 3)), "always")
+    assert engine.overrides[-1] == ((("heads", 4), ("pad", 3)), "always")
 
 
 def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
         window.close()
         window, engine = make_window(qtbot, tmp_path)
         window.open("/x/m.pt")
-        assert engine.told == [((), "open")]
+        assert engine.overrides == [((), "open")]
 
 
 def test_everything_is_named_and_reached_by_tab(pair: Pair, qtbot: QtBot) -> None:

@@ -104,9 +104,9 @@ def test_the_lens_is_asked_only_while_the_tab_is_in_sight(pair: Pair) -> None:
     assert hidden.shape == (6, 3, 16)
     assert (hidden[0, 1] == trace.hidden("decoder", 1)[3]).all()  # the current row
     assert chosen[0] == trace.steps[3].id
-    assert window.session.state.awaiting.aside
+    assert window.session.state.awaiting.side_requests
     give(window, engine)
-    assert not window.session.state.awaiting.aside
+    assert not window.session.state.awaiting.side_requests
     window.session.set(step=6)
     assert len(engine.lenses) == 1  # all is known
 
@@ -263,7 +263,7 @@ def test_many_steps_keep_readable_cells(qtbot: QtBot, tmp_path: Path) -> None:
     ids = [(4 + at % 20, "forced") for at in range(50)]
     answer(window, engine, Decoding(CHECKPOINT, "ab").follow(ids))  # type: ignore[arg-type]
     window.session.set(tab="output", step=50)
-    while engine.lenses and window.session.state.awaiting.aside:
+    while engine.lenses and window.session.state.awaiting.side_requests:
         give(window, engine)
     view = view_of(window)
     canvas = heat_map(view, "logit lens of all steps").canvas

@@ -177,9 +177,9 @@ def test_the_pattern_lies_on_its_cells_alone(
     special = np.zeros((3, 4), bool)
     special[1, 1] = special[2, 2] = True
     values = np.zeros((3, 4), np.float32)
-    hidden = special if what == "hidden" else None
+    masked = special if what == "hidden" else None
     values[special] = np.nan if what == "NaN" else 0
-    heat_map.draw(named(values=values, shade=values, hidden=hidden))
+    heat_map.draw(named(values=values, shade=values, masked=masked))
     canvas = heat_map.canvas
     canvas.look_at(view)
     image = pixels(canvas)

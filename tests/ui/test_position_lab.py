@@ -72,7 +72,7 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     assert shown is not None
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
-    window.receive(Shuffled(number=1, order=order, plain=shown, shuffled=moved))
+    window.receive(Shuffled(number=1, order=order, baseline=shown, shuffled=moved))
     assert "knows the order" in view.page(PositionLab).bag.text()
     window.translate("three")
     answer(window, engine, make_trace(source=4, target=5))

@@ -67,9 +67,9 @@ class FakeEngine:
         return [(request.path, request.device) for request in self.of(Open)]
 
     @property
-    def told(self) -> list[tuple[Overrides, WhenToAsk]]:
+    def overrides(self) -> list[tuple[Overrides, WhenToAsk]]:
         """What was given with each opening, and whether questions may come."""
-        return [(request.told, request.ask) for request in self.of(Open)]
+        return [(request.overrides, request.ask) for request in self.of(Open)]
 
     @property
     def asked(self) -> list[tuple[StackName, int]]:

@@ -15,7 +15,7 @@ from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS
 from visformer.values.intervention import (
-    UNTOUCHED,
+    NO_CHANGES,
     Causal,
     Cell,
     HideSource,
@@ -131,7 +131,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("wrong", WRONG)
 def test_data_of_no_change_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Intervention.from_json({**UNTOUCHED.to_json(), **wrong})
+        Intervention.from_json({**NO_CHANGES.to_json(), **wrong})
 
 
 def test_causal_masks_move_and_go() -> None:
@@ -211,4 +211,4 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
         with pytest.raises(InputError, match=words):
             parse([text]).check(model, 4)
     parse(["cell decoder 90 90 on; hide 4; positions shifted 7"]).check(model, 4)
-    UNTOUCHED.check(model, 1)
+    NO_CHANGES.check(model, 1)

@@ -18,7 +18,7 @@ from visformer.errors import InputError, VisformerError
 from visformer.paths import FIRST_TRACE, resource
 from visformer.values.config import FORMER_NAMES
 from visformer.values.facts import KINDS, BlockParameters
-from visformer.values.intervention import UNTOUCHED, Intervention, parse
+from visformer.values.intervention import NO_CHANGES, Intervention, parse
 from visformer.values.trace import Trace
 from visformer.values.trace_file import (
     MAGIC,
@@ -194,12 +194,12 @@ def test_what_altered_a_run_is_kept_as_data_and_read_from_text(tmp_path: Path) -
     assert read_trace(path).intervention == altered
     # how version 1 wrote it
     assert _intervention("hide 3; fill -1e4") == parse(["hide 3; masked score -1e4"])
-    assert _intervention("") == UNTOUCHED
+    assert _intervention("") == NO_CHANGES
 
 
 def test_an_alteration_that_makes_no_sense_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "a.vis"
-    negative = {**UNTOUCHED.to_json(), "masks": [{"change": "hide", "token": -2}]}
+    negative = {**NO_CHANGES.to_json(), "masks": [{"change": "hide", "token": -2}]}
     for wrong in (negative, 3, ["hide 1"]):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Intervention, "to_json", lambda _, wrong=wrong: wrong)

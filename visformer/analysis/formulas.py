@@ -39,8 +39,8 @@ def batch_standard(x: Floats, eps: float) -> Standard:
 
     As batch norm does in training: the variance divides by the number of rows.
     """
-    made = layer_standard(np.ascontiguousarray(x.T), eps)
-    return Standard(made.values.T, made.mean.T, made.deviation.T)
+    by_token = layer_standard(np.ascontiguousarray(x.T), eps)
+    return Standard(by_token.values.T, by_token.mean.T, by_token.deviation.T)
 
 
 def relu(x: Floats) -> Floats:
@@ -51,15 +51,15 @@ def relu(x: Floats) -> Floats:
 def gelu(x: Floats) -> Floats:
     """Multiply x by its normal distribution function (Hendrycks & Gimpel 2016)."""
     wide = x.astype(np.float64)
-    made: Floats = (wide * 0.5 * (1 + _erf(wide / math.sqrt(2)))).astype(np.float32)
-    return made
+    y: Floats = (wide * 0.5 * (1 + _erf(wide / math.sqrt(2)))).astype(np.float32)
+    return y
 
 
 def silu(x: Floats) -> Floats:
     """Multiply x by its logistic function."""
     with np.errstate(over="ignore"):
-        made: Floats = x / (1 + np.exp(-x))
-        return made
+        y: Floats = x / (1 + np.exp(-x))
+        return y
 
 
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
@@ -72,15 +72,15 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 
 def size(x: Floats) -> Floats:
     """L2 norm of every row: [..., N] -> [...]."""
-    made: Floats = np.linalg.norm(x, axis=-1)
-    return made
+    norms: Floats = np.linalg.norm(x, axis=-1)
+    return norms
 
 
 def cosine(x: Floats, y: Floats) -> Floats:
     """Cosine of the angle between rows, in [-1, 1]; NaN where a row is all 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        made: Floats = (x * y).sum(-1) / (size(x) * size(y))
-        return made
+        cosines: Floats = (x * y).sum(-1) / (size(x) * size(y))
+        return cosines
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
@@ -94,5 +94,5 @@ def _erf(x: np.ndarray) -> np.ndarray:
     series = np.zeros_like(t)
     for coefficient in coefficients:
         series = (series + coefficient) * t
-    made: np.ndarray = np.sign(x) * (1 - series * np.exp(-magnitude * magnitude))
-    return made
+    result: np.ndarray = np.sign(x) * (1 - series * np.exp(-magnitude * magnitude))
+    return result

@@ -22,8 +22,8 @@ def row_entropy(weights: Floats) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = weights * np.log2(np.where(weights == 0, np.float32(1), weights))
-    made: Floats = np.abs(terms.sum(axis=-1))  # abs: no "-0.0"
-    return made
+    entropies: Floats = np.abs(terms.sum(axis=-1))  # abs: no "-0.0"
+    return entropies
 
 
 def entropy(weights: Floats) -> float:

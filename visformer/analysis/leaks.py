@@ -33,7 +33,7 @@ def leaks(trace: Trace) -> list[Leak]:
     worst query first. Weights up to 1e-6 count as none. Pads are told by their ids;
     what pads themselves read is not counted.
     """
-    found = []
+    all_leaks = []
     for kind in KINDS:
         future, pads, real = forbidden(trace, kind)
         if not (future | pads).any():
@@ -48,8 +48,8 @@ def leaks(trace: Trace) -> list[Leak]:
                 head, key = divmod(int(flat[query].argmax()), weights.shape[2])
                 weight = float(weights[head, query, key])
                 what: Literal["future", "pad"] = "pad" if pads[query, key] else "future"
-                found.append(Leak(kind, layer, head, query, key, weight, what))
-    return sorted(found, key=lambda leak: -leak.weight)
+                all_leaks.append(Leak(kind, layer, head, query, key, weight, what))
+    return sorted(all_leaks, key=lambda leak: -leak.weight)
 
 
 def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:

@@ -15,8 +15,8 @@ from visformer.values.arrays import Bools, Floats
 def with_residual(weights: Floats) -> Floats:
     """Return 0.5 A + 0.5 I of [Q, Q], rows renormalised: the residual's equal share."""
     mixed = (weights + np.eye(len(weights), dtype=np.float32)) / np.float32(2)
-    made: Floats = mixed / mixed.sum(axis=1, keepdims=True)
-    return made
+    normalised: Floats = mixed / mixed.sum(axis=1, keepdims=True)
+    return normalised
 
 
 def running_rollout(layers: Iterable[Floats]) -> Iterator[Floats]:
@@ -43,6 +43,6 @@ def through(weights: Floats, below: Floats) -> Floats:
     reads = np.isnan(weights) | ((weights > 0) & unknown)
     lost: Bools = np.logical_or.reduce(reads, axis=1)
     clean = np.where(unknown[:, None], np.float32(0), below)
-    made: Floats = np.where(lost[:, None], np.float32(0), weights) @ clean
-    made[lost] = np.nan
-    return made
+    rollout: Floats = np.where(lost[:, None], np.float32(0), weights) @ clean
+    rollout[lost] = np.nan
+    return rollout

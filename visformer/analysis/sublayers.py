@@ -87,7 +87,7 @@ class Residual:
         return normed(self.model, self.norm, self.to_norm)
 
     @property
-    def leaves(self) -> Floats:
+    def output(self) -> Floats:
         """The residual stream afterwards."""
         return self.summed if self.model.config.norm_first else self.normed
 
@@ -161,7 +161,7 @@ class LayerRows:
         weights, at = self.parameters.cross_attention, self.parameters.layer
         if weights is None:
             return None
-        x = self.self_attention.residual.leaves
+        x = self.self_attention.residual.output
         return _attend(self.trace, "cross", weights, x, (at, self.rows))
 
     @cached_property
@@ -169,7 +169,7 @@ class LayerRows:
         """The last sublayer; what it leaves is what leaves the layer."""
         before = self.cross_attention or self.self_attention
         weights = self.parameters.feed_forward
-        return _feed(self.trace.model, weights, before.residual.leaves)
+        return _feed(self.trace.model, weights, before.residual.output)
 
     def attention(self, kind: Kind) -> AttentionRows:
         """Return the sublayer of a kind; ValueError where the layer has none."""
@@ -181,10 +181,11 @@ class LayerRows:
 
     def attention_weights(self, kind: Kind) -> AttentionWeights:
         """Return the weights of that sublayer; ValueError where there is none."""
-        made = self.parameters.self_attention
-        if kind == "cross" and self.parameters.cross_attention is None:
+        if kind != "cross":
+            return self.parameters.self_attention
+        if self.parameters.cross_attention is None:
             raise ValueError("an encoder layer has no cross attention.")
-        return self.parameters.cross_attention or made if kind == "cross" else made
+        return self.parameters.cross_attention
 
     def memory(self, kind: Kind, rows: slice) -> Floats:
         """Return what some keys and values are made of, [rows, D].

@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     Returns 0 also where a budget is missed, 1 where a measurement failed. Raises
     InputError for numbers that are no budgets.
     """
-    wanted = _wanted(options.only)
+    budgets = _budgets(options.only)
     figures: list[Measurement] = []
-    for figure in measure(wanted):
+    for figure in measure(budgets):
         figures.append(figure)
         if not options.json:
             print(figure.line(), flush=True)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     return int(any(figure.what == FAILED for figure in figures))
 
 
-def _wanted(only: str) -> set[int]:
+def _budgets(only: str) -> set[int]:
     """Read ``--only``."""
     known = measured()
     if not only:
@@ -77,11 +77,11 @@ def _wanted(only: str) -> set[int]:
     return {int(part) for part in parts}
 
 
-def measure(wanted: set[int]) -> Iterator[Measurement]:
+def measure(budgets: set[int]) -> Iterator[Measurement]:
     """Yield the figures of the wanted budgets, in the order of their numbers."""
     spawn = multiprocessing.get_context("spawn")
     groups = {budget: name for name, group in GROUPS.items() for budget in group}
-    for budget in sorted(wanted):
+    for budget in sorted(budgets):
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             try:
                 yield from pool.submit(_figures, groups[budget], budget).result()

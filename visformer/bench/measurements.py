@@ -43,7 +43,7 @@ class Measurement:
 
     def line(self) -> str:
         """Say it in one line."""
-        wanted = f"{self.bound} {self.must:g} {self.unit}"
+        required = f"{self.bound} {self.must:g} {self.unit}"
         if self.value is None:
             return f"{self.budget:>3}  {self.what}: not measured ({self.note})"
         verdict = "met" if self.met else "MISSED"
@@ -51,7 +51,7 @@ class Measurement:
         details = "; ".join(text for text in (parts, self.note) if text)
         return (
             f"{self.budget:>3}  {self.what}: {self.value:.3g} {self.unit} "
-            f"({wanted}: {verdict})" + (f"  [{details}]" if details else "")
+            f"({required}: {verdict})" + (f"  [{details}]" if details else "")
         )
 
 

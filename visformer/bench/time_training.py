@@ -37,7 +37,7 @@ SHORTEST, LONGEST = 4, 20  # tokens of a sentence
 ROUNDS, BATCHES = 4, 3
 
 
-class Plain(nn.Module):
+class TorchModel(nn.Module):
     """``nn.Transformer`` with embeddings and positions, as tutorials write it.
 
     It has the parameters of the Transformer of that config, no more and no fewer.
@@ -87,11 +87,11 @@ class Plain(nn.Module):
         return dropped
 
 
-class PlainLoop:
-    """The plain model's training loop: cross-entropy over every position, Adam."""
+class BaselineLoop:
+    """PyTorch's own modules trained: cross-entropy over every position, Adam."""
 
     def __init__(
-        self, model: Plain, options: TrainingOptions, *, bfloat16: bool
+        self, model: TorchModel, options: TrainingOptions, *, bfloat16: bool
     ) -> None:
         """``bfloat16``: multiply in it, as the other loop does where that is fast."""
         self.model, self.smoothing = model, options.smoothing
@@ -159,14 +159,14 @@ def make_trainer(
     return Trainer(model, data, options, folder, device=default_device())
 
 
-def make_plain(trainer: Trainer, *, dropout: float, bfloat16: bool) -> PlainLoop:
-    """Return the plain loop of the trainer's size, on its device."""
-    model = Plain(trainer.model.config, dropout).to(trainer.device)
-    return PlainLoop(model, trainer.options, bfloat16=bfloat16)
+def baseline_loop(trainer: Trainer, *, dropout: float, bfloat16: bool) -> BaselineLoop:
+    """Return the baseline loop of the trainer's size, on its device."""
+    model = TorchModel(trainer.model.config, dropout).to(trainer.device)
+    return BaselineLoop(model, trainer.options, bfloat16=bfloat16)
 
 
 def against(
-    trainer: Trainer, plain: PlainLoop, chosen: list[list[Example]], what: str
+    trainer: Trainer, baseline: BaselineLoop, chosen: list[list[Example]], what: str
 ) -> Measurement:
     """Train both on the same batches, in turn."""
 
@@ -176,7 +176,7 @@ def against(
 
     def theirs() -> None:
         for batch in chosen:
-            plain.step(batch)
+            baseline.step(batch)
 
     turns = take_turns(
         lambda: seconds(ours, time.perf_counter),
@@ -195,9 +195,9 @@ def against(
 
 
 def training() -> list[Measurement]:
-    """Train a model of the bundled one's shape, and plain ones, on a few batches.
+    """Train a model of the bundled one's shape, and baselines, on a few batches.
 
-    Where this program multiplies in bfloat16, so does a second plain loop.
+    Where this program multiplies in bfloat16, so does a second baseline.
     """
     config = read_native(paths.checkpoint(), torch.device("cpu")).config
     tokens = TrainingOptions().batch_tokens
@@ -207,17 +207,17 @@ def training() -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(config, data, Path(folder), dropout=DROPOUT)
         low = fast_bfloat16(trainer.device.type)
-        wanted = {f"{what} in float32": False}
+        variants = {f"{what} in float32": False}
         if low:
-            wanted[f"{what} in bfloat16 too"] = True
+            variants[f"{what} in bfloat16 too"] = True
         return [
             against(
                 trainer,
-                make_plain(trainer, dropout=DROPOUT, bfloat16=bfloat16),
+                baseline_loop(trainer, dropout=DROPOUT, bfloat16=bfloat16),
                 chosen,
                 name,
             )
-            for name, bfloat16 in wanted.items()
+            for name, bfloat16 in variants.items()
         ]
 
 

@@ -34,12 +34,12 @@ def build_model(
     positions.
     """
     model = _outline(config)
-    wanted = dict(model.named_parameters())
-    _check_fit(wanted, tensors, name, spelling)
-    numbers = sum(parameter.numel() for parameter in wanted.values())
+    parameters = dict(model.named_parameters())
+    _check_fit(parameters, tensors, name, spelling)
+    numbers = sum(parameter.numel() for parameter in parameters.values())
     numbers += 4 * config.max_positions * config.d_model  # while they are made
     check_memory(4 * numbers, name, _free(device))
-    for key in wanted:
+    for key in parameters:
         module, _, leaf = key.rpartition(".")
         weight = tensors[key].to(device, torch.float32).contiguous()
         parameter = nn.Parameter(weight, requires_grad=False)
@@ -103,18 +103,18 @@ def _free(device: torch.device) -> int:
 
 
 def _check_fit(
-    wanted: Mapping[str, Tensor],
+    parameters: Mapping[str, Tensor],
     tensors: Mapping[str, Tensor],
     name: str,
     spelling: Callable[[str], str],
 ) -> None:
     """Raise CheckpointError unless names, shapes and number formats fit the model."""
-    missing = [key for key in wanted if key not in tensors]
-    surplus = [key for key in tensors if key not in wanted]
-    shared = [key for key in wanted if key in tensors]
-    wrong = [key for key in shared if tensors[key].shape != wanted[key].shape]
+    missing = [key for key in parameters if key not in tensors]
+    surplus = [key for key in tensors if key not in parameters]
+    shared = [key for key in parameters if key in tensors]
+    wrong = [key for key in shared if tensors[key].shape != parameters[key].shape]
     shapes = [
-        f"{spelling(k)} {list(tensors[k].shape)}, not {list(wanted[k].shape)}"
+        f"{spelling(k)} {list(tensors[k].shape)}, not {list(parameters[k].shape)}"
         for k in wrong
     ]
     faults = {

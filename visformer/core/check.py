@@ -35,9 +35,9 @@ def check(checkpoint: Checkpoint) -> dict[str, object]:
         cached = decoding.feed([step.id for step in cached.steps])
     target = cached.target_ids.tolist()
     full = run(checkpoint, [source], [target])[0]
-    hides = RULES[config.mask_rule]
-    longer = [*source, tokenizer.eos] if hides.source_keys else source
-    lengths = [len(source), len(longer)] if hides.by_length else None
+    padding = RULES[config.mask_rule]
+    longer = [*source, tokenizer.eos] if padding.source_keys else source
+    lengths = [len(source), len(longer)] if padding.by_length else None
     batch = run(
         checkpoint,
         padded([source, longer], tokenizer.source_pad),

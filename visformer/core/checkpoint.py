@@ -42,8 +42,8 @@ class Checkpoint:
 
     def most_tokens(self, source: int) -> int:
         """Return how many tokens are made at most for a source of so many tokens."""
-        own = self.generation.max_tokens
-        return min(2 * source + 50 if own is None else own, self.config.max_positions)
+        most = self.generation.max_tokens
+        return min(2 * source + 50 if most is None else most, self.config.max_positions)
 
     @property
     def device(self) -> torch.device:
@@ -84,16 +84,16 @@ def available_devices() -> tuple[str, ...]:
     return (*names, "cpu")
 
 
-def choose_device(wanted: str | None = None) -> torch.device:
+def choose_device(device: str | None = None) -> torch.device:
     """Return the device asked for, or the best there is: cuda, then mps, then cpu.
 
     Raises InputError for a device that this computer does not have.
     """
     there = available_devices()
-    if not wanted:
+    if not device:
         return torch.device(there[0])
-    if not any(name == wanted or name.split(":")[0] == wanted for name in there):
+    if not any(name == device or name.split(":")[0] == device for name in there):
         raise InputError(
-            f"there is no device “{wanted}” here: choose from {', '.join(there)}."
+            f"there is no device “{device}” here: choose from {', '.join(there)}."
         )
-    return torch.device(wanted)
+    return torch.device(device)

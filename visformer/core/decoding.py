@@ -13,7 +13,12 @@ from torch import Tensor
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderState
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
-from visformer.core.modified import altered, altered_masks, host_mask, layer_masks
+from visformer.core.modified import (
+    host_mask,
+    layer_masks,
+    modified_checkpoint,
+    modified_masks,
+)
 from visformer.core.rows import (
     Distribution,
     check_ids,
@@ -25,7 +30,7 @@ from visformer.core.rows import (
 from visformer.core.sampling import check_strategy, choose
 from visformer.errors import InputError
 from visformer.values.arrays import Bools
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import Recording, Row
 from visformer.values.step import Origin
 from visformer.values.strategy import Strategy
@@ -72,8 +77,8 @@ class Decoding:
         pass. Raises InputError for an empty source, ids outside the vocabulary, a limit
         below 1, or an intervention that does not fit.
         """
-        self.intervention = intervention or UNTOUCHED
-        self.checkpoint = altered(checkpoint, self.intervention)
+        self.intervention = intervention or NO_CHANGES
+        self.checkpoint = modified_checkpoint(checkpoint, self.intervention)
         self.strategy = strategy or Strategy()
         check_strategy(self.strategy)
         self.restart(source, limit=limit)
@@ -91,9 +96,9 @@ class Decoding:
         rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
         self._real = real_tokens(rule, ids, pad)  # [1, S]
         self.intervention.check(self.checkpoint.facts, len(pieces))
-        own = encoder_mask(rule, self._real).expand(-1, len(pieces), -1)
+        original = encoder_mask(rule, self._real).expand(-1, len(pieces), -1)
         layers = config.encoder_layers
-        mask = layer_masks(self.intervention, "encoder", layers, own, own)
+        mask = layer_masks(self.intervention, "encoder", layers, original, original)
         record = model.encode(ids, mask)
         packed = self.checkpoint.packed
         self._memory = record.output
@@ -315,10 +320,10 @@ class Decoding:
         checkpoint = self.checkpoint
         ids = torch.tensor([consumed], device=checkpoint.device)
         rule, pad = checkpoint.config.mask_rule, checkpoint.tokenizer.pad
-        own = make_masks(rule, self._real, ids != pad)
+        original = make_masks(rule, self._real, ids != pad)
         opened = make_masks(rule, self._real, ids != pad, causal=False).decoder
-        own = own._replace(cross=own.cross.expand(-1, len(consumed), -1))
-        masks = altered_masks(self.intervention, checkpoint.config, own, opened)
+        original = original._replace(cross=original.cross.expand(-1, len(consumed), -1))
+        masks = modified_masks(self.intervention, checkpoint.config, original, opened)
         record = checkpoint.model.decode(
             ids, self._memory, masks.decoder, masks.cross, self._state.lookup
         )
@@ -335,17 +340,17 @@ class Decoding:
         config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
         if config.masked_value == -math.inf or pad not in consumed:
             return False
-        hides = RULES[config.mask_rule]
-        return hides.target_rows or (hides.target_keys and consumed[0] == pad)
+        padding = RULES[config.mask_rule]
+        return padding.target_rows or (padding.target_keys and consumed[0] == pad)
 
     def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
         """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
-        hides = RULES[self.checkpoint.config.mask_rule]
+        padding = RULES[self.checkpoint.config.mask_rule]
         pad, seen = self.checkpoint.tokenizer.pad, np.ones(at + 1, bool)
-        if hides.target_keys:
+        if padding.target_keys:
             seen = np.array(consumed[: at + 1]) != pad
-        across, nothing = self._readable, np.zeros_like
+        cross, nothing = self._readable, np.zeros_like
         if consumed[at] == pad:
-            seen = nothing(seen) if hides.target_rows else seen
-            across = nothing(across) if hides.cross_rows else across
-        return seen, across
+            seen = nothing(seen) if padding.target_rows else seen
+            cross = nothing(cross) if padding.cross_rows else cross
+        return seen, cross

@@ -1,7 +1,7 @@
 """The rules of generation that a checkpoint comes with, for its text to be its own.
 
 The rules are those of transformers' ``generate()``, in its order. They restrict what is
-chosen; the probabilities that a Trace shows stay the model's own, untouched.
+chosen; the probabilities that a Trace shows stay the model's own, unchanged.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class DecoderState:
         """
         self.packed = packed
         config = packed.model.config
-        self.hides, self.whole_pass = RULES[config.mask_rule], False
+        self.padding, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
         batch, heads = memory.shape[0], config.heads
         self.memory_rows = torch.cat(  # [B, S, 2 L D]: k, v of each layer
@@ -48,7 +48,7 @@ class DecoderState:
         )
         parts = self.memory_rows.split(config.d_model, -1)
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
-        hidden = self.hides.source_keys and not bool(readable.all())
+        hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
         self.cache = memory.new_empty(shape)
@@ -111,14 +111,16 @@ class DecoderState:
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
         """Self-attention mask of the new rows, [B, n, length]; None: all allowed."""
         device = self.cache.device
-        if self.hides.target_keys and (visible is not None or self.visible is not None):
+        if self.padding.target_keys and (
+            visible is not None or self.visible is not None
+        ):
             old, new = self.visible, visible
             if old is None:
                 old = torch.ones(batch, self.length, dtype=torch.bool, device=device)
             if new is None:
                 new = torch.ones(batch, count, dtype=torch.bool, device=device)
             self.visible = torch.cat([old, new], 1)
-        rows = visible if self.hides.target_rows else None
+        rows = visible if self.padding.target_rows else None
         if count == 1 and self.visible is None and rows is None:
             return None
         mask = causal_mask(self.length + count, device)[None, self.length :]
@@ -128,7 +130,7 @@ class DecoderState:
 
     def _cross_mask(self, visible: Tensor | None) -> Tensor | None:
         """Cross attention mask of the new rows, to broadcast to [B, n, S]."""
-        if visible is None or not self.hides.cross_rows:
+        if visible is None or not self.padding.cross_rows:
             return self.readable
         rows = visible[:, :, None]
         return rows if self.readable is None else rows & self.readable

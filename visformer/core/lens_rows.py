@@ -30,12 +30,12 @@ def lens(
     ``rows`` are decoder rows from 0, all by default. Raises InputError for a row that
     is not there and for a Trace of another model's width or depth.
     """
-    wanted = range(len(trace)) if rows is None else rows
-    for row in wanted:
+    read_rows = range(len(trace)) if rows is None else rows
+    for row in read_rows:
         if not 0 <= row < len(trace):
             raise InputError(f"there is no row {row}: the Trace has {len(trace)}.")
-    chosen = np.array([trace.steps[row].id for row in wanted], np.int64)
-    hidden = streams(trace, wanted)
+    chosen = np.array([trace.steps[row].id for row in read_rows], np.int64)
+    hidden = streams(trace, read_rows)
     return read_streams(checkpoint, hidden, chosen, temperature=temperature)
 
 

@@ -19,7 +19,7 @@ class Masks(NamedTuple):
     cross: Tensor
 
 
-class Hides(NamedTuple):
+class PaddingRule(NamedTuple):
     """What a mask rule hides besides the future of the target."""
 
     source_keys: bool = False  # padded source tokens, from all that would read them
@@ -30,13 +30,13 @@ class Hides(NamedTuple):
     by_length: bool = False  # source padding is told by lengths, not by ids
 
 
-RULES: dict[MaskRule, Hides] = {
-    "keys": Hides(source_keys=True, target_keys=True),
-    "source_keys": Hides(source_keys=True),
-    "lengths": Hides(source_keys=True, by_length=True),
-    "causal": Hides(),
-    "rows_and_keys": Hides(True, True, True, True, True),
-    "target_rows": Hides(source_keys=True, target_rows=True),
+RULES: dict[MaskRule, PaddingRule] = {
+    "keys": PaddingRule(source_keys=True, target_keys=True),
+    "source_keys": PaddingRule(source_keys=True),
+    "lengths": PaddingRule(source_keys=True, by_length=True),
+    "causal": PaddingRule(),
+    "rows_and_keys": PaddingRule(True, True, True, True, True),
+    "target_rows": PaddingRule(source_keys=True, target_rows=True),
 }
 
 
@@ -72,24 +72,24 @@ def make_masks(
 
     Without ``causal`` the decoder's mask hides padding only.
     """
-    hides = RULES[rule]
+    padding = RULES[rule]
     past = causal_mask(target.shape[1], target.device)[None]
-    own = past if causal else torch.ones_like(past)
+    decoder = past if causal else torch.ones_like(past)
     return Masks(
         encoder_mask(rule, source),
-        _hide(own, target, keys=hides.target_keys, rows=hides.target_rows),
+        _hide(decoder, target, keys=padding.target_keys, rows=padding.target_rows),
         _hide(
-            _hide(_everything(source), source, keys=hides.source_keys),
+            _hide(_everything(source), source, keys=padding.source_keys),
             target,
-            rows=hides.cross_rows,
+            rows=padding.cross_rows,
         ),
     )
 
 
 def encoder_mask(rule: MaskRule, source: Tensor) -> Tensor:
     """Return a rule's encoder mask; bool [B, S] is False at padding."""
-    hides = RULES[rule]
-    keys, rows = hides.source_keys, hides.source_rows
+    padding = RULES[rule]
+    keys, rows = padding.source_keys, padding.source_rows
     return _hide(_everything(source), source, keys=keys, rows=rows)
 
 

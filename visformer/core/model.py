@@ -124,8 +124,8 @@ class Stack(nn.Module):
         """Run [B, T, D] through all layers; the rest is as in ``Layer``."""
         hidden, attention, cross = [x], [], []
         masks = itertools.zip_longest(_each(mask), _each(cross_mask))
-        for layer, (own, across) in zip(self, masks, strict=False):
-            x, projected = layer(x, own, memory, across)
+        for layer, (self_mask, cross_mask) in zip(self, masks, strict=False):
+            x, projected = layer(x, self_mask, memory, cross_mask)
             hidden.append(x)
             attention.append(projected[0])
             cross.extend(projected[1:])

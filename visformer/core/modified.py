@@ -18,11 +18,13 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Intervention, change_table
 
 
-def altered(checkpoint: Checkpoint, intervention: Intervention) -> Checkpoint:
+def modified_checkpoint(
+    checkpoint: Checkpoint, intervention: Intervention
+) -> Checkpoint:
     """Return the checkpoint with the changed positions and mask value.
 
     The weights are shared, not copied. Where neither is changed it is the same object,
-    so that a plain run is the plain model's to the last bit.
+    so that an unchanged run is the model's to the last bit.
     """
     if intervention.masked_value is None and intervention.positions is None:
         return checkpoint
@@ -56,21 +58,21 @@ class LayeredMasks(NamedTuple):
     cross: LayerMasks
 
 
-def altered_masks(
-    intervention: Intervention, config: ModelConfig, own: Masks, opened: Tensor
+def modified_masks(
+    intervention: Intervention, config: ModelConfig, original: Masks, opened: Tensor
 ) -> LayeredMasks:
     """Return the model's own masks, bool [B, Q, K], as an intervention changes them.
 
     ``opened`` is the decoder's mask without its causal part.
     """
-    free = own._replace(decoder=opened)
+    free = original._replace(decoder=opened)
     return LayeredMasks(
         *(
             layer_masks(intervention, kind, layers, mask, other)
             for kind, layers, mask, other in zip(
                 KINDS,
                 (config.encoder_layers, config.decoder_layers, config.decoder_layers),
-                own,
+                original,
                 free,
                 strict=True,
             )
@@ -79,18 +81,24 @@ def altered_masks(
 
 
 def layer_masks(
-    intervention: Intervention, kind: Kind, layers: int, own: Tensor, opened: Tensor
+    intervention: Intervention,
+    kind: Kind,
+    layers: int,
+    original: Tensor,
+    opened: Tensor,
 ) -> LayerMasks:
     """Return a kind's masks as changed: one tensor, or one a layer where they differ.
 
-    ``own`` is bool [B, Q, K]; ``opened`` the same without its causal part.
+    ``original`` is bool [B, Q, K]; ``opened`` the same without its causal part.
     """
     if not intervention.masks:
-        return own
-    before, free = own.cpu().numpy(), opened.cpu().numpy()
+        return original
+    before, free = original.cpu().numpy(), opened.cpu().numpy()
     count = layers if intervention.by_layer(kind) else 1
     masks = [
-        torch.from_numpy(intervention.mask(kind, layer, before, free)).to(own.device)
+        torch.from_numpy(intervention.mask(kind, layer, before, free)).to(
+            original.device
+        )
         for layer in range(count)
     ]
     return masks if intervention.by_layer(kind) else masks[0]

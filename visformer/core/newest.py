@@ -25,9 +25,12 @@ class NewestRows:
     ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
         config, tokenizer = checkpoint.config, checkpoint.tokenizer
-        hides = RULES[config.mask_rule]
-        padded = hides.target_keys and tokenizer.bos == tokenizer.pad  # from the start
-        self._leaks = config.masked_value > -math.inf and (hides.target_rows or padded)
+        padding = RULES[config.mask_rule]
+        # padded from the start
+        padded = padding.target_keys and tokenizer.bos == tokenizer.pad
+        self._leaks = config.masked_value > -math.inf and (
+            padding.target_rows or padded
+        )
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
         self._state = DecoderState(checkpoint.packed, memory, real, limit)
         self._whole = False

@@ -112,14 +112,14 @@ class PackedDecoder:
 
     @staticmethod
     def _pack(layer: Layer) -> PackedLayer:
-        own, cross, feed = (
+        self_attention, cross, feed = (
             layer.self_attention,
             layer.cross_attention,
             layer.feed_forward,
         )
         return PackedLayer(
-            Affine(own.query, own.key, own.value),
-            Affine(own.output),
+            Affine(self_attention.query, self_attention.key, self_attention.value),
+            Affine(self_attention.output),
             Affine(cross.query),
             Affine(cross.output),
             Affine(feed.w1),

@@ -12,7 +12,12 @@ from torch import Tensor
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord
-from visformer.core.modified import LayeredMasks, altered, altered_masks, host_mask
+from visformer.core.modified import (
+    LayeredMasks,
+    host_mask,
+    modified_checkpoint,
+    modified_masks,
+)
 from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.rows import (
     Distribution,
@@ -29,7 +34,7 @@ from visformer.errors import InputError
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.facts import KINDS, Kind, ModelFacts
-from visformer.values.intervention import UNTOUCHED, Intervention, permutation
+from visformer.values.intervention import NO_CHANGES, Intervention, permutation
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
 
@@ -62,8 +67,8 @@ def run(
     InputError for unequal batches, lengths beyond the model's positions, ids outside
     the vocabulary, and lengths, masks or interventions that do not fit.
     """
-    changed = intervention or UNTOUCHED
-    checkpoint = altered(checkpoint, changed)
+    changed = intervention or NO_CHANGES
+    checkpoint = modified_checkpoint(checkpoint, changed)
     model, tokenizer, facts = checkpoint.model, checkpoint.tokenizer, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
@@ -75,10 +80,10 @@ def run(
         lengths = _lengths(checkpoint, source_lengths, source)
     real = real_tokens(rule, source, tokenizer.source_pad, lengths)
     shown = target != tokenizer.pad
-    own = _given(make_masks(rule, real, shown), masks or {}, source, target)
+    original = _given(make_masks(rule, real, shown), masks or {}, source, target)
     changed.check(facts, source.shape[1])
-    opened = own.decoder | make_masks(rule, real, shown, causal=False).decoder
-    allowed = altered_masks(changed, checkpoint.config, own, opened)
+    opened = original.decoder | make_masks(rule, real, shown, causal=False).decoder
+    allowed = modified_masks(changed, checkpoint.config, original, opened)
     if facts.cross:
         encoded = model.encode(source, allowed.encoder)
         memory = encoded.output
@@ -221,11 +226,11 @@ def run_shuffled(
     moved = permutation(len(ids) - 1, seed).tolist()
     order = (*moved, len(ids) - 1)
     # one by one: models whose positions run along the batch would tell the two apart
-    plain, shuffled = (
+    baseline, shuffled = (
         run(checkpoint, [row], [target], intervention=intervention)[0]
         for row in (ids, [ids[at] for at in order])
     )
-    return order, plain, shuffled
+    return order, baseline, shuffled
 
 
 def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:

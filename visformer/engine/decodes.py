@@ -16,7 +16,7 @@ from visformer.engine.messages import (
     Stepped,
 )
 from visformer.engine.replies import lean
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import Row
 from visformer.values.step import Origin
 
@@ -36,7 +36,7 @@ class Decodes:
         """``interrupted`` is asked between steps: True ends the decode there."""
         self._send, self._interrupted = send, interrupted
         self._decoding: Decoding | None = None
-        self._wanted: tuple[str, int | None, Intervention] = ("", None, UNTOUCHED)
+        self._inputs: tuple[str, int | None, Intervention] = ("", None, NO_CHANGES)
 
     def forget(self) -> None:
         """Begin the next decode afresh."""
@@ -105,8 +105,8 @@ class Decodes:
         limit = request.limit
         if request.intervention.looks_ahead:
             limit = min(limit or MAX_PASSES, MAX_PASSES)
-        wanted = (request.source, limit, request.intervention)
-        if self._decoding is not None and self._wanted == wanted:
+        inputs = (request.source, limit, request.intervention)
+        if self._decoding is not None and self._inputs == inputs:
             self._decoding.strategy = request.strategy
             return self._decoding, False
         self._decoding = None
@@ -117,7 +117,7 @@ class Decodes:
             limit=limit,
             intervention=request.intervention,
         )
-        self._decoding, self._wanted = decoding, wanted
+        self._decoding, self._inputs = decoding, inputs
         return decoding, True
 
     def _send_step(self, number: int, decoding: Decoding) -> None:

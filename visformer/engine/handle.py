@@ -99,11 +99,11 @@ class Engine:
     def ask(self, request: Request) -> int:
         """Ask anything else; returns the request's number.
 
-        It supersedes what was asked before, unless it is aside.
+        It supersedes what was asked before, unless it is a side request.
         """
         with self._lock:
             numbered = self._numbered(request)
-            if not request.aside:
+            if not request.is_side_request:
                 self._newest, self._steps = numbered, ()
             self._current.send(numbered)
             return numbered.number

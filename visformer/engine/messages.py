@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, StackName
 from visformer.values.lens import LensRow
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
@@ -26,7 +26,8 @@ from visformer.values.trace import Trace
 class Request:
     """What the window asks. The newest one supersedes those before it."""
 
-    aside: ClassVar[bool] = False  # True: answered amid a decode, superseding nothing
+    # whether it is answered amid a decode, and supersedes nothing
+    is_side_request: ClassVar[bool] = False
 
 
 class Numbered(NamedTuple):
@@ -49,7 +50,7 @@ class Open(Request):
 
     path: str
     device: str = ""
-    told: Overrides = ()
+    overrides: Overrides = ()
     ask: WhenToAsk = "never"  # whether to answer with questions instead of opening
 
 
@@ -65,7 +66,7 @@ class Decode(Request):
     reference: str = ""
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: 2 S + 50, at most the positions
-    intervention: Intervention = UNTOUCHED
+    intervention: Intervention = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Shuffle(Request):
 
     source: str
     target: tuple[int, ...]  # ids that the decoder consumes
-    intervention: Intervention = UNTOUCHED
+    intervention: Intervention = NO_CHANGES
     seed: int = 0
 
 
@@ -89,7 +90,7 @@ class Shuffle(Request):
 class Parameters(Request):
     """Tell the weights of one layer of the open model."""
 
-    aside: ClassVar[bool] = True
+    is_side_request: ClassVar[bool] = True
 
     stack: StackName
     layer: int
@@ -102,7 +103,7 @@ class Lens(Request):
     The rows themselves come along: they may be of any run of the model.
     """
 
-    aside: ClassVar[bool] = True
+    is_side_request: ClassVar[bool] = True
 
     hidden: Floats  # [N, L + 1, D], the rows' residual stream
     chosen: Ids  # [N], the token that each row's step chose
@@ -174,7 +175,7 @@ class Shuffled(Answer):
     """Both orders, the end-of-sentence token last in both."""
 
     order: tuple[int, ...]  # where each token of the shuffled source stood
-    plain: Trace
+    baseline: Trace
     shuffled: Trace
 
 

@@ -68,23 +68,23 @@ class Server:
         """Wait for a request; of several take the last, so that no stale one runs.
 
         An ``Open`` is never skipped: what comes after it is meant for its model. Nor
-        is what is asked aside: it is answered before what it stands among.
+        is a side request: it is answered before what it stands among.
         """
         newest: Numbered = self._waiting or self._connection.recv()
         self._waiting = None
         while not _stands_alone(newest.request) and self._connection.poll():
             newer: Numbered = self._connection.recv()
-            if newer.request.aside:
+            if newer.request.is_side_request:
                 self.answer(newer)
             else:
                 newest = newer
         return newest
 
     def _interrupted(self) -> bool:
-        """Tell whether a newer request waits; what is aside is answered meanwhile."""
+        """Tell whether a newer request waits; side requests are answered meanwhile."""
         while self._waiting is None and self._connection.poll():
             newer: Numbered = self._connection.recv()
-            if newer.request.aside:
+            if newer.request.is_side_request:
                 self.answer(newer)
             else:
                 self._waiting = newer
@@ -101,7 +101,7 @@ class Server:
             raise
         except Exception as error:
             log.exception("request %s failed", number)
-            if not request.aside:
+            if not request.is_side_request:
                 self.decodes.forget()  # it may have stopped half-way
             reason = f"Unexpected fault: {type(error).__name__}: {error}"
             self.send(Refused(number=number, reason=reason))
@@ -109,7 +109,7 @@ class Server:
 
 def _stands_alone(request: Request) -> bool:
     """Tell whether no later request supersedes this one."""
-    return request.aside or isinstance(request, Open)
+    return request.is_side_request or isinstance(request, Open)
 
 
 def _open(server: Server, number: int, request: Open) -> None:
@@ -118,7 +118,7 @@ def _open(server: Server, number: int, request: Open) -> None:
     from visformer.formats.loading import checkpoint_files
     from visformer.tokenizers.sides import NumberSide
 
-    files = checkpoint_files(request.path, request.told)
+    files = checkpoint_files(request.path, request.overrides)
     if request.ask != "never":
         asked = files.questionnaire(every=request.ask == "always")
         if asked is not None:

@@ -44,7 +44,7 @@ def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shu
     """Run a sentence as it is and in another order."""
     from visformer.core.passes import run_shuffled
 
-    order, plain, shuffled = run_shuffled(
+    order, baseline, shuffled = run_shuffled(
         open_one(checkpoint),
         request.source,
         request.target,
@@ -52,7 +52,7 @@ def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shu
         seed=request.seed,
     )
     return Shuffled(
-        number=number, order=order, plain=lean(plain), shuffled=lean(shuffled)
+        number=number, order=order, baseline=lean(baseline), shuffled=lean(shuffled)
     )
 
 

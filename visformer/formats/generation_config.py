@@ -89,8 +89,8 @@ class Settings:
         if value is None:
             return None
         if type(value) is not int or not least <= value <= most:
-            wanted = f"from {least} to {most:,}" if most < 2**31 else f"{least} or more"
-            raise self._wrong(key, f"a whole number, {wanted}")
+            bounds = f"from {least} to {most:,}" if most < 2**31 else f"{least} or more"
+            raise self._wrong(key, f"a whole number, {bounds}")
         return value
 
     def number(self, key: str, least: float, most: float, usual: float) -> float:
@@ -112,9 +112,9 @@ class Settings:
             raise self._wrong(key, "true, false" + ' or "never"' * (len(allowed) > 2))
         return value
 
-    def _wrong(self, key: str, wanted: str) -> CheckpointError:
+    def _wrong(self, key: str, expected: str) -> CheckpointError:
         value = short(repr(self.get(key)), 40)
-        return CheckpointError(f"{self.name}: {key} is {value}: it must be {wanted}.")
+        return CheckpointError(f"{self.name}: {key} is {value}: it must be {expected}.")
 
     def unfollowed(self) -> Iterator[str]:
         """Say what is set and not followed, a sentence each."""

@@ -116,7 +116,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
     ids: dict[str, Any] = {}
     for word, value in words.items():
         for name in _ALIASES.get(word, (word,) if word in FIELDS else ()):
-            fields[name] = plain_field(name, value)
+            fields[name] = config_value(name, value)
         if word in _SPECIAL:
             ids[_SPECIAL[word]] = value
     ids |= special
@@ -128,7 +128,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
     return GivenOptions(fields=fields, **ids)
 
 
-def plain_field(name: str, value: Any) -> Any:
+def config_value(name: str, value: Any) -> Any:
     """Accept an activation as a module, a class, a function or a word."""
     if name == "activation":
         word = value if isinstance(value, str) else getattr(value, "__name__", "")
@@ -177,7 +177,7 @@ def with_saved(
         if word in _SPECIAL:
             usable |= {word: value} if type(value) is int and value >= 0 else {}
         elif names and known.isdisjoint(names):
-            fits = all(type(plain_field(n, value)) in _kinds(n) for n in names)
+            fits = all(type(config_value(n, value)) in _kinds(n) for n in names)
             usable |= {word: value} if fits else {}
     return with_config(options, usable)
 

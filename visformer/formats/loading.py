@@ -21,7 +21,7 @@ from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
-from visformer.formats.layouts.native import CONFIG, WEIGHTS, plain_config
+from visformer.formats.layouts.native import CONFIG, WEIGHTS, stored_config
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.tutorials import read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
@@ -260,7 +260,7 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
         "name": checkpoint.name,
         "digest": checkpoint.digest,
         "parameters": checkpoint.facts.parameters,
-        "config": plain_config(checkpoint.config),
+        "config": stored_config(checkpoint.config),
         "special": {key: getattr(tokenizer, key) for key in ("pad", "bos", "eos")},
         "tokenizer": {
             "kind": tokenizer.source.kind,
@@ -287,11 +287,11 @@ def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
     except CheckpointError:  # load has met the same, or a fault before it
         return {"missing": missing}
     stored = [
-        {"name": name, "shape": list(tensor.shape), "dtype": _plain(tensor.dtype)}
+        {"name": name, "shape": list(tensor.shape), "dtype": _dtype_name(tensor.dtype)}
         for name, tensor in tensors.items()
     ]
     return {"missing": missing, "tensors": stored, "bytes": path.stat().st_size}
 
 
-def _plain(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

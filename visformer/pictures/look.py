@@ -49,9 +49,9 @@ class Look:
     )
 
     @property
-    def plain(self) -> bool:
+    def raw(self) -> bool:
         """Tell whether the numbers shown are one head's own, all of them."""
         return self.summary == "head" and not self.hide and not self.words
 
 
-PLAIN = Look()
+DEFAULT_LOOK = Look()

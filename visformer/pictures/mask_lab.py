@@ -1,4 +1,4 @@
-"""Pictures of the mask lab: the altered run beside the untouched one, and its leaks."""
+"""Pictures of the mask lab: a modified run beside the unchanged one, and leaks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.analysis.leaks import Leak, leaks
-from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.masks import (
     attends_to_nothing,
@@ -17,8 +17,8 @@ from visformer.pictures.masks import (
     masked_value_text,
     nothing_words,
 )
-from visformer.pictures.picture import Matrix, Numbers
-from visformer.pictures.positions import diverging, ends
+from visformer.pictures.picture import Matrix, Numbers, signed_shade
+from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.facts import KINDS
@@ -39,32 +39,36 @@ NO_DIFFERENCE = "Alter the masks above: the difference to the untouched run come
 
 
 class Runs(NamedTuple):
-    """The untouched and the altered run, after the same number of steps."""
+    """The unchanged and the modified run, after the same number of steps."""
 
-    plain: Trace
-    altered: Trace
+    baseline: Trace
+    modified: Trace
     rows: int  # decoder rows that can be compared: both consumed the same tokens
 
 
-def compare(plain: Trace | None, altered: Trace | None) -> Runs | None:
-    """Put two runs side by side; None where one is missing or nothing is altered.
+def compare(baseline: Trace | None, modified: Trace | None) -> Runs | None:
+    """Put two runs side by side; None where one is missing or nothing is modified.
 
-    The untouched one is cut to as many rows as the altered one has.
+    The unchanged one is cut to as many rows as the modified one has.
     """
-    if plain is None or altered is None or not altered.intervention:
+    if baseline is None or modified is None or not modified.intervention:
         return None
-    plain = plain.until(len(altered))
-    pairs = zip(plain.target_ids.tolist(), altered.target_ids.tolist(), strict=False)
+    baseline = baseline.until(len(modified))
+    pairs = zip(
+        baseline.target_ids.tolist(), modified.target_ids.tolist(), strict=False
+    )
     rows = next(
         (at for at, (one, other) in enumerate(pairs) if one != other),
-        min(len(plain), len(altered)),
+        min(len(baseline), len(modified)),
     )
-    return Runs(plain, altered, rows)
+    return Runs(baseline, modified, rows)
 
 
 def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
     """Return the layer whose mask is painted: the field's, or else the focused one."""
-    return place(trace, selection, selection.kind)[0] if field is None else field
+    return (
+        layer_and_head(trace, selection, selection.kind)[0] if field is None else field
+    )
 
 
 def paint_picture(
@@ -80,14 +84,14 @@ def paint_picture(
 
 
 def toggled(
-    intervention: Intervention, plain: Trace | None, change: Cell
+    intervention: Intervention, baseline: Trace | None, change: Cell
 ) -> Intervention:
     """Return the intervention with a cell changed, or without a change needed no more.
 
-    ``plain``: the untouched run, where it is known.
+    ``baseline``: the unchanged run, where it is known.
     """
     kept = intervention.without(change)
-    if kept != intervention and _needless(plain, kept, change):
+    if kept != intervention and _needless(baseline, kept, change):
         return kept
     return intervention.with_mask(change)
 
@@ -100,55 +104,55 @@ def turned(
     return Cell(selection.kind, *cell, not bool(mask[cell]), field)
 
 
-def _needless(plain: Trace | None, kept: Intervention, change: Cell) -> bool:
-    """Whether the cell is as wanted by the untouched mask and the kept changes alone.
+def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
+    """Whether the cell is as wanted by the unchanged mask and the kept changes alone.
 
-    A causal change is no such case: the untouched run does not tell what it opens.
+    A causal change is no such case: the unchanged run does not tell what it opens.
     """
-    if plain is None or any(isinstance(other, Causal) for other in kept.masks):
+    if baseline is None or any(isinstance(other, Causal) for other in kept.masks):
         return False
     kind, cell = change.kind, (change.query, change.key)
-    every = range(plain.layers(kind))
+    every = range(baseline.layers(kind))
     for layer in every if change.layer is None else (change.layer,):
-        own = plain.mask(kind, layer)
-        if cell[0] >= own.shape[0] or cell[1] >= own.shape[1]:
+        original = baseline.mask(kind, layer)
+        if cell[0] >= original.shape[0] or cell[1] >= original.shape[1]:
             return False
-        if kept.mask(kind, layer, own, own)[cell] != change.allowed:
+        if kept.mask(kind, layer, original, original)[cell] != change.allowed:
             return False
     return True
 
 
 def causal_of(intervention: Intervention, layer: int | None) -> Causal | None:
     """Return the change of the causal mask in a layer's field; None for none."""
-    found = (c for c in intervention.masks if isinstance(c, Causal))
-    return next((change for change in found if change.layer == layer), None)
+    changes = (c for c in intervention.masks if isinstance(c, Causal))
+    return next((change for change in changes if change.layer == layer), None)
 
 
 def hidden_of(intervention: Intervention, layer: int | None) -> frozenset[int]:
     """Return the source tokens that are hidden in a layer's field."""
-    found = (c for c in intervention.masks if isinstance(c, HideSource))
-    return frozenset(change.token for change in found if change.layer == layer)
+    changes = (c for c in intervention.masks if isinstance(c, HideSource))
+    return frozenset(change.token for change in changes if change.layer == layer)
 
 
 def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None:
-    """Return altered - untouched weights of the focused head, where comparable."""
+    """Return modified - unchanged weights of the focused head, where comparable."""
     if runs is None:
         return None
     kind, rows = selection.kind, runs.rows
-    layer, head = place(runs.altered, selection, kind)
-    before = head_weights(runs.plain, kind, layer, head)
-    after = head_weights(runs.altered, kind, layer, head)
+    layer, head = layer_and_head(runs.modified, selection, kind)
+    before = head_weights(runs.baseline, kind, layer, head)
+    after = head_weights(runs.modified, kind, layer, head)
     if kind != "encoder":
         before, after = before[:rows], after[:rows]
         if kind == "decoder":
             before, after = before[:, :rows], after[:, :rows]
     values = after - before
     reach = float(np.nanmax(np.abs(values), initial=0)) or 1.0
-    row_labels, columns = labels(runs.altered, kind)
+    row_labels, columns = labels(runs.modified, kind)
     return Matrix(
         title=f"altered − untouched: {KIND_NAMES[kind]} · {head_words(layer, head)}",
         values=values,
-        shade=diverging(values, reach),
+        shade=signed_shade(values, reach),
         rows=row_labels[: len(values)],
         columns=columns[: values.shape[1]],
         row_axis="query (reads)",
@@ -163,10 +167,10 @@ def difference_words(runs: Runs | None) -> str:
     """Say which decoder rows cannot be compared; "" where all can."""
     if runs is None:
         return ""
-    plain, altered, rows = runs
-    if rows == min(len(plain), len(altered)):
+    baseline, modified, rows = runs
+    if rows == min(len(baseline), len(modified)):
         return ""
-    before, after = visible(plain.target[rows]), visible(altered.target[rows])
+    before, after = visible(baseline.target[rows]), visible(modified.target[rows])
     return (
         f"From decoder row {rows + 1} on the runs read different tokens (“{before}” "
         f"untouched, “{after}” altered): attention is compared up to there, the next "
@@ -184,7 +188,7 @@ def row_numbers(
     query, keys = focused_query(trace, selection), trace.tokens(kind)[1]
     if query is None or not keys:
         return None
-    layer, head = place(trace, selection, kind)
+    layer, head = layer_and_head(trace, selection, kind)
     row = slice(query, query + 1)
     heads = trace.attention_heads(kind, layer, head)
     mask, value = heads.mask[query], trace.model.config.masked_value
@@ -196,7 +200,7 @@ def row_numbers(
         "weight": row_weights(trace, kind, layer, head, row)[0],
     }
     if runs is not None and (kind == "encoder" or query < runs.rows):
-        before = row_weights(runs.plain, kind, layer, head, row)[0]
+        before = row_weights(runs.baseline, kind, layer, head, row)[0]
         padded = np.full(len(keys), np.nan, np.float32)
         padded[: len(before)] = before
         rows["untouched weight"] = padded
@@ -213,7 +217,7 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     query = None if trace is None else focused_query(trace, selection)
     if trace is None or query is None:
         return "Nothing is decoded yet: there is no row."
-    layer, head = place(trace, selection, selection.kind)
+    layer, head = layer_and_head(trace, selection, selection.kind)
     row = slice(query, query + 1)
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
     value = trace.model.config.masked_value
@@ -237,9 +241,9 @@ def focused_query(trace: Trace, selection: Selection) -> int | None:
 
 def candidate_numbers(runs: Runs | None) -> Numbers | None:
     """Compare the step's best tokens in both runs; NaN below the kept ones."""
-    if runs is None or not 0 < len(runs.altered) == len(runs.plain):
+    if runs is None or not 0 < len(runs.modified) == len(runs.baseline):
         return None
-    before, after = runs.plain.steps[-1], runs.altered.steps[-1]
+    before, after = runs.baseline.steps[-1], runs.modified.steps[-1]
     kept = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
     tokens = list((kept[0] | kept[1]).values())[:TOP]
     first, second = (
@@ -262,12 +266,16 @@ def leak_words(trace: Trace | None) -> str:
     """Name the queries that see the future or a pad, the worst first."""
     if trace is None:
         return ""
-    found = leaks(trace)
-    if not found:
+    all_leaks = leaks(trace)
+    if not all_leaks:
         return "No leak: no query reads a later token or a pad."
-    named = " ".join(_leak_words(trace, leak) for leak in found[:MOST_NAMED])
-    rest = f" And {len(found) - MOST_NAMED:,} more." if len(found) > MOST_NAMED else ""
-    return f"{count(len(found), 'leak')}. {named}{rest}"
+    named = " ".join(_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED])
+    rest = (
+        f" And {len(all_leaks) - MOST_NAMED:,} more."
+        if len(all_leaks) > MOST_NAMED
+        else ""
+    )
+    return f"{count(len(all_leaks), 'leak')}. {named}{rest}"
 
 
 def empty_row_words(trace: Trace | None, head: int) -> str:
@@ -293,14 +301,14 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
     return " ".join(words)
 
 
-def batch_words(trace: Trace | None, head: int, *, altered: bool) -> str:
+def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
     """Return what is said of one row of a batch, besides its masks.
 
-    ``altered``: changes are asked for, which a batch does not follow.
+    ``modified``: changes are asked for, which a batch does not follow.
     """
-    plain = " A batch is run without the changes." if altered else ""
+    note = " A batch is run without the changes." if modified else ""
     said = leak_words(trace), empty_row_words(trace, head)
-    return " ".join(filter(None, said)) + plain
+    return " ".join(filter(None, said)) + note
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:

@@ -34,7 +34,7 @@ def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | N
 def part_mask(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Bools:
     """Return one part of a layer's mask, bool [Q, K], True = may attend.
 
-    Combined is the model's own, which differs between layers where the run was altered
+    Combined is the model's own, which differs between layers where the run was modified
     so. Padding and causal are derived from the ids, the same for every layer.
     """
     if part == "combined":
@@ -71,7 +71,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         column_axis="key (is read)",
         ends=("False", "True"),
         note="" if mask.size else NO_CELLS,
-        hidden=~mask,
+        masked=~mask,
     )
 
 
@@ -116,12 +116,12 @@ def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> st
 
 def surprise(trace: Trace, kind: Kind, layer: int) -> str:
     """Say where a layer's own mask is not padding and causal; "" where it is."""
-    own = trace.mask(kind, layer)
-    differ = np.argwhere(own != (padding_mask(trace, kind) & causal_mask(trace, kind)))
+    mask = trace.mask(kind, layer)
+    differ = np.argwhere(mask != (padding_mask(trace, kind) & causal_mask(trace, kind)))
     if not len(differ):
         return ""
     query, key = (int(index) for index in differ[0])
-    cell = _difference_words(trace, kind, query, key, allowed=bool(own[query, key]))
+    cell = _difference_words(trace, kind, query, key, allowed=bool(mask[query, key]))
     return f"Not padding and causal in {count(len(differ), 'cell')}: {cell}"
 
 
@@ -141,7 +141,7 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
     if len(rows) > 1:
         name = f"{len(rows):,} queries, {first} first,"
     weights = trace.attention(kind, layer, head)[rows[0]]
-    return f"{name} may attend to nothing: {_made_of(trace, weights)}"
+    return f"{name} may attend to nothing: {_empty_row_words(trace, weights)}"
 
 
 def false_words(trace: Trace) -> str:
@@ -233,7 +233,7 @@ def _difference_words(
     return f"the model's own mask also lets query {reader} read {read}, a later token."
 
 
-def _made_of(trace: Trace, weights: Floats) -> str:
+def _empty_row_words(trace: Trace, weights: Floats) -> str:
     """Say what became of a row whose every score was replaced."""
     if np.isnan(weights).any():
         return "the softmax of nothing but −∞ is NaN, and so is all that follows."

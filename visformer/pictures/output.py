@@ -9,7 +9,14 @@ from functools import lru_cache
 import numpy as np
 
 from visformer.pictures.candidates import ORIGINS
-from visformer.pictures.picture import ARROW, Matrix, Numbers, TokenPair
+from visformer.pictures.picture import (
+    ARROW,
+    Matrix,
+    Numbers,
+    TokenPair,
+    largest,
+    signed_shade,
+)
 from visformer.text import visible
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
@@ -55,8 +62,8 @@ def missing(
         return ()
     at, known = len(trace) - 1, known_rows(trace, lens)
     end = min(len(trace.whole), at + AHEAD + 1)
-    wanted = range(at, at + 1) if busy else range(max(0, at - AROUND), end)
-    rows = [row for row in wanted if row not in known]
+    around = range(at, at + 1) if busy else range(max(0, at - AROUND), end)
+    rows = [row for row in around if row not in known]
     return tuple(sorted(rows, key=lambda row: abs(row - at)))
 
 
@@ -77,14 +84,11 @@ def output_picture(trace: Trace) -> Matrix:
         else "row t read tokens 1..t, predicts t + 1"
     )
     part = f", rows {start + 1} to {len(trace)}" if start else ""
-    finite = np.abs(values[np.isfinite(values)])
-    top = float(finite.max(initial=0)) or 1.0
-    with np.errstate(invalid="ignore"):
-        shades = values / np.float32(2 * top) + np.float32(0.5)
+    top = largest(values)
     return Matrix(
         title=f"Z [{len(trace)}, {width}]{part}: {reads}",
         values=values,
-        shade=shades.astype(np.float32),
+        shade=signed_shade(values, top),
         rows=tuple(
             _row_label(row, trace.target[row], trace.steps[row].token)
             for row in range(start, len(trace))

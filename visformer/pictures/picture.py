@@ -65,7 +65,7 @@ class Matrix:
     ends: tuple[str, str]  # labels of the colour bar's ends
     signed: bool = False  # from minus to plus, 0 in the middle of the colours
     note: str  # what was done to the numbers before painting, in words
-    hidden: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
+    masked: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
     done: str = ""  # what was done to the model's numbers, in words
     row_unit: str = ""  # before a label that stands alone: "pos" makes "3" "pos 3"
@@ -122,6 +122,18 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     shades = values / np.where(top > 0, top, 1)
     high = number(top.max()) if scale == "head" else "row max"
     return shades.astype(np.float32), ("0", high), SCALES[scale]
+
+
+def largest(values: Floats) -> float:
+    """Return the largest finite magnitude, 1 where there is none but 0."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+
+
+def signed_shade(values: Floats, reach: float) -> Floats:
+    """Map -reach..reach to 0..1 and NaN to NaN; what lies beyond goes to the ends."""
+    with np.errstate(invalid="ignore"):
+        shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
+    return np.ascontiguousarray(shades, np.float32)
 
 
 def csv_text(table: Table) -> str:

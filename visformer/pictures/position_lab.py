@@ -10,8 +10,8 @@ import numpy as np
 from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.picture import Matrix, shade
-from visformer.pictures.positions import diverging, ends, heat_picture
+from visformer.pictures.picture import Matrix, shade, signed_shade
+from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
@@ -93,7 +93,7 @@ def input_pictures(
         Matrix(
             title=f"{title} [{len(values)}, {values.shape[1]}]",
             values=values,
-            shade=diverging(values, reach),
+            shade=signed_shade(values, reach),
             rows=tuple(visible(token) for token in tokens),
             columns=tuple(map(str, range(values.shape[1]))),
             row_axis=f"{side} token",
@@ -143,18 +143,18 @@ def table_pictures(
         return ()
     longest = max(len(trace.source), len(trace), 16) if trace is not None else 16
     last = min(longest, len(table)) - 1
-    own = _retitled(heat_picture(table, 0, last), "the model's own positions")
+    original = _retitled(heat_picture(table, 0, last), "the model's own positions")
     if change is None:
-        return (own,)
+        return (original,)
     changed = heat_picture(change_table(table, change), 0, last)
     changed = replace(changed, note="linear")
-    return own, _retitled(changed, f"changed: {change}")
+    return original, _retitled(changed, f"changed: {change}")
 
 
 def attention_pictures(
     trace: Trace | None, baseline: Trace | None, selection: Selection
 ) -> tuple[Matrix, ...]:
-    """Return the focused head's map; before an altered run's that of the ``baseline``.
+    """Return the focused head's map; before a modified run's that of the ``baseline``.
 
     The baseline is shown up to the same step, the run without the change.
     """
@@ -162,9 +162,9 @@ def attention_pictures(
         return ()
     where = KIND_NAMES[selection.kind]
     where += f" · {head_words(selection.layer, selection.head)}"
-    altered = bool(trace.intervention)
-    runs = [("altered" if altered else "untouched", trace)]
-    if baseline is not None and altered:
+    modified = bool(trace.intervention)
+    runs = [("altered" if modified else "untouched", trace)]
+    if baseline is not None and modified:
         runs.insert(0, ("untouched", baseline.until(len(trace))))
     return tuple(_attention(run, selection, f"{name}: {where}") for name, run in runs)
 
@@ -184,7 +184,7 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         column_axis=COLUMN_AXES[kind],
         ends=bar,
         note=note,
-        hidden=~trace.mask(kind, layer),
+        masked=~trace.mask(kind, layer),
     )
 
 
@@ -202,32 +202,34 @@ def text_words(trace: Trace | None, baseline: Trace | None) -> str:
 # ---- a bag of words ----------------------------------------------------------------
 
 
-def encoder_difference(own: Trace, shuffled: Trace, order: tuple[int, ...]) -> float:
+def encoder_difference(
+    baseline: Trace, shuffled: Trace, order: tuple[int, ...]
+) -> float:
     """Return the largest difference of a token's encoder output, over all tokens.
 
     ``order``: where each token of the shuffled source stood.
     """
-    moved = own.encoder_output[list(order)]
+    moved = baseline.encoder_output[list(order)]
     return float(np.abs(shuffled.encoder_output - moved).max())
 
 
-def output_difference(own: Trace, shuffled: Trace) -> float:
+def output_difference(baseline: Trace, shuffled: Trace) -> float:
     """Return the largest difference of the decoder's output, over all its rows."""
-    difference = np.abs(shuffled.decoder_output - own.decoder_output)
+    difference = np.abs(shuffled.decoder_output - baseline.decoder_output)
     return float(difference.max(initial=0))
 
 
 BAG = 1e-3  # of the largest magnitude: above what another order of sums rounds apart
 
 
-def shuffle_words(own: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
+def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
     """Say whether the source's own order and another are one bag to the model."""
     tokens = " ".join(visible(token) for token in shuffled.source)
-    encoder = encoder_difference(own, shuffled, order)
-    decoder = output_difference(own, shuffled)
-    size = float(np.abs(own.encoder_output).max(initial=1.0))
+    encoder = encoder_difference(baseline, shuffled, order)
+    decoder = output_difference(baseline, shuffled)
+    size = float(np.abs(baseline.encoder_output).max(initial=1.0))
     bag = max(encoder, decoder) <= BAG * max(1.0, size)
-    changed = own.intervention
+    changed = baseline.intervention
     how = f"under “{changed}”" if changed else "with the model's own positions"
     verdict = (
         "the outputs are the same, in another order: to the model the sentence is a "

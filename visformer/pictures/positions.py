@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.errors import InputError
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, largest, signed_shade
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.encodings import sinusoid
@@ -40,12 +40,12 @@ def default_last(table: Floats | None, trace: Trace | None) -> int:
 def heat_picture(table: Floats, first: int, last: int) -> Matrix:
     """Return rows ``first`` to ``last`` of a table [P, D]: position by dimension."""
     values = table[first : last + 1]
-    reach = _reach(table)
+    reach = largest(table)
     return Matrix(
         title="positional encodings, "
         f"{position_words(first)} to {position_words(last)}",
         values=values,
-        shade=diverging(values, reach),
+        shade=signed_shade(values, reach),
         rows=_numbers(first, len(values)),
         columns=_numbers(0, table.shape[1]),
         row_axis="position (pos)",
@@ -64,7 +64,7 @@ def similarity_picture(
     """Compare every two positions of a range by dot product or cosine, [P', P']."""
     rows = table[first : min(last + 1, first + MOST_COMPARED)]
     values = similarity(rows, likeness)
-    reach = 1.0 if likeness == "cosine" else _reach(values)
+    reach = 1.0 if likeness == "cosine" else largest(values)
     labels = _numbers(first, len(rows))
     note = "linear"
     if len(rows) < last + 1 - first:
@@ -72,7 +72,7 @@ def similarity_picture(
     return Matrix(
         title=f"similarity of positions: {likeness}",
         values=values,
-        shade=diverging(values, reach),
+        shade=signed_shade(values, reach),
         rows=labels,
         columns=labels,
         row_axis="position (pos)",
@@ -220,10 +220,10 @@ def pair_words(picture: Matrix, likeness: Likeness, row: int, column: int) -> st
 
 def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
     """Return a few dimensions from fast to slow: a sine, its cosine, slower sines."""
-    wanted = (0, 1, *(2 * (width // part // 2) for part in (16, 8, 4, 2)))
+    dimensions = (0, 1, *(2 * (width // part // 2) for part in (16, 8, 4, 2)))
     if waves == "halves":
-        wanted = tuple(d // 2 + d % 2 * (width // 2) for d in wanted)
-    return tuple(sorted({d for d in wanted if d < width}))
+        dimensions = tuple(d // 2 + d % 2 * (width // 2) for d in dimensions)
+    return tuple(sorted({d for d in dimensions if d < width}))
 
 
 def dimensions_text(dimensions: tuple[int, ...]) -> str:
@@ -294,18 +294,6 @@ def _tokens_at(trace: Trace | None, position: int) -> list[str]:
         for side, tokens in sides.items()
         if position < len(tokens)
     ]
-
-
-def _reach(values: Floats) -> float:
-    """Return the largest finite magnitude, 1 where there is none."""
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max(initial=0)) or 1.0
-
-
-def diverging(values: Floats, reach: float) -> Floats:
-    """Map -reach..reach to 0..1: zero lies in the middle of the colours."""
-    shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
-    return np.ascontiguousarray(shades, np.float32)
 
 
 def ends(reach: float) -> tuple[str, str]:

@@ -38,15 +38,17 @@ class Awaiting:
         return decode is not None and not decode.ended
 
     @property
-    def aside(self) -> bool:
-        """Whether something that was asked aside is still to be answered."""
-        return any(sent.request.aside and not sent.ended for sent in self.sent)
+    def side_requests(self) -> bool:
+        """Whether an answer to a side request is still to come."""
+        return any(
+            sent.request.is_side_request and not sent.ended for sent in self.sent
+        )
 
     def add(self, number: int, request: Request) -> Awaiting:
         """Add a request; it supersedes those of its own sort.
 
-        An opening supersedes openings, what is aside its own kind, and any other
-        request all others.
+        An opening supersedes openings, a side request those of its class, and any
+        other request all others.
         """
 
         def other(sent: Sent) -> bool:
@@ -65,9 +67,9 @@ class Awaiting:
         return Awaiting(tuple(sent for sent in self.sent if not drop(sent)))
 
 
-def is_aside(sent: Sent) -> bool:
-    """Tell whether a request was asked aside."""
-    return sent.request.aside
+def is_side_request(sent: Sent) -> bool:
+    """Tell whether a request is answered amid a decode."""
+    return sent.request.is_side_request
 
 
 def is_opening(sent: Sent) -> bool:
@@ -77,8 +79,9 @@ def is_opening(sent: Sent) -> bool:
 
 def is_question(sent: Sent) -> bool:
     """Tell whether a request is one that a newer one supersedes."""
-    return not is_aside(sent) and not is_opening(sent)
+    return not is_side_request(sent) and not is_opening(sent)
 
 
 def _sort(request: Request) -> type[Request]:
-    return type(request) if request.aside or isinstance(request, Open) else Request
+    alone = request.is_side_request or isinstance(request, Open)
+    return type(request) if alone else Request

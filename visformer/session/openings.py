@@ -12,11 +12,11 @@ from pathlib import PurePath
 from visformer.engine.messages import Asked, Open, Opened, Refused
 from visformer.pictures.about import opened_words, readable
 from visformer.session.answers import Answers
-from visformer.session.awaiting import Awaiting, is_aside, is_opening
+from visformer.session.awaiting import Awaiting, is_opening, is_side_request
 from visformer.session.runs import decode, leave_other_model, translate
 from visformer.session.state import Next, State
 from visformer.session.wishes import History, OpenWish
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import Overrides, Value, merged
 
 
@@ -37,12 +37,12 @@ def open_checkpoint(
     """
     known = state.answers.about(path)
     if given is not None:
-        request, certain = Open(path=path, device=device, told=given), None
+        request, certain = Open(path=path, device=device, overrides=given), None
     elif known is not None:
         earlier = merged(known, dict(beside))
-        request, certain = Open(path=path, device=device, told=earlier), beside
+        request, certain = Open(path=path, device=device, overrides=earlier), beside
     else:
-        request = Open(path=path, device=device, told=beside, ask="open")
+        request = Open(path=path, device=device, overrides=beside, ask="open")
         certain = None
     return _send(state, OpenWish(request=request, certain=certain, then=then))
 
@@ -56,7 +56,7 @@ def ask_again(state: State) -> Next:
         return Next(state)
     path, device = state.opened.path, state.opened.model.device
     known = state.answers.about(path) or ()
-    request = Open(path=path, device=device, told=known, ask="always")
+    request = Open(path=path, device=device, overrides=known, ask="always")
     return _send(state, OpenWish(request=request))
 
 
@@ -66,7 +66,7 @@ def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
         return Next(state)
     path, device = state.opened.path, state.opened.model.device
     given = merged(state.answers.about(path) or (), more)
-    request = Open(path=path, device=device, told=given)
+    request = Open(path=path, device=device, overrides=given)
     return _send(state, OpenWish(request=request))
 
 
@@ -78,8 +78,8 @@ def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
     opening = state.asked_for
     if opening is None:
         return Next(state)
-    given = merged(opening.request.told, answers)
-    request = replace(opening.request, told=given, ask="never")
+    given = merged(opening.request.overrides, answers)
+    request = replace(opening.request, overrides=given, ask="never")
     return _send(state, OpenWish(request=request, then=opening.then))
 
 
@@ -117,7 +117,7 @@ def refused(state: State, event: Refused) -> Next:
     """Say why; where earlier answers no longer do, ask: it may be another file now."""
     opening = state.opening
     if opening is not None and opening.certain is not None:
-        request = replace(opening.request, told=opening.certain, ask="open")
+        request = replace(opening.request, overrides=opening.certain, ask="open")
         return _send(state, OpenWish(request=request, then=opening.then))
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, error=event.reason, busy=""))
@@ -144,8 +144,8 @@ def opened(state: State, event: Opened) -> Next:
         notice=opened_words(event, changed=changed),
         batch=(),
         parameters=None,
-        intervention=UNTOUCHED,
-        plain=None,
+        intervention=NO_CHANGES,
+        baseline=None,
         history=History(),
     )
     if opening is not None and opening.then:
@@ -154,7 +154,7 @@ def opened(state: State, event: Opened) -> Next:
 
 
 def _questions(awaiting: Awaiting) -> Awaiting:
-    return awaiting.without(is_opening).without(is_aside)
+    return awaiting.without(is_opening).without(is_side_request)
 
 
 def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:
@@ -166,7 +166,7 @@ def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:
 def _kept_answers(state: State, opening: OpenWish | None, event: Opened) -> Answers:
     if opening is None:
         return state.answers
-    given = opening.request.told
+    given = opening.request.overrides
     if not given and state.asked is None:
         return state.answers  # nobody was asked
     return state.answers.keep(event.path, event.model.digest, given)

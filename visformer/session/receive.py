@@ -19,7 +19,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs, side_requests
-from visformer.session.awaiting import is_aside, is_opening
+from visformer.session.awaiting import is_opening, is_side_request
 from visformer.session.state import Next, State
 
 
@@ -43,8 +43,8 @@ def _refused(state: State, event: Refused) -> Next:
     sent = state.awaiting.get(event.number)
     if sent is not None and is_opening(sent):
         return openings.refused(state, event)
-    if sent is not None and is_aside(sent):
-        return side_requests.aside_refused(state, event)
+    if sent is not None and is_side_request(sent):
+        return side_requests.side_request_refused(state, event)
     return runs.refused(state, event)
 
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
-from visformer.session.awaiting import is_aside, is_question
+from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.state import Next, State
 from visformer.session.wishes import History
 from visformer.text import MAX_CHARACTERS
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.step import Origin
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
@@ -42,8 +42,8 @@ def show_trace(state: State, trace: Trace) -> Next:
             step=len(trace),
             recorded=True,
             error="",
-            intervention=UNTOUCHED,
-            plain=None,
+            intervention=NO_CHANGES,
+            baseline=None,
             passes=(),
         )
     )
@@ -65,7 +65,7 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
         )
         return Next(replace(state, error=error))
     wish = replace(state.wish, sentence=text, reference=reference)
-    return decode(replace(state, wish=wish, plain=None), LAST if reference else 1)
+    return decode(replace(state, wish=wish, baseline=None), LAST if reference else 1)
 
 
 def force(state: State, id: int) -> Next:
@@ -82,7 +82,7 @@ def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
     wish = replace(state.wish, strategy=strategy, limit=limit)
     if not wish.sentence:
         return Next(replace(state, wish=wish))
-    return decode(replace(state, wish=wish, plain=None), state.step)
+    return decode(replace(state, wish=wish, baseline=None), state.step)
 
 
 def decode(
@@ -99,7 +99,7 @@ def decode(
         reference=wish.reference,
         strategy=wish.strategy,
         limit=wish.limit,
-        intervention=UNTOUCHED if state.plain is None else state.intervention,
+        intervention=NO_CHANGES if state.baseline is None else state.intervention,
     )
     slower = request.intervention.masked
     busy = "decoding, slower: a full pass a step" if slower else "decoding"
@@ -139,20 +139,20 @@ def redo(state: State) -> Next:
 
 def _changed(state: State, intervention: Intervention) -> Next:
     state = replace(state, intervention=intervention, error="")
-    if state.plain is None:
+    if state.baseline is None:
         if state.awaiting.decoding or state.trace is None:
             return Next(state)  # the changed run follows the baseline run
         if not state.recorded:
-            state = replace(state, plain=state.trace)
+            state = replace(state, baseline=state.trace)
     if intervention:
         return decode(state, state.step)
-    if state.plain is None:
+    if state.baseline is None:
         return Next(state)
     baseline = replace(
         state,
         awaiting=state.awaiting.without(is_question),
-        trace=state.plain,
-        plain=None,
+        trace=state.baseline,
+        baseline=None,
         passes=(),
         busy="",
     )
@@ -204,8 +204,8 @@ def finished(state: State, event: Finished) -> Next:
         busy="",
         step_ms=event.step_ms or state.step_ms,
     )
-    if state.intervention and state.plain is None:
-        return decode(replace(state, plain=state.trace), state.step)
+    if state.intervention and state.baseline is None:
+        return decode(replace(state, baseline=state.trace), state.step)
     return Next(state)
 
 
@@ -217,11 +217,11 @@ def refused(state: State, event: Refused) -> Next:
 
 
 def replaced(state: State, event: Replaced) -> Next:
-    """Say that another process works; what was asked aside has died with the old one.
+    """Say that another process works; side requests have died with the old one.
 
     The newest of the other requests is replayed there.
     """
-    awaiting = state.awaiting.without(is_aside)
+    awaiting = state.awaiting.without(is_side_request)
     return Next(replace(state, awaiting=awaiting, notice=event.reason))
 
 

@@ -71,7 +71,7 @@ def shuffled(state: State, event: Shuffled) -> Next:
 # ---- what the tab in sight lacks -----------------------------------------------
 
 
-def wanted(state: State) -> Next:
+def needed(state: State) -> Next:
     """Ask for what the tab in sight would show and the State does not hold yet."""
     want = WANTS.get(state.tab)
     return Next(state) if want is None else want(state)
@@ -138,7 +138,7 @@ def lens_done(state: State, event: LensDone) -> Next:
     return Next(replace(state, lens=lens, lens_asked=None))
 
 
-def aside_refused(state: State, event: Refused) -> Next:
+def side_request_refused(state: State, event: Refused) -> Next:
     """Say why; it is not asked again while the question is the same."""
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, error=event.reason))

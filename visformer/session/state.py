@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
 
 from visformer.engine.messages import Asked, Open, Opened, Request, Shuffled
-from visformer.pictures.look import PLAIN, Look
+from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
@@ -15,7 +15,7 @@ from visformer.session.awaiting import Awaiting
 from visformer.session.wishes import History, LensAsked, OpenWish, Wish
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, ModelFacts
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
 from visformer.values.trace import Trace
@@ -52,8 +52,8 @@ class State:
     recorded: bool = False  # the Trace was read from a file; no engine has made it
     parameters: LayerParameters | None = None  # of the layer looked at, once they came
     lens: LensRows | None = None  # what each layer would predict, as far as it came
-    intervention: Intervention = UNTOUCHED  # what the user has changed in the run
-    plain: Trace | None = None  # the run without it, once that is known
+    intervention: Intervention = NO_CHANGES  # what the user has changed in the run
+    baseline: Trace | None = None  # the run without it, once that is known
     passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
@@ -63,7 +63,8 @@ class State:
     layer: int = 0
     head: int = 0
     scale: Scale = "fixed"
-    look: Look = PLAIN  # the Attention tab's: form, summary, tokens hidden or merged
+    # the Attention tab's: form, summary, tokens hidden or merged
+    look: Look = DEFAULT_LOOK
     hovered: AttentionCell | None = None
     locked: AttentionCell | None = None  # a click locks, Escape frees
     hovered_dimensions: Dimensions = field(default_factory=dict)
@@ -138,7 +139,7 @@ class Change(TypedDict, total=False):
     parameters: LayerParameters | None
     lens: LensRows | None
     intervention: Intervention
-    plain: Trace | None
+    baseline: Trace | None
     passes: tuple[Trace, ...]
     shuffle: Shuffled | None
     batch: tuple[Trace, ...]
@@ -229,11 +230,11 @@ class Session:
         self,
         listener: Callable[[State], None] | None = None,
         engine: EngineLike | None = None,
-        wanted: Callable[[State], Next] = Next,
+        needed: Callable[[State], Next] = Next,
     ) -> None:
-        """``wanted`` is asked after each change: what does the screen still lack."""
+        """``needed`` is asked after each change: what does the screen still lack."""
         self.state = State()
-        self._listener, self._engine, self._wanted = listener, engine, wanted
+        self._listener, self._engine, self._needed = listener, engine, needed
 
     def set(self, **changes: Unpack[Change]) -> None:
         """Replace fields of the State, clamp the selection, tell the listener."""
@@ -249,7 +250,7 @@ class Session:
         self._become(self._asked(transition(self.state, *args, **given)))
 
     def _become(self, state: State) -> None:
-        self.state = self._asked(self._wanted(clamp(state, self.state)))
+        self.state = self._asked(self._needed(clamp(state, self.state)))
         if self._listener is not None:
             self._listener(self.state)
 

@@ -84,8 +84,9 @@ class SentencePieceSide:
         ``<0xE7>`` and so on, each with the span of the whole character.
         """
         text = clean(text)
-        made = self._processor.encode(text, return_type="offset_mapping")
-        ids, spans = made["ids"], self._spans(made["ids"], made["offsets"], text)
+        encoded = self._processor.encode(text, return_type="offset_mapping")
+        ids = encoded["ids"]
+        spans = self._spans(ids, encoded["offsets"], text)
         return [
             self._shown(id, start, end, text)
             for id, (start, end) in zip(ids, spans, strict=True)
@@ -127,8 +128,8 @@ class SentencePieceSide:
 
     def ids(self, texts: list[str]) -> list[list[int]]:
         """Cut many texts at once -> their ids."""
-        made: list[list[int]] = self._processor.encode(texts, out_type=int)
-        return made
+        rows: list[list[int]] = self._processor.encode(texts, out_type=int)
+        return rows
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join tokens into text; bytes that are no whole character are left out."""

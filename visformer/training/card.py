@@ -143,8 +143,8 @@ def _processor() -> str:
         facts = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
         facts = ""
-    found = re.search(r"model name\s*: (.+)", facts)
-    return found[1] if found else platform.processor() or platform.machine()
+    match = re.search(r"model name\s*: (.+)", facts)
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def duration(seconds: float) -> str:

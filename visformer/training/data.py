@@ -71,10 +71,10 @@ def split_pairs(
     groups = _groups(pairs)
     random.Random(seed).shuffle(groups)
     parts: list[list[Pair]] = [[], [], []]
-    wanted = (test, valid)
+    sizes = (test, valid)
     for group in groups:
         part = next(
-            (i for i, n in enumerate(wanted) if len(parts[i]) + len(group) <= n), 2
+            (i for i, n in enumerate(sizes) if len(parts[i]) + len(group) <= n), 2
         )
         parts[part].extend(pairs[index] for index in group)
     return Split(train=parts[2], valid=parts[1], test=parts[0])
@@ -120,15 +120,15 @@ def batches(
     if seed is not None:
         generator.shuffle(order)
     order.sort(key=lambda i: (len(examples[i].target), len(examples[i].source)))
-    made: list[list[int]] = []
+    groups: list[list[int]] = []
     longest = 0
     for index in order:
         length = max(map(len, examples[index]))
         longest = max(longest, length)
-        if not made or longest * (len(made[-1]) + 1) > tokens:
-            made.append([])
+        if not groups or longest * (len(groups[-1]) + 1) > tokens:
+            groups.append([])
             longest = length
-        made[-1].append(index)
+        groups[-1].append(index)
     if seed is not None:
-        generator.shuffle(made)
-    return made
+        generator.shuffle(groups)
+    return groups

@@ -29,25 +29,27 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) ->
     if not pairs:
         raise InputError("There are no pairs to evaluate on.")
     gathered = references(pairs)
-    made = translate(checkpoint, list(gathered), beam=beam)
-    return score(made, list(gathered.values()))
+    translations = translate(checkpoint, list(gathered), beam=beam)
+    return score(translations, list(gathered.values()))
 
 
-def score(made: Sequence[str], expected: Sequence[Sequence[str]]) -> Scores:
+def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Scores:
     """Compare each translation with its references, of which there is one or more."""
-    hits = sum(text in known for text, known in zip(made, expected, strict=True))
-    exact = hits / len(made)
+    hits = sum(
+        text in known for text, known in zip(translations, expected, strict=True)
+    )
+    exact = hits / len(translations)
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
-        return Scores(sentences=len(made), exact=exact, bleu=None, chrf=None)
+        return Scores(sentences=len(translations), exact=exact, bleu=None, chrf=None)
     bleu, chrf, streams = BLEU(), CHRF(), _streams(expected)
     return Scores(
-        sentences=len(made),
+        sentences=len(translations),
         exact=exact,
-        bleu=float(bleu.corpus_score(list(made), streams).score),
-        chrf=float(chrf.corpus_score(list(made), streams).score),
+        bleu=float(bleu.corpus_score(list(translations), streams).score),
+        chrf=float(chrf.corpus_score(list(translations), streams).score),
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
     )

@@ -89,8 +89,8 @@ def bare(text: str) -> str:
 
 def _login(draw: Random) -> str:
     people, form = [*_lists()["first"], *_lists()["last"]], draw.randrange(3)
-    made = (draw.choice(people), invented(draw), letters(draw))[form]
-    return bare(made).replace("'", "").lower() or "info"
+    login = (draw.choice(people), invented(draw), letters(draw))[form]
+    return bare(login).replace("'", "").lower() or "info"
 
 
 def mail(draw: Random) -> str:

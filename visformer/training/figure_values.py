@@ -234,15 +234,15 @@ def total(draw: Random) -> Translations:
         a, b = a + b, b
     if sign in "/÷":
         a = a * b
-    made = {"+": a + b, "-": a - b, "×": a * b, "*": a * b}.get(sign, a // b)
+    result = {"+": a + b, "-": a - b, "×": a * b, "*": a * b}.get(sign, a // b)
     if draw.random() < 0.2:  # tenths
-        a, b, made = 10 * a + 5, 10 * b, 10 * (a + b) + 5
+        a, b, result = 10 * a + 5, 10 * b, 10 * (a + b) + 5
         parts = [
-            f"{n // 10}.{n % 10}" if n % 10 else str(n // 10) for n in (a, b, made)
+            f"{n // 10}.{n % 10}" if n % 10 else str(n // 10) for n in (a, b, result)
         ]
         sign = "+"
     else:
-        parts = [str(n) for n in (a, b, made)]
+        parts = [str(n) for n in (a, b, result)]
     gap = draw.choice((" ", " ", " ", ""))
     text = f"{parts[0]}{gap}{sign}{gap}{parts[1]}"
     if draw.random() < 0.7:

@@ -66,12 +66,12 @@ class Figures:
             return self._exchanged(draw, draw.choice(self._named))
         if self._counted and NAMED <= kind < NAMED + COUNTED:
             return self._exchanged(draw, draw.choice(self._counted))
-        made = self._sentence(draw)
+        pair = self._sentence(draw)
         if self._short and draw.random() < JOINED:
-            both = [made, draw.choice(self._short)]
+            both = [pair, draw.choice(self._short)]
             draw.shuffle(both)
             return self._joined(*both)
-        return made
+        return pair
 
     def _sentence(self, draw: Random) -> Pair:
         """Draw a sentence and what stands in its places."""

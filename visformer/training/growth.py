@@ -49,13 +49,13 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
     pieces = [_retired(piece) for piece in _pieces(old)]
     known = {piece.text for piece in pieces}
     pieces += [p for p in _pieces(fresh) if _is_sign(p) and p.text not in known]
-    made = [Field(PIECE, LENGTH, _piece_content(piece)) for piece in pieces]
+    fields = [Field(PIECE, LENGTH, _piece_content(piece)) for piece in pieces]
     for field in read_fields(fresh):
         if field.number == TRAINER:
-            made.append(field._replace(content=_sized(field.content, len(pieces))))
+            fields.append(field._replace(content=_sized(field.content, len(pieces))))
         elif field.number in (NORMALISER, DENORMALISER):
-            made.append(field)
-    return write_fields(made)
+            fields.append(field)
+    return write_fields(fields)
 
 
 def grow_model(model: Transformer, rows: int) -> Transformer:

@@ -113,7 +113,7 @@ class Trainer:
         self.model = model.to(self.device)
         self.average = AveragedModel(model, multi_avg_fn=_running_mean(options.average))
         self.optimizers = make_optimizers(model, options)
-        self.place = TrainingState()
+        self.state = TrainingState()
         state = from_first(self._read)
         if state:
             self._restore(state)
@@ -135,33 +135,33 @@ class Trainer:
                     saved = time.monotonic()
                 report(progress)
             report(self._finish_epoch())
-        return self.place.best
+        return self.state.best
 
     @property
     def done(self) -> bool:
         """Whether all epochs are over, or too many without a better loss."""
-        over = self.place.epoch >= self.options.epochs
-        return over or self.place.worse >= self.options.patience
+        over = self.state.epoch >= self.options.epochs
+        return over or self.state.worse >= self.options.patience
 
     def _epoch(self) -> Iterator[Progress]:
-        examples = self.data.epoch(self.place.epoch)
+        examples = self.data.epoch(self.state.epoch)
         mine = self._batches(examples)
         steps = len(mine) * self.options.epochs
         started, tokens, loss_sum = time.monotonic(), 0, 0.0
         self.model.train()
-        for batch in mine[self.place.batch :]:
+        for batch in mine[self.state.batch :]:
             torch.manual_seed(self._dropout_seed())
-            rate = learning_rate(self.place.step, steps, self.options)
+            rate = learning_rate(self.state.step, steps, self.options)
             loss, count = self.step([examples[i] for i in batch], rate)
             tokens, loss_sum = tokens + count, loss_sum + loss
-            self.place.step += 1
-            self.place.batch += 1
-            if self.place.step % REPORT_STEPS == 0 or batch is mine[-1]:
+            self.state.step += 1
+            self.state.batch += 1
+            if self.state.step % REPORT_STEPS == 0 or batch is mine[-1]:
                 seconds = time.monotonic() - started
-                self.place.seconds += seconds
+                self.state.seconds += seconds
                 yield Progress(
-                    self.place.epoch,
-                    self.place.step,
+                    self.state.epoch,
+                    self.state.step,
                     steps,
                     loss_sum / tokens,
                     tokens * world() / seconds,
@@ -170,7 +170,7 @@ class Trainer:
 
     def _batches(self, examples: Sequence[Example]) -> list[list[int]]:
         """Return this process's batches of the epoch: as many as every other has."""
-        seed = self.options.seed + self.place.epoch
+        seed = self.options.seed + self.state.epoch
         planned = batches(examples, tokens=self.options.batch_tokens, seed=seed)
         if len(planned) < world():
             raise InputError(
@@ -181,7 +181,7 @@ class Trainer:
 
     def _dropout_seed(self) -> int:
         """Return a seed for each step and process: a resumed run draws alike."""
-        mixed = (self.options.seed * 1_000_003 + self.place.step) * 65_537 + rank()
+        mixed = (self.options.seed * 1_000_003 + self.state.step) * 65_537 + rank()
         return mixed % 2**63
 
     def step(self, examples: list[Example], rate: float) -> tuple[float, int]:
@@ -202,7 +202,7 @@ class Trainer:
     def _finite(self, loss: float) -> float:
         if not math.isfinite(loss):
             raise InputError(
-                f"the loss became {loss} at step {self.place.step}: train anew with a "
+                f"the loss became {loss} at step {self.state.step}: train anew with a "
                 f"learning rate below {self.options.learning_rate:g}."
             )
         return loss
@@ -248,26 +248,26 @@ class Trainer:
     def _finish_epoch(self) -> Progress:
         started = time.monotonic()
         valid = self.held_out_loss()
-        place = self.place
-        steps = place.batch * self.options.epochs
-        place.epoch, place.batch = place.epoch + 1, 0
-        place.history.append(valid)
-        place.worse = 0 if valid < place.best else place.worse + 1
-        if valid < place.best:
-            place.best = valid
+        state = self.state
+        steps = state.batch * self.options.epochs
+        state.epoch, state.batch = state.epoch + 1, 0
+        state.history.append(valid)
+        state.worse = 0 if valid < state.best else state.worse + 1
+        if valid < state.best:
+            state.best = valid
             if rank() == 0:
                 replace_file(self.folder / BEST, self.average.module.state_dict())
-        place.seconds += time.monotonic() - started
+        state.seconds += time.monotonic() - started
         self._save()
-        return Progress(place.epoch, place.step, steps, math.nan, 0.0, valid)
+        return Progress(state.epoch, state.step, steps, math.nan, 0.0, valid)
 
     def _save(self) -> None:
         if rank():
             return
-        self.place.world = world()
+        self.state.world = world()
         state = {
             "place": {
-                name: getattr(self.place, name) for name in TrainingState.__slots__
+                name: getattr(self.state, name) for name in TrainingState.__slots__
             },
             "model": self.model.state_dict(),
             "average": self.average.state_dict(),
@@ -290,12 +290,12 @@ class Trainer:
             pairs = zip(self.optimizers, state["optimizers"], strict=True)
             for optimizer, saved in pairs:
                 optimizer.load_state_dict(saved)
-            self.place = TrainingState(**state["place"])
+            self.state = TrainingState(**state["place"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{self.folder / STATE} is of another model: choose another folder."
             ) from error
-        self.place.batch = self.place.batch * self.place.world // world()
+        self.state.batch = self.state.batch * self.state.world // world()
 
 
 def make_optimizers(
@@ -320,8 +320,8 @@ def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
 
     @torch.no_grad()
     def update(means: Any, weights: Any, count: Any) -> None:
-        made = int(count)
-        kept = min(decay, (1 + made) / (10 + made))
+        updates = int(count)
+        kept = min(decay, (1 + updates) / (10 + updates))
         torch._foreach_lerp_(means, weights, 1 - kept)
 
     return update

@@ -42,7 +42,9 @@ def write_rules(folder: Path) -> tuple[Path, Path]:
 
 def encoding_rules() -> dict[str, str]:
     """Return what the tokenizer rewrites before it cuts a text."""
-    nfkc = {form: made for form, made in _nfkc().items() if form not in KEPT}
+    nfkc = {
+        form: normalised for form, normalised in _nfkc().items() if form not in KEPT
+    }
     return nfkc | APOSTROPHES | _no_breaks()
 
 
@@ -76,9 +78,9 @@ def _nfkc() -> dict[str, str]:
         letter = chr(point)
         forms = {letter, *(unicodedata.normalize(n, letter) for n in ("NFD", "NFKD"))}
         for form in forms:
-            made = normaliser.normalize(form)
-            if made != form:
-                rules[form] = made
+            normalised = normaliser.normalize(form)
+            if normalised != form:
+                rules[form] = normalised
     return rules
 
 

@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
     dropped: int = 0  # training pairs that are too long
 
 
-MadePairs = Callable[[int], Sequence[Pair]]  # by the number of the epoch
+GeneratedPairs = Callable[[int], Sequence[Pair]]  # by the number of the epoch
 
 
 def no_pairs(epoch: int) -> Sequence[Pair]:
@@ -45,7 +45,7 @@ def no_pairs(epoch: int) -> Sequence[Pair]:
 class SubwordData:
     """Pairs cut by sentencepiece; anew at random each epoch where ``alpha`` is set.
 
-    ``made`` gives pairs that are added to an epoch.
+    ``generated`` gives pairs that are added to an epoch.
     """
 
     def __init__(
@@ -56,27 +56,29 @@ class SubwordData:
         longest: int,
         alpha: float,
         seed: int,
-        made: MadePairs = no_pairs,
+        generate: GeneratedPairs = no_pairs,
     ) -> None:
         self.pad = SPECIAL["pad"]
-        self._made = made
+        self._generate = generate
         self._side, self._train, self._longest = side, split.train, longest
         self._alpha, self._seed = alpha, seed
-        self.valid = self._fitting(self._plain(split.valid))
-        self._kept = self._fitting(self._plain(split.train))
+        self.valid = self._fitting(self._encoded(split.valid))
+        self._kept = self._fitting(self._encoded(split.train))
         self.dropped = len(split.train) - len(self._kept)
 
     def epoch(self, number: int) -> Sequence[Example]:
         """Return the training examples of this epoch, the same whenever asked."""
-        made = self._made(number)
+        generated = self._generate(number)
         if not self._alpha:
-            return [*self._kept, *self._fitting(self._plain(made))]
+            return [*self._kept, *self._fitting(self._encoded(generated))]
         sentencepiece.set_random_generator_seed(
             (self._seed * 1_000_003 + number + 1) % 2**32
         )
-        return self._fitting([self._sampled(pair) for pair in (*self._train, *made)])
+        return self._fitting(
+            [self._sampled(pair) for pair in (*self._train, *generated)]
+        )
 
-    def _plain(self, pairs: Sequence[Pair]) -> list[Example]:
+    def _encoded(self, pairs: Sequence[Pair]) -> list[Example]:
         sources = self._side.ids([pair.source for pair in pairs])
         targets = self._side.ids([pair.target for pair in pairs])
         return [example(s, t) for s, t in zip(sources, targets, strict=True)]
@@ -177,11 +179,13 @@ def subword(
     longest: int,
     alpha: float,
     seed: int,
-    made: MadePairs = no_pairs,
+    generate: GeneratedPairs = no_pairs,
 ) -> Prepared:
     """Prepare pairs for a sentencepiece model; ``longest`` tokens a side are kept."""
     side = SentencePieceSide(model, SENTENCEPIECE)
-    data = SubwordData(side, parts, longest=longest, alpha=alpha, seed=seed, made=made)
+    data = SubwordData(
+        side, parts, longest=longest, alpha=alpha, seed=seed, generate=generate
+    )
     pad, bos, eos = (SPECIAL[key] for key in ("pad", "bos", "eos"))
     return Prepared(
         Tokenizer(side, side, pad=pad, bos=bos, eos=eos),
@@ -216,9 +220,9 @@ def pairs_file(pairs: Sequence[Pair]) -> bytes:
     return "".join(f"{source}\t{target}\n" for source, target in pairs).encode()
 
 
-def parts(folder: Path, made: Prepared) -> dict[Path, bytes]:
+def parts(folder: Path, prepared: Prepared) -> dict[Path, bytes]:
     """Return the files of the held-out parts, so that anyone can measure again."""
     return {
-        folder / "valid.tsv": pairs_file(made.valid),
-        folder / "test.tsv": pairs_file(made.test),
+        folder / "valid.tsv": pairs_file(prepared.valid),
+        folder / "test.tsv": pairs_file(prepared.test),
     }

@@ -68,19 +68,19 @@ class Task:
         the alphabet and the lengths do not give that many.
         """
         generator = random.Random(f"{self.seed} {part} {draw}")
-        made: dict[str, None] = {}
+        texts: dict[str, None] = {}
         for _ in range(count * _TRIES):
-            if len(made) == count:
+            if len(texts) == count:
                 break
             text = self._text(generator)
             if self.part(text) == part:
-                made[text] = None
-        if len(made) < count:
+                texts[text] = None
+        if len(texts) < count:
             raise InputError(
                 f"these lengths and letters give fewer than {count:,} different "
                 f"strings for the {part} part: ask for fewer, or allow longer ones."
             )
-        return [Pair(text, TASKS[self.name](text)) for text in made]
+        return [Pair(text, TASKS[self.name](text)) for text in texts]
 
     def part(self, text: str) -> SplitName:
         """Return the part that a string belongs to."""

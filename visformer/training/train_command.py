@@ -65,20 +65,20 @@ def train(options: TrainCommand, report: Report) -> None:
             tell(f"{options.out} is complete already: nothing is left to train.")
             return
         start = read_start(options.start) if options.start else None
-        made = _prepare(options, start, tell)
-        trainer = _trainer(options, made, start, device)
+        prepared = _prepare(options, start, tell)
+        trainer = _trainer(options, prepared, start, device)
         tell(f"training {sizes(trainer.model.config)} on {hardware(device, world())}")
-        if trainer.place.step:
-            tell(f"going on after step {trainer.place.step:,}")
+        if trainer.state.step:
+            tell(f"going on after step {trainer.state.step:,}")
         trainer.run(_reporter(trainer, tell))
     if rank() == 0:
-        _finish(options, made, trainer, tell)
+        _finish(options, prepared, trainer, tell)
 
 
-def _device(wanted: str | None) -> torch.device:
-    if world() > 1 and wanted in (None, "cuda"):
+def _device(name: str | None) -> torch.device:
+    if world() > 1 and name in (None, "cuda"):
         return default_device()  # each process its own
-    return choose_device(wanted)
+    return choose_device(name)
 
 
 def _silence(line: str) -> None:
@@ -91,15 +91,15 @@ def _claim(options: TrainCommand) -> bool:
     Raises InputError where the folder was begun with others.
     """
     folder, path = options.out, options.out / OPTIONS
-    wanted = _plain(options)
+    options_now = _stored_options(options)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            _check_same(folder, json.loads(path.read_bytes()), wanted)
+            _check_same(folder, json.loads(path.read_bytes()), options_now)
         elif (folder / STATE).exists() or (folder / CHECKPOINT).exists():
             raise InputError(f"{folder} holds another training: choose another folder.")
         else:
-            write_whole(path, json.dumps(wanted, indent=1).encode())
+            write_whole(path, json.dumps(options_now, indent=1).encode())
     except OSError as error:
         raise InputError(f"{folder} cannot be used: {error.strerror}.") from error
     except ValueError as error:
@@ -107,7 +107,7 @@ def _claim(options: TrainCommand) -> bool:
     return (folder / CHECKPOINT / CARD).exists()
 
 
-def _plain(options: TrainCommand) -> dict[str, Any]:
+def _stored_options(options: TrainCommand) -> dict[str, Any]:
     """Return what makes a run the same run, as JSON has it."""
     values = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE}
     start = options.start / WEIGHTS if options.start else None
@@ -125,10 +125,10 @@ def _digest(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _check_same(folder: Path, found: Any, wanted: dict[str, Any]) -> None:
-    found = found if isinstance(found, dict) else {}
-    for name, value in wanted.items():
-        old = found.get(name)
+def _check_same(folder: Path, recorded: Any, now: dict[str, Any]) -> None:
+    recorded = recorded if isinstance(recorded, dict) else {}
+    for name, value in now.items():
+        old = recorded.get(name)
         if old == value:
             continue
         how = f"with {name} = {old}, not {value}"
@@ -140,30 +140,30 @@ def _check_same(folder: Path, found: Any, wanted: dict[str, Any]) -> None:
 
 def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepared:
     if options.task:
-        made = prepare.toy(
+        prepared = prepare.toy(
             _task(options),
             count=options.examples,
             valid=options.valid,
             test=options.test,
         )
     else:
-        made = _prepare_pairs(options, start, tell)
+        prepared = _prepare_pairs(options, start, tell)
     if rank() == 0:
-        for path, content in prepare.parts(options.out, made).items():
+        for path, content in prepare.parts(options.out, prepared).items():
             write_whole(path, content)
-    tell(f"pairs: {_counted(options, made)}")
-    if made.dropped:
-        tell(f"{made.dropped:,} pairs are too long and left out")
-    return made
+    tell(f"pairs: {_counted(options, prepared)}")
+    if prepared.dropped:
+        tell(f"{prepared.dropped:,} pairs are too long and left out")
+    return prepared
 
 
-def _counted(options: TrainCommand, made: Prepared) -> str:
+def _counted(options: TrainCommand, prepared: Prepared) -> str:
     how = " in each epoch" if options.task else ""
     if options.figures:
         how = f" and {options.figures:,} made by rule in each epoch"
     return (
-        f"{made.trained_on:,} to train on{how}, {len(made.valid):,} for validation, "
-        f"{len(made.test):,} for the test"
+        f"{prepared.trained_on:,} to train on{how}, "
+        f"{len(prepared.valid):,} for validation, {len(prepared.test):,} for the test"
     )
 
 
@@ -191,7 +191,7 @@ def _prepare_pairs(
         longest=min(positions, options.batch_tokens),
         alpha=options.sampling,
         seed=options.seed,
-        made=_figures(options, split.train),
+        generate=_figures(options, split.train),
     )
 
 
@@ -213,7 +213,7 @@ def _sentencepiece(
     return path.read_bytes()
 
 
-def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.MadePairs:
+def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.GeneratedPairs:
     if not options.figures:
         return prepare.no_pairs
     languages = options.source_language, options.target_language
@@ -222,11 +222,11 @@ def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.MadePairs:
 
 
 def _trainer(
-    options: TrainCommand, made: Prepared, start: Start | None, device: torch.device
+    options: TrainCommand, prepared: Prepared, start: Start | None, device: torch.device
 ) -> Trainer:
     config = ModelConfig(
-        source_vocabulary=made.tokenizer.source.size,
-        target_vocabulary=made.tokenizer.target.size,
+        source_vocabulary=prepared.tokenizer.source.size,
+        target_vocabulary=prepared.tokenizer.target.size,
         d_model=options.d_model,
         heads=options.heads,
         encoder_layers=options.layers,
@@ -240,16 +240,16 @@ def _trainer(
     model = make_model(config, start, options.dropout)
     shared = {f.name for f in dataclasses.fields(TrainingOptions)}
     values = {k: v for k, v in dataclasses.asdict(options).items() if k in shared}
-    told = TrainingOptions(**values)
-    return Trainer(model, made.data, told, options.out, device=device)
+    training_options = TrainingOptions(**values)
+    return Trainer(model, prepared.data, training_options, options.out, device=device)
 
 
 def _reporter(trainer: Trainer, tell: Report) -> Callable[[Progress], None]:
-    epochs, begun, first = trainer.options.epochs, time.monotonic(), trainer.place.step
+    epochs, begun, first = trainer.options.epochs, time.monotonic(), trainer.state.step
 
     def say(progress: Progress) -> None:
         if progress.valid_loss is not None:
-            best = progress.valid_loss == trainer.place.best
+            best = progress.valid_loss == trainer.state.best
             tell(
                 f"epoch {progress.epoch} of {epochs}: held-out loss "
                 f"{progress.valid_loss:.4f}{', the best so far' if best else ''}"
@@ -267,7 +267,7 @@ def _reporter(trainer: Trainer, tell: Report) -> Callable[[Progress], None]:
 
 
 def _finish(
-    options: TrainCommand, made: Prepared, trainer: Trainer, tell: Report
+    options: TrainCommand, prepared: Prepared, trainer: Trainer, tell: Report
 ) -> None:
     """Write the best weights as a checkpoint, and measure it."""
     path = options.out / BEST
@@ -279,13 +279,13 @@ def _finish(
     model = trainer.model.eval()
     model.load_state_dict(read_file(path))
     beam = options.beam or (1 if options.task else 4)
-    tell(f"measuring on {len(made.test):,} test pairs")
+    tell(f"measuring on {len(prepared.test):,} test pairs")
     scores = publish(
         options.out / CHECKPOINT,
         model,
-        _card(options, made, trainer),
-        tokenizer=made.files,
-        test=made.test,
+        _card(options, prepared, trainer),
+        tokenizer=prepared.files,
+        test=prepared.test,
         beam=beam,
     )
     if scores.bleu is None and not options.task:
@@ -293,8 +293,8 @@ def _finish(
     tell(f"{summary(scores)}; written to {options.out / CHECKPOINT}")
 
 
-def _card(options: TrainCommand, made: Prepared, trainer: Trainer) -> Card:
-    place = trainer.place
+def _card(options: TrainCommand, prepared: Prepared, trainer: Trainer) -> Card:
+    state = trainer.state
     source = options.data.name if options.data else ""
     if options.task:
         source = (
@@ -304,18 +304,18 @@ def _card(options: TrainCommand, made: Prepared, trainer: Trainer) -> Card:
         )
     idle = {"data", *(OF_PAIRS if options.task else OF_TASKS)}
     idle |= set(OF_MODEL) if options.start else set()
-    given = {k: v for k, v in _plain(options).items() if k not in idle}
+    given = {k: v for k, v in _stored_options(options).items() if k not in idle}
     return Card(
         name=options.name or (options.task or source.split(".")[0]),
         languages=(options.source_language, options.target_language),
         data=source,
         licence=options.licence,
-        pairs=_counted(options, made),
+        pairs=_counted(options, prepared),
         training={
-            "training": f"{place.step:,} steps in {place.epoch} epochs, "
-            f"{duration(place.seconds)}, on {hardware(trainer.device, world())}",
-            "held-out loss": f"{place.best:.4f} nats a token, after epoch "
-            f"{place.history.index(place.best) + 1}",
+            "training": f"{state.step:,} steps in {state.epoch} epochs, "
+            f"{duration(state.seconds)}, on {hardware(trainer.device, world())}",
+            "held-out loss": f"{state.best:.4f} nats a token, after epoch "
+            f"{state.history.index(state.best) + 1}",
             "options": ", ".join(f"{k} {v}" for k, v in given.items() if v is not None),
         },
     )

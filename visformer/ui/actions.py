@@ -16,7 +16,7 @@ from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.values.facts import KINDS
-from visformer.values.intervention import UNTOUCHED
+from visformer.values.intervention import NO_CHANGES
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -72,7 +72,7 @@ def build_menus(window: MainWindow) -> None:
     edit = bar.addMenu("&Edit")
     _add(edit, "&Undo change of the run", window.undo, keys.Undo)
     _add(edit, "&Redo change of the run", window.redo, keys.Redo)
-    restore = partial(window.change_run, UNTOUCHED)
+    restore = partial(window.change_run, NO_CHANGES)
     _add(edit, "Restore the &model's own run", restore)
     view = bar.addMenu("&View")
     for name, title in theme.NAMES.items():

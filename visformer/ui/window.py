@@ -27,15 +27,15 @@ from visformer.pictures.attention.reading import move
 from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.session import answers, openings, runs
 from visformer.session.receive import receive
-from visformer.session.side_requests import wanted
+from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Session, State
 from visformer.ui import theme
 from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
-from visformer.ui.bars.altered_bar import AlteredBar
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_button, open_together
 from visformer.ui.bars.header import Header
+from visformer.ui.bars.modified_bar import ModifiedBar
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
@@ -44,9 +44,9 @@ from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
-from visformer.ui.widgets.export import ALTERED
+from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides
 from visformer.values.trace_file import read_trace
 
@@ -62,7 +62,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
         self._engine = engine
-        self.session = Session(self._draw, engine, wanted)
+        self.session = Session(self._draw, engine, needed)
         self._build()
         build_menus(self)
         build_keys(self)
@@ -101,10 +101,10 @@ class MainWindow(QMainWindow):
             lambda given: self.session.do(openings.answer, given)
         )
         self.form.left.connect(self._leave_form)
-        self.altered = AlteredBar()
-        self.altered.undone.connect(self.undo)
-        self.altered.redone.connect(self.redo)
-        self.altered.restored.connect(lambda: self.change_run(UNTOUCHED))
+        self.modified = ModifiedBar()
+        self.modified.undone.connect(self.undo)
+        self.modified.redone.connect(self.redo)
+        self.modified.restored.connect(lambda: self.change_run(NO_CHANGES))
         body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(6, 4, 6, 0)
@@ -113,7 +113,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._header)
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
-        column.addWidget(self.altered)
+        column.addWidget(self.modified)
         column.addLayout(_labelled("source", self.source_strip))
         column.addLayout(_labelled("target", self.target_strip))
         column.addLayout(self._transport_row())
@@ -160,10 +160,10 @@ class MainWindow(QMainWindow):
         self.target_strip.draw(target_strip(state.shown, state.selection, state.look))
         self.transport.draw(state)
         self.candidates.draw(state)
-        self.altered.draw(state)
+        self.modified.draw(state)
         self.form.draw(state)
-        shown = state.shown.intervention if state.shown is not None else UNTOUCHED
-        self.setProperty(ALTERED, f"altered run: {shown}" if shown else "")
+        shown = state.shown.intervention if state.shown is not None else NO_CHANGES
+        self.setProperty(MODIFIED, f"altered run: {shown}" if shown else "")
         self.tabs.turn(state.tab).draw(state)
         notice = state.error or state.notice
         self._notice.setText(notice)
@@ -319,8 +319,8 @@ class MainWindow(QMainWindow):
 
     def zoom_by(self, percent: int) -> None:
         """Make all text larger or smaller; 0 brings it back to normal."""
-        wanted = self._zoom + percent if percent else 100
-        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, wanted))
+        zoom = self._zoom + percent if percent else 100
+        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self._memory.keep("zoom", self._zoom)
         self.set_theme(self._header.theme.currentData())
 

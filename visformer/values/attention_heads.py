@@ -46,14 +46,14 @@ class AttentionHeads:
 
         Rows sum to 1; a row of -inf alone becomes NaN, as in torch.
         """
-        made, keys = self._masked(rows), len(self.keys)
+        weights, keys = self._masked(rows), len(self.keys)
         if keys:
-            made[..., keys:] = -np.inf
+            weights[..., keys:] = -np.inf
             with np.errstate(invalid="ignore"):
-                made -= made.max(-1, keepdims=True)
-                np.exp(made, out=made)
-                made /= _row_sums(made)
-        return made[..., :keys]
+                weights -= weights.max(-1, keepdims=True)
+                np.exp(weights, out=weights)
+                weights /= _row_sums(weights)
+        return weights[..., :keys]
 
     # In place, since fresh memory for every operation costs more than the arithmetic;
     # keys are filled up to whole blocks.
@@ -65,27 +65,27 @@ class AttentionHeads:
         queries = _whole_blocks(self.queries[first:last])
         keys = _whole_blocks(self.keys)
         heads, width = queries.shape[1:]
-        made = np.empty((heads, len(queries), len(keys)), np.float32)
-        if made.size:
+        products = np.empty((heads, len(queries), len(keys)), np.float32)
+        if products.size:
             # [H, blocks of queries, blocks of keys, BLOCK, BLOCK]
-            room = made.reshape(heads, -1, BLOCK, len(keys) // BLOCK, BLOCK)
+            room = products.reshape(heads, -1, BLOCK, len(keys) // BLOCK, BLOCK)
             shape = -1, BLOCK, heads, width
             left = queries.reshape(shape).transpose(2, 0, 1, 3)[:, :, None]
             right = keys.reshape(shape).transpose(2, 0, 3, 1)[:, None]
             np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
-        return made[:, start - first : max(start, stop) - first]
+        return products[:, start - first : max(start, stop) - first]
 
     def _scores(self, rows: slice) -> Floats:
-        made = self._products(rows)
-        made /= np.float32(math.sqrt(self.queries.shape[2]))
-        return made
+        scores = self._products(rows)
+        scores /= np.float32(math.sqrt(self.queries.shape[2]))
+        return scores
 
     def _masked(self, rows: slice) -> Floats:
-        made, mask = self._scores(rows), self.mask[rows]
+        scores, mask = self._scores(rows), self.mask[rows]
         if not mask.all():
             value = np.float32(self.masked_value)
-            np.copyto(made[..., : len(self.keys)], value, where=~mask)
-        return made
+            np.copyto(scores[..., : len(self.keys)], value, where=~mask)
+        return scores
 
 
 def _whole_blocks(vectors: Floats) -> Floats:

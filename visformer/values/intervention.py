@@ -88,7 +88,7 @@ class PositionChange:
     def __str__(self) -> str:
         words = f"positions {self.form}"
         if self.form in _AMOUNTS:
-            words += f" {_plain(self.amount)}"
+            words += f" {_written(self.amount)}"
         return words + (f" {self.seed}" if self.form == "permuted" else "")
 
 
@@ -116,7 +116,7 @@ class Intervention:
 
     def __bool__(self) -> bool:
         """Whether anything is changed."""
-        return self != UNTOUCHED
+        return self != NO_CHANGES
 
     def __str__(self) -> str:
         """Return the text form, changes separated by semicolons."""
@@ -124,14 +124,14 @@ class Intervention:
         if self.masked_value == 0:
             parts.append("multiply")
         elif self.masked_value is not None:
-            parts.append(f"masked score {_plain(self.masked_value)}")
+            parts.append(f"masked score {_written(self.masked_value)}")
         if self.positions is not None:
             parts.append(str(self.positions))
         return "; ".join(parts)
 
     @property
     def masked(self) -> bool:
-        """Whether attention is altered, so that no cached row can be relied on."""
+        """Whether attention is modified, so that no cached row can be relied on."""
         return bool(self.masks) or self.masked_value is not None
 
     @property
@@ -214,7 +214,7 @@ class Intervention:
         )
 
 
-UNTOUCHED = Intervention()
+NO_CHANGES = Intervention()
 _MASK_CHANGES: dict[str, type[MaskChange]] = {  # by their names in JSON
     "causal": Causal,
     "hide": HideSource,
@@ -283,7 +283,7 @@ def _source_token(change: MaskChange) -> int:
     return max(change.query, change.key) if change.kind == "encoder" else change.key
 
 
-def _plain(number: float) -> str:
+def _written(number: float) -> str:
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
@@ -319,9 +319,9 @@ def change_table(table: Floats, change: PositionChange | None) -> Floats:
 
 def permutation(count: int, seed: int) -> NDArray[np.int64]:
     """Return a random order of 0..count - 1 that is another than theirs."""
-    draw, plain = np.random.default_rng(seed), np.arange(count)
+    draw, identity = np.random.default_rng(seed), np.arange(count)
     order = draw.permutation(count)
-    while count > 1 and (order == plain).all():
+    while count > 1 and (order == identity).all():
         order = draw.permutation(count)
     return order
 
@@ -350,36 +350,36 @@ def parse(texts: Iterable[str]) -> Intervention:
 
     Raises InputError, naming what can be said, for anything else.
     """
-    made = UNTOUCHED
+    intervention = NO_CHANGES
     for text in ";".join(texts).split(";"):
         words = " ".join(text.split())
         if words:
-            made = _add(made, words)
-    return made
+            intervention = _add(intervention, words)
+    return intervention
 
 
-def _add(made: Intervention, words: str) -> Intervention:
+def _add(intervention: Intervention, words: str) -> Intervention:
     if words == "multiply":
-        return replace(made, masked_value=0.0)
+        return replace(intervention, masked_value=0.0)
     # files of version 1 say “fill”
-    if found := re.fullmatch(rf"(?:masked score|fill) {_NUMBER}", words):
-        return replace(made, masked_value=float(found[1]))
-    if found := re.fullmatch(rf"positions ({_FORMS})(?: {_NUMBER})?(?: (\d+))?", words):
-        form: Any = found[1]
-        amount, seed = float(found[2] or 0), int(found[3] or 0)
+    if match := re.fullmatch(rf"(?:masked score|fill) {_NUMBER}", words):
+        return replace(intervention, masked_value=float(match[1]))
+    if match := re.fullmatch(rf"positions ({_FORMS})(?: {_NUMBER})?(?: (\d+))?", words):
+        form: Any = match[1]
+        amount, seed = float(match[2] or 0), int(match[3] or 0)
         change = PositionChange(form, amount, seed)
         _check_positions(change, _MOST_POSITIONS)
-        return replace(made, positions=change)
-    if found := re.fullmatch(rf"causal (off|[+-]?\d+){_LAYER}", words):
-        offset = None if found[1] == "off" else int(found[1])
-        return made.with_mask(Causal(offset, _index(found[2])))
-    if found := re.fullmatch(rf"hide ([1-9]\d*){_LAYER}", words):
-        return made.with_mask(HideSource(int(found[1]) - 1, _index(found[2])))
+        return replace(intervention, positions=change)
+    if match := re.fullmatch(rf"causal (off|[+-]?\d+){_LAYER}", words):
+        offset = None if match[1] == "off" else int(match[1])
+        return intervention.with_mask(Causal(offset, _index(match[2])))
+    if match := re.fullmatch(rf"hide ([1-9]\d*){_LAYER}", words):
+        return intervention.with_mask(HideSource(int(match[1]) - 1, _index(match[2])))
     pattern = rf"cell (encoder|decoder|cross) ([1-9]\d*) ([1-9]\d*) (on|off){_LAYER}"
-    if found := re.fullmatch(pattern, words):
-        kind: Any = found[1]
-        query, key, layer = int(found[2]) - 1, int(found[3]) - 1, _index(found[5])
-        return made.with_mask(Cell(kind, query, key, found[4] == "on", layer))
+    if match := re.fullmatch(pattern, words):
+        kind: Any = match[1]
+        query, key, layer = int(match[2]) - 1, int(match[3]) - 1, _index(match[5])
+        return intervention.with_mask(Cell(kind, query, key, match[4] == "on", layer))
     raise InputError(f"“{words}” is no change that can be made: say {_GRAMMAR}.")
 
 

@@ -39,10 +39,10 @@ class Recording:
         self._rows = np.zeros((limit, start.layout.width("decoder")), np.float32)
         self._ids = np.zeros(limit, np.int64)
         changed = start.intervention
-        own = (start.layers("decoder"),) if changed.by_layer("decoder") else ()
-        across = (start.layers("cross"),) if changed.by_layer("cross") else ()
-        self._self_mask = np.zeros((*own, limit, limit), bool)
-        self._cross_mask = np.zeros((*across, limit, source), bool)
+        self_layers = (start.layers("decoder"),) if changed.by_layer("decoder") else ()
+        cross_layers = (start.layers("cross"),) if changed.by_layer("cross") else ()
+        self._self_mask = np.zeros((*self_layers, limit, limit), bool)
+        self._cross_mask = np.zeros((*cross_layers, limit, source), bool)
         self._target: list[str] = []
         self._steps: list[Step] = []
 

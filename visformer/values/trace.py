@@ -23,7 +23,7 @@ from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import KINDS, Kind, ModelFacts
-from visformer.values.intervention import UNTOUCHED, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
 from visformer.values.step import Step
 
@@ -93,7 +93,7 @@ class Trace:
     decoder_rows: Floats  # [T, Columns.width("decoder")]
     # [S, S], [T, T], [T, S], after a layer axis where layers differ; True = may attend
     masks: Mapping[Kind, Bools]
-    intervention: Intervention = UNTOUCHED  # what altered the run
+    intervention: Intervention = NO_CHANGES  # what modified the run
     truncated_from: int = (
         0  # source tokens typed, where more than the model's positions
     )

@@ -209,7 +209,7 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
 
 
 def _intervention(facts: dict[str, Any] | str) -> Intervention:
-    """Read what altered the run: data, or the text form in a file of version 1."""
+    """Read what modified the run: data, or the text form in a file of version 1."""
     return parse([facts]) if isinstance(facts, str) else Intervention.from_json(facts)
 
 

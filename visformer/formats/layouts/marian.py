@@ -17,7 +17,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.generation_config import Settings, read_generation
-from visformer.formats.given_options import GivenOptions, plain_field
+from visformer.formats.given_options import GivenOptions, config_value
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import (
     Names,
@@ -248,7 +248,7 @@ def _model_config(
     for theirs, (ours, usual) in _FIELDS.items():
         fields[ours] = config.get(theirs, usual)
     fields["heads"] = config.get("encoder_attention_heads", 16)
-    fields["activation"] = plain_field("activation", fields["activation"])
+    fields["activation"] = config_value("activation", fields["activation"])
     named = {n: t for k, t in tensors.items() if (n := our_name(spec.names, k))}
     sizes = sizes_of(named)
     rows = config.get("vocab_size", 58101)

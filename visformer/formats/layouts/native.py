@@ -181,20 +181,20 @@ def _shown(value: Any) -> str:
 def _model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     """Return the sizes, and what the file left to their defaults."""
     named = {FORMER_NAMES.get(key, key): value for key, value in config.items()}
-    plain = {key: _number(key, value) for key, value in named.items()}
+    sizes = {key: _number(key, value) for key, value in named.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
     kinds = {"int": int, "float": float, "bool": bool}
     types = {name: kinds.get(str(f.type), str) for name, f in fields.items()}
     needed = {
         n: t for n, t in types.items() if fields[n].default is dataclasses.MISSING
     }
-    _check_keys(plain, needed, optional=types, where="model.")
+    _check_keys(sizes, needed, optional=types, where="model.")
     assumed = tuple(
         f"{name} = {field.default} ({CONFIG} does not say)"
         for name, field in fields.items()
-        if name not in plain
+        if name not in sizes
     )
-    return ModelConfig(**plain), assumed
+    return ModelConfig(**sizes), assumed
 
 
 def _number(key: str, value: Any) -> Any:
@@ -274,7 +274,7 @@ def write_native(
         "name": name,
         "source_language": languages[0],
         "target_language": languages[1],
-        "model": plain_config(model.config),
+        "model": stored_config(model.config),
         "special": {key: special[key] for key in SPECIAL},
         "tokenizer": {**tokens, "target": tokenizer.target},
     }
@@ -290,10 +290,10 @@ def write_native(
         raise InputError(f"{folder} cannot be written: {error.strerror}.") from error
 
 
-def plain_config(config: ModelConfig) -> dict[str, Any]:
+def stored_config(config: ModelConfig) -> dict[str, Any]:
     """Return the sizes as JSON takes them."""
-    plain = dataclasses.asdict(config)
-    return plain | (
+    fields = dataclasses.asdict(config)
+    return fields | (
         {"masked_value": "-inf"} if config.masked_value == -math.inf else {}
     )
 

@@ -48,7 +48,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
         column_axis=COLUMN_AXES[kind],
         ends=ends,
         note=note,
-        hidden=shown.masked,
+        masked=shown.masked,
         marked=shown_marks(shown, selection.cell).cell,
         done=shown.done,
     )
@@ -60,7 +60,7 @@ def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
     if shown.queries is None or cell is None:
         return marked
     return Marks(
-        shown.place(cell) if cell.kind == shown.kind else None,
+        shown.cell_in_matrix(cell) if cell.kind == shown.kind else None,
         shown.rows_of(marked.rows),
         shown.columns_of(marked.columns),
     )

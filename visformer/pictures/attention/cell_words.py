@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.pictures.attention.maps import place
+from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
@@ -21,9 +21,9 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     cell = selection.cell
     if cell is None or trace is None:
         return ""
-    if not look.plain:
+    if not look.raw:
         return _changed_words(reading(trace, selection, look, cell.kind), cell)
-    layer, head = place(trace, selection, cell.kind)
+    layer, head = layer_and_head(trace, selection, cell.kind)
     weights = head_weights(trace, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
@@ -37,7 +37,7 @@ def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     """Say a weight that is not one head's own, and what was done to it."""
     if shown is None:
         return ""
-    at = shown.place(cell)
+    at = shown.cell_in_matrix(cell)
     if at is None:
         return f"{shown.title} · hidden ({shown.done})"
     row, column = at

@@ -24,7 +24,7 @@ class Marks:
     columns: tuple[int, ...] = ()
 
 
-def place(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
+def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
     """Return the chosen layer and head, inside what a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.pictures.attention.maps import place
+from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
     WHOLE_HEAD,
     WHOLE_LAYER,
@@ -97,7 +97,7 @@ def mosaic_parts(
     image = np.zeros((layers, height, heads, width), np.float32)
     shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
-    made = Mosaic(
+    overview = Mosaic(
         title=f"all heads · {KIND_NAMES[kind]}",
         image=image.reshape(layers * height, heads * width),
         layers=layers,
@@ -105,14 +105,14 @@ def mosaic_parts(
         height=height,
         width=width,
         filled=filled,
-        chosen=place(trace, selection, kind),
+        chosen=layer_and_head(trace, selection, kind),
         note=SCALES[selection.scale] + _reduction_words(factors),
     )
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
         for _ in _fill(room, trace, (kind, layer), selection.scale, factors):
-            yield made
-    yield made
+            yield overview
+    yield overview
 
 
 def is_large(trace: Trace, kind: Kind) -> bool:
@@ -204,13 +204,13 @@ def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element
         return values[first:last:step] if axis == 0 else values[:, first:last:step]
 
     # maxima of strided slices: several times faster than reduceat
-    made = part(0, whole, factor).copy()
+    pooled = part(0, whole, factor).copy()
     for offset in range(1, factor):
-        np.maximum(made, part(offset, whole, factor), out=made)
+        np.maximum(pooled, part(offset, whole, factor), out=pooled)
     if whole < length:
         rest = part(whole, length, 1).max(axis, keepdims=True)
-        made = np.concatenate([made, rest], axis)
-    return made
+        pooled = np.concatenate([pooled, rest], axis)
+    return pooled
 
 
 def _factor(length: int, pixels: int) -> int:

@@ -51,7 +51,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
     """
     if order == "place":
         return
-    found = []
+    ranked = []
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads(kind)):
             value, caption = _measured(
@@ -59,13 +59,13 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
             )
             caption = f"L{layer + 1} H{head + 1} {caption}"
             rank = value if order == "entropy" else -value
-            found.append((math.isnan(value), rank, layer, head, caption))
+            ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
     # NaN compares with nothing: by its own flag, then by place
-    found.sort(key=lambda one: (one[0], 0.0 if one[0] else one[1], one[2], one[3]))
+    ranked.sort(key=lambda one: (one[0], 0.0 if one[0] else one[1], one[2], one[3]))
     yield Ranking(
-        tuple((layer, head) for _, _, layer, head, _ in found),
-        tuple(caption for *_, caption in found),
+        tuple((layer, head) for _, _, layer, head, _ in ranked),
+        tuple(caption for *_, caption in ranked),
         order_words(order, kind),
     )
 

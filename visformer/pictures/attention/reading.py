@@ -20,7 +20,7 @@ from visformer.analysis.subwords import (
     merged,
     word_text,
 )
-from visformer.pictures.attention.maps import labels, place
+from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.summary import summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
@@ -60,7 +60,7 @@ class Reading:
         key = self.keys[column][0] if self.keys is not None else column
         return AttentionCell(self.kind, query, key)
 
-    def place(self, cell: AttentionCell) -> tuple[int, int] | None:
+    def cell_in_matrix(self, cell: AttentionCell) -> tuple[int, int] | None:
         """Return the row and column of a cell of this kind; None where it is hidden."""
         rows = self.rows_of((cell.query,))
         columns = self.columns_of((cell.key,))
@@ -68,11 +68,11 @@ class Reading:
 
     def rows_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return the rows in which some of these queries stand."""
-        return _places(self.queries, tokens)
+        return _indices(self.queries, tokens)
 
     def columns_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """Return the columns in which some of these keys stand."""
-        return _places(self.keys, tokens)
+        return _indices(self.keys, tokens)
 
     def nearest(self, cell: AttentionCell) -> tuple[int, int] | None:
         """Return the place of a cell, or of the shown tokens next to it."""
@@ -89,10 +89,10 @@ class Reading:
         row = self.values[rows[0]] if rows else np.zeros(len(self.columns), np.float32)
         if self.keys is None:
             return row
-        made = np.zeros(self.key_tokens, np.float32)
+        tints = np.zeros(self.key_tokens, np.float32)
         for weight, group in zip(row, self.keys, strict=True):
-            made[list(group)] = weight
-        return made
+            tints[list(group)] = weight
+        return tints
 
     def partner(self, side: str, index: int) -> tuple[int, int]:
         """Return the place of the strongest weight of a row ("query") or column."""
@@ -110,8 +110,8 @@ def reading(
     """
     if trace is None:
         return None
-    layer, head = place(trace, selection, kind)
-    if look.plain:
+    layer, head = layer_and_head(trace, selection, kind)
+    if look.raw:
         rows, columns = labels(trace, kind)
         return Reading(
             kind=kind,
@@ -124,16 +124,16 @@ def reading(
             query_tokens=len(rows),
             key_tokens=len(columns),
         )
-    made: Floats | None
+    weights: Floats | None
     if look.summary == "head":
-        made = head_weights(trace, kind, layer, head)
+        weights = head_weights(trace, kind, layer, head)
     else:
-        made = summary(trace, kind, layer, look.summary)
-    if made is None:
+        weights = summary(trace, kind, layer, look.summary)
+    if weights is None:
         return None
     mask = _masked(trace, look, kind, layer)
     title = title_words(trace, selection, look, kind)
-    return _changed(trace, look, kind, title, made, mask)
+    return _changed(trace, look, kind, title, weights, mask)
 
 
 def move(
@@ -161,7 +161,7 @@ def done_words(trace: Trace, look: Look, kind: Kind) -> str:
 
 def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
     """Name the kind, and which layers and heads are shown."""
-    name, (layer, head) = KIND_NAMES[kind], place(trace, selection, kind)
+    name, (layer, head) = KIND_NAMES[kind], layer_and_head(trace, selection, kind)
     match look.summary:
         case "head":
             return f"{name} · {head_words(layer, head)}"
@@ -266,7 +266,7 @@ def whole_labels(
     trace: Trace, kind: Kind, look: Look
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the row and column labels that a look leaves of a whole Trace."""
-    if look.plain:
+    if look.raw:
         return labels(trace, kind)
     rows, columns = token_groups(trace, kind, look)
     names = _labels(trace.tokens(kind)[1], columns, words=look.words)
@@ -275,11 +275,11 @@ def whole_labels(
 
 def _renumbered(groups: Groups) -> Groups:
     """Return the groups in numbers of the tokens left, without gaps."""
-    made, first = [], 0
+    renumbered, first = [], 0
     for group in groups:
-        made.append(tuple(range(first, first + len(group))))
+        renumbered.append(tuple(range(first, first + len(group))))
         first += len(group)
-    return tuple(made)
+    return tuple(renumbered)
 
 
 # ---- labels ---------------------------------------------------------------------
@@ -304,11 +304,11 @@ def _row_labels(
     )
 
 
-def _places(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:
+def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:
     if groups is None:
         return tuple(tokens)
-    wanted = set(tokens)
-    return tuple(at for at, group in enumerate(groups) if wanted.intersection(group))
+    chosen = set(tokens)
+    return tuple(at for at, group in enumerate(groups) if chosen.intersection(group))
 
 
 def _nearest(groups: Groups | None, token: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.pictures.attention.maps import place
+from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import done_words, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
@@ -47,10 +47,10 @@ def _tints(
     cell = focus(trace, selection)
     if cell is None or cell.kind not in reads:
         return np.zeros(length, np.float32)
-    if not look.plain:
+    if not look.raw:
         shown = reading(trace, selection, look, cell.kind)
         return np.zeros(length, np.float32) if shown is None else shown.tints(cell)
-    layer, head = place(trace, selection, cell.kind)
+    layer, head = layer_and_head(trace, selection, cell.kind)
     weights: Floats = head_weights(trace, cell.kind, layer, head)[cell.query]
     return weights
 

@@ -22,12 +22,12 @@ def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None
 
     None where that takes long: then ``summary_parts`` makes it, and this finds it.
     """
-    found = _found(trace, kind, _details(trace, kind, layer, how))
-    if found is not None or is_large_summary(trace, kind, how):
-        return found
+    kept = _kept(trace, kind, _details(trace, kind, layer, how))
+    if kept is not None or is_large_summary(trace, kind, how):
+        return kept
     for _ in summary_parts(trace, kind, layer, how):
         pass
-    return _found(trace, kind, _details(trace, kind, layer, how))
+    return _kept(trace, kind, _details(trace, kind, layer, how))
 
 
 def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
@@ -42,24 +42,24 @@ def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
 def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
     """Make the matrix and keep it, yielding after each head."""
     heads, layers = range(trace.heads(kind)), range(trace.layers(kind))
-    places = [(layer, head) for head in heads]
-    made: Floats | None = None
+    layer_heads = [(layer, head) for head in heads]
+    result: Floats | None = None
     parts: Iterator[Floats | None]
     match how:
         case "mean":
-            parts = running_mean(_weights(trace, kind, places))
+            parts = running_mean(_weights(trace, kind, layer_heads))
         case "max":
-            parts = running_maximum(_weights(trace, kind, places))
+            parts = running_maximum(_weights(trace, kind, layer_heads))
         case "all":
             everything = [(layer, head) for layer in layers for head in heads]
             parts = running_mean(_weights(trace, kind, everything))
         case _:
             parts = _rollout(trace, kind, layer)
     for part in parts:
-        made = part
+        result = part
         yield
-    if made is not None:
-        _keep(trace, kind, _details(trace, kind, layer, how), made)
+    if result is not None:
+        _keep(trace, kind, _details(trace, kind, layer, how), result)
 
 
 def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
@@ -67,7 +67,7 @@ def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
     if kind != "cross":
         yield from _rolled(trace, kind, layer + 1)
         return
-    below = _found(trace, "below", ())
+    below = _kept(trace, "below", ())
     if below is None:
         for part in _rolled(trace, "encoder", trace.layers("encoder")):
             below = part
@@ -93,29 +93,29 @@ def _rolled(trace: Trace, kind: Kind, layers: int) -> Iterator[Floats | None]:
 
 
 def _mean(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats]:
-    places = ((layer, head) for head in range(trace.heads(kind)))
-    return running_mean(_weights(trace, kind, places))
+    layer_heads = ((layer, head) for head in range(trace.heads(kind)))
+    return running_mean(_weights(trace, kind, layer_heads))
 
 
-def _weights(trace: Trace, kind: Kind, places: LayerHeads) -> Iterator[Floats]:
-    for layer, head in places:
+def _weights(trace: Trace, kind: Kind, layer_heads: LayerHeads) -> Iterator[Floats]:
+    for layer, head in layer_heads:
         yield head_weights(trace, kind, layer, head)
 
 
 # ---- the last one of each kind is kept ---------------------------------------------
 
 
-def _found(trace: Trace, name: str, details: Hashable) -> Floats | None:
+def _kept(trace: Trace, name: str, details: Hashable) -> Floats | None:
     kept: tuple[Hashable, Floats] | None
     kept = trace.memo.find(trace.storage, ("summary", name))
     return kept[1] if kept is not None and kept[0] == details else None
 
 
-def _keep(trace: Trace, name: str, details: Hashable, made: Floats) -> None:
-    trace.memo.keep(trace.storage, ("summary", name), (details, made), made.size)
+def _keep(trace: Trace, name: str, details: Hashable, matrix: Floats) -> None:
+    trace.memo.keep(trace.storage, ("summary", name), (details, matrix), matrix.size)
 
 
 def _details(trace: Trace, kind: Kind, layer: int, how: Summary) -> Hashable:
     """Return what a summary of a run follows from; the encoder's is never cut."""
-    place = None if how == "all" else layer
-    return how, place, None if kind == "encoder" else len(trace)
+    at_layer = None if how == "all" else layer
+    return how, at_layer, None if kind == "encoder" else len(trace)

@@ -52,7 +52,7 @@ def tinted(
     column = next(iter(marked.columns), None)
     if not matrix.values.size:
         return Tinted((), (), matrix.note, "")
-    masks = matrix.hidden
+    masks = matrix.masked
     if by == "key" and column is not None:
         masked = masks[:, column] if masks is not None else np.zeros(rows, bool)
         shades, words = matrix.shade[:, column], _quoted(matrix.columns[column])

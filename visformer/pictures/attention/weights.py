@@ -46,7 +46,7 @@ def head_weights(trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
 def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) -> Floats:
     """Return some rows of one head, [rows, K]: derived alone where none is kept."""
     home = _home(trace, kind, layer, head)
-    kept = _found(trace, home)
+    kept = _kept(trace, home)
     if kept is not None:
         part: Floats = kept[_at(trace, kind, head), rows]
         return part
@@ -71,46 +71,46 @@ def _at(trace: Trace, kind: Kind, head: int) -> int:
     return head if _home(trace, kind, 0, head)[2] is None else 0
 
 
-def _weights(trace: Trace, place: WeightsKey) -> Floats:
-    found = _found(trace, place)
-    if found is not None:
-        return found
+def _weights(trace: Trace, key: WeightsKey) -> Floats:
+    weights = _kept(trace, key)
+    if weights is not None:
+        return weights
     whole = trace.whole
-    kept: _KeptWeights | None = whole.memo.find(whole.storage, place)
-    queries = len(trace.tokens(place[0])[0])
+    kept: _KeptWeights | None = whole.memo.find(whole.storage, key)
+    queries = len(trace.tokens(key[0])[0])
     if kept is None or kept.weights.shape[1] < queries:
-        _extend(kept, whole, place)
-    found = _found(trace, place)
-    if found is None:  # later keys have weight: of these rows alone
-        found = read_only(trace.attention_heads(*place).weights())
-        name = (*place, len(trace))
-        trace.memo.keep(trace.storage, name, _KeptWeights(found, False), found.size)
-    return found
+        _extend(kept, whole, key)
+    weights = _kept(trace, key)
+    if weights is None:  # later keys have weight: of these rows alone
+        weights = read_only(trace.attention_heads(*key).weights())
+        name = (*key, len(trace))
+        trace.memo.keep(trace.storage, name, _KeptWeights(weights, False), weights.size)
+    return weights
 
 
-def _found(trace: Trace, place: WeightsKey) -> Floats | None:
+def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
     """Return [H, Q, K] of a Trace if it is kept."""
-    rows, columns = (len(tokens) for tokens in trace.tokens(place[0]))
-    kept: _KeptWeights | None = trace.memo.find(trace.storage, place)
+    rows, columns = (len(tokens) for tokens in trace.tokens(key[0]))
+    kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
     if kept is not None and kept.weights.shape[1] >= rows:
         if kept.sliceable or kept.weights.shape[2] == columns:
             return kept.weights[:, :rows, :columns]
-        kept = trace.memo.find(trace.storage, (*place, len(trace)))
+        kept = trace.memo.find(trace.storage, (*key, len(trace)))
         return None if kept is None else kept.weights
     return None
 
 
-def _extend(kept: _KeptWeights | None, whole: Trace, place: WeightsKey) -> None:
+def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     """Derive the rows that are not kept, and keep all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
-    weights = whole.attention_heads(*place).weights(slice(done, None))
-    sliceable = place[0] != "decoder" or not _reads_later(weights, done)
+    weights = whole.attention_heads(*key).weights(slice(done, None))
+    sliceable = key[0] != "decoder" or not _reads_later(weights, done)
     if kept is not None and done:
         columns = weights.shape[2] - kept.weights.shape[2]
         old = np.pad(kept.weights, ((0, 0), (0, 0), (0, columns)))
         weights = np.concatenate([old, weights], axis=1)
     whole.memo.keep(
-        whole.storage, place, _KeptWeights(read_only(weights), sliceable), weights.size
+        whole.storage, key, _KeptWeights(read_only(weights), sliceable), weights.size
     )
 
 

@@ -63,9 +63,10 @@ def input_stage(subject: Subject) -> StagePicture:
         reads = f"the normed stream ({norm_words(subject)})"
     keys = "M, the encoder's output" if subject.kind == "cross" else "the same rows"
     words = (
-        f"{subject.token('query')}: x is {_entering(subject)}; its size (L2 norm) is "
-        f"{number(float(size(residual.x[subject.at])))}. The key's row, "
-        f"{subject.token('key')}, has size {number(float(size(values[-1])))}."
+        f"{subject.token('query')}: x is {_input_words(subject)}; "
+        f"its size (L2 norm) is {number(float(size(residual.x[subject.at])))}. "
+        f"The key's row, {subject.token('key')}, has size "
+        f"{number(float(size(values[-1])))}."
     )
     return StagePicture(
         formula=f"The queries are made of {reads}; keys and values of {keys}.",
@@ -95,7 +96,7 @@ def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
     )
 
 
-def _entering(subject: Subject) -> str:
+def _input_words(subject: Subject) -> str:
     if subject.kind == "cross":
         return "the stream after this layer's self attention sublayer"
     if subject.layer:
@@ -134,8 +135,8 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
         ),
         stage_map(subject, plus(linear), letter, lambda: result, (side, "head")),
     )
-    plain = reads[at] @ linear.weight
-    values, names = [plain, result[at]], [f"{source} W_{letter}", letter.lower()]
+    product = reads[at] @ linear.weight
+    values, names = [product, result[at]], [f"{source} W_{letter}", letter.lower()]
     if linear.bias is not None:
         values.insert(1, linear.bias)
         names.insert(1, f"b_{letter}")
@@ -239,11 +240,11 @@ def mask_stage(subject: Subject) -> StagePicture:
             "mask",
             lambda: flags,
             ("query", "key"),
-            hidden=~mask,
+            forbidden=~mask,
             colours=lambda: Shading(flags, ("False", "True"), "True: may attend"),
         ),
         stage_map(
-            subject, "→", "masked", lambda: masked, ("query", "key"), hidden=~mask
+            subject, "→", "masked", lambda: masked, ("query", "key"), forbidden=~mask
         ),
     )
     score = number(float(scores[subject.at, subject.key]))
@@ -265,7 +266,7 @@ def mask_stage(subject: Subject) -> StagePicture:
 
 def softmax_stage(subject: Subject) -> StagePicture:
     """Show the masked scores turned into weights, and that the chain adds up."""
-    hidden, masked = ~_mask(subject), _masked(subject)
+    forbidden, masked = ~_mask(subject), _masked(subject)
     exact = _exact_row(subject)
     with np.errstate(invalid="ignore"):
         exponents = np.exp(exact - exact.max())
@@ -276,7 +277,12 @@ def softmax_stage(subject: Subject) -> StagePicture:
         "every row adds up to 1",
         maps=(
             stage_map(
-                subject, "", "masked", lambda: masked, ("query", "key"), hidden=hidden
+                subject,
+                "",
+                "masked",
+                lambda: masked,
+                ("query", "key"),
+                forbidden=forbidden,
             ),
             weights_map(subject, "→ softmax"),
         ),

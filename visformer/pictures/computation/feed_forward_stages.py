@@ -148,7 +148,7 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
     picture = residual_picture(subject, residual, "the feed-forward sublayer")
     parameters = rows.parameters
     kept = subject.trace.hidden(parameters.stack, parameters.layer + 1)[at]
-    check = difference(residual.leaves[subject.at], kept)
+    check = difference(residual.output[subject.at], kept)
     return replace(
         picture,
         words=f"{picture.words} This leaves layer {parameters.layer + 1}; against the "
@@ -174,7 +174,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
         ]
     names += ["|x| out", "dead units"]
     columns += [
-        size(parts[-1][1].leaves),
+        size(parts[-1][1].output),
         dead_units(rows.feed_forward.active)[0],
     ]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))

@@ -156,10 +156,10 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
     else:
         formula = f"norm(x + Sublayer(x)), post-norm; {norm_words(subject)}"
         standardised = standard(model, total[at])
-        maps.append(queries(subject, "→ norm", "leaves", subject.cut(residual.leaves)))
+        maps.append(queries(subject, "→ norm", "leaves", subject.cut(residual.output)))
         names += ["(sum − mean) / deviation", "γ", "β", "leaves"]
         norm = residual.norm
-        values += [standardised.values, norm.gamma, norm.beta, residual.leaves[at]]
+        values += [standardised.values, norm.gamma, norm.beta, residual.output[at]]
         words += (
             f"Norm: mean {number(float(standardised.mean[0]))}, deviation "
             f"{number(float(standardised.deviation[0]))}; then · γ + β."

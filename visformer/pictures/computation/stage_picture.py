@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.pictures.computation.subject import UNITS, Subject
-from visformer.pictures.picture import Axis, Matrix, Numbers, shade
+from visformer.pictures.picture import (
+    Axis,
+    Matrix,
+    Numbers,
+    largest,
+    shade,
+    signed_shade,
+)
 from visformer.values.arrays import Bools, Floats
 from visformer.values.layer_weights import Linear
 from visformer.words import number
@@ -69,15 +76,15 @@ def stage_map(
     axes: tuple[Axis, Axis],
     *,
     key: tuple[object, ...] | None = None,
-    hidden: Bools | None = None,
+    forbidden: Bools | None = None,
     colours: Callable[[], Shading] | None = None,
     whole: bool = False,
 ) -> StageMap:
     """Describe a matrix of a stage.
 
-    ``key`` says what it hangs on where that is less than the sentence; ``hidden`` what
-    the mask forbids; ``colours`` how it is coloured, if not from minus to plus its own
-    largest magnitude; ``whole`` that its rows are all keys, not a block of them.
+    ``key`` says what it hangs on where that is less than the sentence; ``forbidden``
+    what the mask forbids; ``colours`` how it is coloured, if not from minus to plus its
+    own largest magnitude; ``whole`` that its rows are all keys, not a block of them.
     """
     at = subject.kind, subject.layer, subject.head
     around = subject.queries.start, subject.keys.start
@@ -86,10 +93,10 @@ def stage_map(
 
     def make() -> Matrix:
         numbers = values()
-        how = _signed(numbers, hidden) if colours is None else colours()
+        how = _signed(numbers, forbidden) if colours is None else colours()
         shades = how.shade
-        if hidden is not None:
-            shades = np.where(hidden, np.float32(0), shades)
+        if forbidden is not None:
+            shades = np.where(forbidden, np.float32(0), shades)
         return Matrix(
             title=f"{name} {_shape(subject, numbers, axes)}",
             values=numbers,
@@ -103,7 +110,7 @@ def stage_map(
             ends=how.ends,
             note=how.note,
             signed=how.signed,
-            hidden=hidden,
+            masked=forbidden,
         )
 
     return StageMap(
@@ -115,14 +122,11 @@ def stage_map(
     )
 
 
-def _signed(values: Floats, hidden: Bools | None) -> Shading:
+def _signed(values: Floats, forbidden: Bools | None) -> Shading:
     """Shade from minus to plus the largest magnitude that the mask leaves in sight."""
-    seen = values if hidden is None else values[~hidden]
-    finite = seen[np.isfinite(seen)]
-    top = float(np.abs(finite).max(initial=0)) or 1.0
-    with np.errstate(invalid="ignore"):
-        shades = values / np.float32(2 * top) + np.float32(0.5)
-    return Shading(shades, (number(-top, 3), f"+{number(top, 3)}"), signed=True)
+    top = largest(values if forbidden is None else values[~forbidden])
+    ends = number(-top, 3), f"+{number(top, 3)}"
+    return Shading(signed_shade(values, top), ends, signed=True)
 
 
 def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
@@ -159,7 +163,7 @@ def weights_map(subject: Subject, sign: str) -> StageMap:
         "weights",
         lambda: weights,
         ("query", "key"),
-        hidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
+        forbidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
         colours=lambda: Shading(*shade(weights, subject.scale)),
     )
 

@@ -213,5 +213,5 @@ def _rows_stand(trace: Trace, stack: StackName) -> bool:
     kinds: tuple[Kind, ...] = (
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )
-    hides = trace.model.config.masked_value <= MASKED_FOR_SURE
-    return hides and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)
+    excludes = trace.model.config.masked_value <= MASKED_FOR_SURE
+    return excludes and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import math
 
-from visformer.pictures.diagram.blocks import BlockPath, place_of, shape
+from visformer.pictures.diagram.blocks import BlockPath, block_path, shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.figure import STEP, Figure
 from visformer.pictures.masks import attends_to_nothing, masked_value_text
 from visformer.words import number
 
 
-def _sizes(figure: Figure, place: BlockPath) -> tuple[int | str, int | str]:
+def _sizes(figure: Figure, path: BlockPath) -> tuple[int | str, int | str]:
     """Return the number of queries and of keys of an attention."""
-    queries = figure.source if place.kind == "encoder" else figure.target
-    return queries, figure.target if place.kind == "decoder" else figure.source
+    queries = figure.source if path.kind == "encoder" else figure.target
+    return queries, figure.target if path.kind == "decoder" else figure.source
 
 
-def attention(figure: Figure, place: BlockPath, id: str) -> None:
+def attention(figure: Figure, path: BlockPath, id: str) -> None:
     """Draw the paper's figure 2: many heads on top, one of them below."""
-    model, (queries, keys) = figure.model, _sizes(figure, place)
+    model, (queries, keys) = figure.model, _sizes(figure, path)
     heads, size, width = (
         model.config.heads,
         model.config.head_size,
         model.config.d_model,
     )
-    across = place.kind == "cross"
+    across = path.kind == "cross"
     figure.say(
         f"MultiHead(Q, K, V) = Concat(head 1, …, head {heads}) W_O; "
         + ("K, V of the encoder's output" if across else "Q, K, V of the same rows")
@@ -93,10 +93,10 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
 
 def _sums(figure: Figure, id: str) -> str:
     """Say what the weights of a row sum to, also where a row may attend to nothing."""
-    trace, place = figure.trace, place_of(id)
-    if trace is None or place.layer is None:
+    trace, path = figure.trace, block_path(id)
+    if trace is None or path.layer is None:
         return "rows sum to 1"
-    if not attends_to_nothing(trace, place.kind, place.layer):
+    if not attends_to_nothing(trace, path.kind, path.layer):
         return "rows sum to 1"
     infinite = math.isinf(figure.model.config.masked_value)
     return "all masked: NaN" if infinite else "all masked: equal"

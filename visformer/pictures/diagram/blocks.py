@@ -27,7 +27,7 @@ AXES = {
 }
 BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
 # What leads to a block's numbers: its name without the layer -> tab and stage.
-_PLACES: dict[str, Goal] = {
+_CHANGES: dict[str, Goal] = {
     "attention": {"tab": "attention"},
     "attention.mask": {"tab": "masks"},
     "attention.add": {"tab": "computation", "stage": "residual"},
@@ -61,7 +61,7 @@ class BlockPath:
         return "encoder" if self.stack == "encoder" else "decoder"
 
 
-def place_of(id: str) -> BlockPath:
+def block_path(id: str) -> BlockPath:
     """Read a block's id."""
     stack, _, rest = id.partition(".")
     number, _, part = rest.partition(".")
@@ -75,14 +75,14 @@ def goal(id: str) -> Goal:
 
     A whole layer is chosen where it stands.
     """
-    place = place_of(id)
-    if place.layer is None:
-        return _PLACES.get(id, {})
-    chosen: Goal = {"kind": place.kind, "layer": place.layer}
-    if not place.part:
+    path = block_path(id)
+    if path.layer is None:
+        return _CHANGES.get(id, {})
+    chosen: Goal = {"kind": path.kind, "layer": path.layer}
+    if not path.part:
         return chosen
-    name = place.part.removeprefix("self_").removeprefix("cross_")
-    return {**_PLACES[name], **chosen}
+    name = path.part.removeprefix("self_").removeprefix("cross_")
+    return {**_CHANGES[name], **chosen}
 
 
 def model_of(trace: Trace | None, opened: ModelFacts | None) -> ModelFacts | None:
@@ -141,28 +141,28 @@ def names(model: ModelFacts, stack: str) -> tuple[str, ...]:
 
 def title(id: str) -> str:
     """Name a block as the papers do."""
-    place = place_of(id)
-    if place.layer is None:
+    path = block_path(id)
+    if path.layer is None:
         return _OUTSIDE.get(id, id)
-    part, _, what = place.part.partition(".")
-    stack = f"{place.stack.capitalize()} layer {place.layer + 1}"
+    part, _, what = path.part.partition(".")
+    stack = f"{path.stack.capitalize()} layer {path.layer + 1}"
     if not part:
         return stack
     if part.endswith("_norm"):
-        return f"Norm of {_sublayer(place.stack, part.removesuffix('_norm'))}"
+        return f"Norm of {_sublayer(path.stack, part.removesuffix('_norm'))}"
     if what:
-        return f"{what.capitalize()} of {_sublayer(place.stack, part)}"
-    name = _sublayer(place.stack, part)
+        return f"{what.capitalize()} of {_sublayer(path.stack, part)}"
+    name = _sublayer(path.stack, part)
     return name[0].upper() + name[1:]
 
 
 def block_words(id: str) -> str:
     """Name a block in a list, its layer from 1: encoder layer 2 self attention."""
-    place = place_of(id)
-    if place.layer is None:
+    path = block_path(id)
+    if path.layer is None:
         return id.replace(".", " ").replace("_", " ")
-    part = place.part.replace(".", " ").replace("_", " ")
-    return f"{place.stack} {layer_words(place.layer)} {part}".rstrip()
+    part = path.part.replace(".", " ").replace("_", " ")
+    return f"{path.stack} {layer_words(path.layer)} {part}".rstrip()
 
 
 def _sublayer(stack: str, part: str) -> str:

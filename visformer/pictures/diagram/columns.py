@@ -110,9 +110,9 @@ class Drawing:
 
         def distance(box: Box) -> float:
             x, y = (there - mine for there, mine in zip(box.centre, here, strict=True))
-            along, aside = (x / 4, y * 3) if across else (y, x / 4)
+            along, sideways = (x / 4, y * 3) if across else (y, x / 4)
             ahead = along * (across or down)
-            return ahead + 2 * abs(aside) if ahead > 0.2 else float("inf")
+            return ahead + 2 * abs(sideways) if ahead > 0.2 else float("inf")
 
         best = min(blocks, key=distance)
         return best.id if distance(best) < float("inf") else id

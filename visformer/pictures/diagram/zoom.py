@@ -9,10 +9,10 @@ from visformer.pictures.diagram.attention_figure import attention, ending
 from visformer.pictures.diagram.blocks import (
     BlockPath,
     activation,
+    block_path,
     goal,
     names,
     norm_words,
-    place_of,
     position_words,
     scale_words,
     shape,
@@ -39,21 +39,21 @@ def zoom(
 
     ``head`` is the one whose mask is described.
     """
-    figure, place = Figure(trace, model, x, width), place_of(id)
-    figure.head(_heading(place, id))
-    part, _, what = place.part.partition(".")
+    figure, path = Figure(trace, model, x, width), block_path(id)
+    figure.head(_heading(path, id))
+    part, _, what = path.part.partition(".")
     if what == "mask":
-        _mask(figure, place, head)
+        _mask(figure, path, head)
     elif what == "add":
         _residual(figure, id)
     elif part.endswith("norm"):
         _norm(figure, id)
     elif part.endswith("attention"):
-        attention(figure, place, id)
+        attention(figure, path, id)
     elif part == "feed_forward":
         _feed_forward(figure, id)
-    elif place.layer is not None:
-        _layer(figure, place, id)
+    elif path.layer is not None:
+        _layer(figure, path, id)
     else:
         _OUTSIDE[id](figure)
     if "tab" in (to := goal(id)):
@@ -62,28 +62,28 @@ def zoom(
     return figure.boxes, figure.arrows
 
 
-def _heading(place: BlockPath, id: str) -> str:
-    if place.layer is None or not place.part:
+def _heading(path: BlockPath, id: str) -> str:
+    if path.layer is None or not path.part:
         return title(id)
-    return f"{title(id)}, {place.stack} layer {place.layer + 1}"
+    return f"{title(id)}, {path.stack} layer {path.layer + 1}"
 
 
-def _stream(figure: Figure, place: BlockPath) -> str:
-    return shape(_length(figure, place), figure.model.config.d_model)
+def _stream(figure: Figure, path: BlockPath) -> str:
+    return shape(_length(figure, path), figure.model.config.d_model)
 
 
 def _feed_forward(figure: Figure, id: str) -> None:
-    model, place = figure.model, place_of(id)
+    model, path = figure.model, block_path(id)
     config = model.config
     act, width, inner = activation(config), config.d_model, config.feed_forward
     first = "x W1" + (" + b1" if config.w1_bias else "")
     gate = f" · (x W3{' + b3' if config.gate_bias else ''})" if config.gated else ""
     last = " + b2" if config.w2_bias else ""
     figure.say(f"{act}({first}){gate} W2{last}: the same at every position")
-    figure.labels((0.5, _stream(figure, place)))
+    figure.labels((0.5, _stream(figure, path)))
     figure.up(0.5)
     figure.row((0.1, 0.9, f"Linear W2  {inner:,} → {width:,}"))
-    wide = shape(_length(figure, place), inner)
+    wide = shape(_length(figure, path), inner)
     figure.up(0.5, words=wide)
     if config.gated:
         top = figure.row((0.1, 0.9, "× (gate)"))[0]
@@ -101,18 +101,18 @@ def _feed_forward(figure: Figure, id: str) -> None:
         figure.up(0.5, words=wide)
         figure.row((0.1, 0.9, f"Linear W1  {width:,} → {inner:,}"))
         figure.up(0.5)
-    figure.labels((0.5, f"x {_stream(figure, place)}"))
+    figure.labels((0.5, f"x {_stream(figure, path)}"))
     counted = figure.counts.words(id)
     if counted:
         figure.say(f"{counted} parameters.")
 
 
-def _length(figure: Figure, place: BlockPath) -> int | str:
-    return figure.source if place.stack == "encoder" else figure.target
+def _length(figure: Figure, path: BlockPath) -> int | str:
+    return figure.source if path.stack == "encoder" else figure.target
 
 
 def _residual(figure: Figure, id: str) -> None:
-    first, size = figure.model.config.norm_first, _stream(figure, place_of(id))
+    first, size = figure.model.config.norm_first, _stream(figure, block_path(id))
     name = title(id.removesuffix(".add"))
     order = "x + F(Norm(x))" if first else "Norm(x + F(x))"
     figure.say(f"{order}, F being {name[0].lower()}{name[1:]}")
@@ -159,23 +159,23 @@ def _norm(figure: Figure, id: str) -> None:
         figure.say("Post-norm: it stands after the +, on the residual's own way.")
 
 
-def _mask(figure: Figure, place: BlockPath, head: int) -> None:
+def _mask(figure: Figure, path: BlockPath, head: int) -> None:
     figure.say(
         "A query may attend to a key where the mask is True. "
         + (false_words(figure.trace) if figure.trace else "")
     )
-    if place.kind == "decoder":
+    if path.kind == "decoder":
         figure.say("Causal: a row never reads a later one, which it is to predict.")
-    if figure.trace is not None and place.layer is not None:
-        head = min(head, figure.trace.heads(place.kind) - 1)
-        said = note(figure.trace, place.kind, "combined", place.layer, head)
-        figure.say(f"{KIND_NAMES[place.kind]}: {said}")
+    if figure.trace is not None and path.layer is not None:
+        head = min(head, figure.trace.heads(path.kind) - 1)
+        said = note(figure.trace, path.kind, "combined", path.layer, head)
+        figure.say(f"{KIND_NAMES[path.kind]}: {said}")
 
 
-def _layer(figure: Figure, place: BlockPath, id: str) -> None:
+def _layer(figure: Figure, path: BlockPath, id: str) -> None:
     model = figure.model
     figure.say("Click, or press Enter, to open or close it.")
-    for part in names(model, place.stack):
+    for part in names(model, path.stack):
         parts = (f"{id}.{part}_norm", f"{id}.{part}")
         for block in parts if model.config.norm_first else reversed(parts):
             counted = figure.counts.words(block)
@@ -185,8 +185,8 @@ def _layer(figure: Figure, place: BlockPath, id: str) -> None:
         figure.say(
             f"together {figure.counts.words(id)} of {model.parameters:,} parameters"
         )
-    kind = f"{place.stack}_layers"
-    figure.say(f"The {place.stack} has {getattr(model.config, kind)} such layers.")
+    kind = f"{path.stack}_layers"
+    figure.say(f"The {path.stack} has {getattr(model.config, kind)} such layers.")
 
 
 def _tokens(side: str) -> Callable[[Figure], None]:

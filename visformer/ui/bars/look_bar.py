@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.pictures.look import (
+    DEFAULT_LOOK,
     FORMS,
-    PLAIN,
     SUMMARIES,
     TOKEN_GROUPS,
     Form,
@@ -48,7 +48,7 @@ class LookBar(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._look = PLAIN
+        self._look = DEFAULT_LOOK
         self._changed = Changed()
         self.forms = _chooser("form of the attention", FORMS)
         self.summaries = _chooser("heads and layers summarised", SUMMARIES)

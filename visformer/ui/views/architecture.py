@@ -28,7 +28,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import counts_table, model_of, place_of
+from visformer.pictures.diagram.blocks import block_path, counts_table, model_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
 from visformer.session.state import Session, State
@@ -127,7 +127,10 @@ class _Diagram(QWidget):
         if not self._changed("diagram", *needs):
             return
         follows = self._is_next(state)
-        if place_of(self.chosen).layer is not None and state.layer != self._state.layer:
+        if (
+            block_path(self.chosen).layer is not None
+            and state.layer != self._state.layer
+        ):
             self.chosen = ""
         self._state = state
         self.flow.stop()
@@ -248,7 +251,7 @@ class _Diagram(QWidget):
 
     def go(self, id: str) -> None:
         """Go to a block's numbers; a layer is opened, or closed where it is open."""
-        drawing, place = self.drawing, place_of(id)
+        drawing, place = self.drawing, block_path(id)
         if drawing is None or not id:
             return
         self.choose(id)

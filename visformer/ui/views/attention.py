@@ -11,7 +11,7 @@ from PySide6.QtCore import QElapsedTimer, Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from visformer.pictures.attention.attention import matrix, shown_marks
-from visformer.pictures.attention.maps import all_numbers, place
+from visformer.pictures.attention.maps import all_numbers, layer_and_head
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
@@ -138,7 +138,11 @@ class AttentionView(View):
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
         mass = look.mass if look.form == "arcs" else None
         shown = _Shown(state.shown, kind)
-        at = place(state.shown, state.selection, kind) if state.shown else (0, 0)
+        at = (
+            layer_and_head(state.shown, state.selection, kind)
+            if state.shown
+            else (0, 0)
+        )
         looks = (*numbers, mass, *at, state.scale)
         if self._changed(kind, shown, looks, extent, longest):
             self._tasks.pop(kind, None)
@@ -169,7 +173,7 @@ class AttentionView(View):
         needs = (shown, kind, state.scale, extent, size)
         if self._changed("overview", *needs):
             self._begin_overview(needs, size)
-        self.overview.choose(place(state.shown, state.selection, kind))
+        self.overview.choose(layer_and_head(state.shown, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview, in slices where the sentence is long."""
@@ -205,7 +209,7 @@ class AttentionView(View):
         self.overview.draw(self._filling)
         if self._state.shown is not None:
             selection = self._state.selection
-            self.overview.choose(place(self._state.shown, selection, kind))
+            self.overview.choose(layer_and_head(self._state.shown, selection, kind))
         if finished and self._filling is not None:
             self._slices.stop()
             self._overviews[kind] = self._needs, self._filling

@@ -152,9 +152,9 @@ class MaskLab(View):
         """Show both runs; the fields say what is changed."""
         self._state = state
         shown, selection = state.shown, state.selection
-        runs = shown, state.plain
+        runs = shown, state.baseline
         if self._changed("runs", *runs):
-            self._runs = compare(state.plain, shown)
+            self._runs = compare(state.baseline, shown)
         kind = (*runs, state.kind)
         if self._changed("fields", *kind, state.intervention, state.model):
             self._fill_fields()
@@ -184,14 +184,14 @@ class MaskLab(View):
 
     def _draw_attention(self) -> None:
         state = self._state
-        pictures = attention_pictures(state.shown, state.plain, state.selection)
+        pictures = attention_pictures(state.shown, state.baseline, state.selection)
         draw_both(self.attention, pictures)
 
     def _draw_difference(self) -> None:
         difference = difference_picture(self._runs, self._state.selection)
         self.difference.draw(difference)
         self.difference.setVisible(difference is not None)
-        texts = text_words(self._state.trace, self._state.plain)
+        texts = text_words(self._state.trace, self._state.baseline)
         texts += f" {difference_words(self._runs)}"
         self.text.setText(texts if difference is not None else NO_DIFFERENCE)
         candidates = candidate_numbers(self._runs)
@@ -237,7 +237,7 @@ class MaskLab(View):
 
     def _fill_masked(self) -> None:
         state = self._state
-        own = state.plain or state.shown
+        own = state.baseline or state.shown
         text = (
             masked_value_text(own.model.config.masked_value) if own is not None else ""
         )
@@ -291,8 +291,8 @@ class MaskLab(View):
         name, offset = self.causal.currentData(), self.offset.value()
         change = Causal(None if name == "off" else offset, self._layer)
         before = self._state.intervention
-        wanted = before.without(change) if name == "own" else before.with_mask(change)
-        self.session.do(change_run, wanted)
+        changed = before.without(change) if name == "own" else before.with_mask(change)
+        self.session.do(change_run, changed)
 
     def _change_masked_value(self) -> None:
         value: float | None = self.masked_value.currentData()
@@ -309,7 +309,7 @@ class MaskLab(View):
         state = self._state
         if cell is not None and state.shown is not None:
             change = turned(state.shown, state.selection, cell, self._layer)
-            changed = toggled(state.intervention, state.plain, change)
+            changed = toggled(state.intervention, state.baseline, change)
             self.session.do(change_run, changed)
 
     def _hover(self, cell: MapCell | None) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.pictures.attention.maps import place
+from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import (
     PARTS,
@@ -86,12 +86,14 @@ class MasksPage(View):
         trace = chosen(state.batch, state.shown, row)
         places: Places = {}
         if trace is not None:
-            places = {kind: place(trace, state.selection, kind) for kind in KINDS}
-        altered = bool(state.intervention)
-        if self._changed("words", trace, state.batch, state.head, altered):
+            places = {
+                kind: layer_and_head(trace, state.selection, kind) for kind in KINDS
+            }
+        modified = bool(state.intervention)
+        if self._changed("words", trace, state.batch, state.head, modified):
             words = ""
             if state.batch:
-                words = batch_words(trace, state.head, altered=altered)
+                words = batch_words(trace, state.head, modified=modified)
             self._maps.tell(words)
         self._maps.draw(trace, places, cell)
 

@@ -105,13 +105,13 @@ class PositionLab(View):
             pictures = table_pictures(state.trace, state.positions, change)
             draw_both(self._tables, pictures)
         head = state.kind, state.layer, state.head, state.scale
-        if self._changed("attention", state.shown, state.plain, *head):
-            looked = state.shown, state.plain, state.selection
+        if self._changed("attention", state.shown, state.baseline, *head):
+            looked = state.shown, state.baseline, state.selection
             draw_both(self._attention, attention_pictures(*looked))
-        if self._changed("words", state.trace, state.plain):
-            self._text.setText(text_words(state.trace, state.plain))
+        if self._changed("words", state.trace, state.baseline):
+            self._text.setText(text_words(state.trace, state.baseline))
         if self._changed("shuffle", run):
-            orders = None if run is None else (run.plain, run.shuffled, run.order)
+            orders = None if run is None else (run.baseline, run.shuffled, run.order)
             self.bag.setText("" if orders is None else shuffle_words(*orders))
             self.bag.setVisible(run is not None)
         idle = state.trace is not None and not state.recorded and not state.busy

@@ -120,13 +120,13 @@ class ArcsCanvas(TokenCanvas):
     ) -> None:
         """Paint all arcs, faded where some stand out; those painted over them."""
         own = lines.rows if self._by == "query" else lines.columns
-        wanted = self._marks.rows if self._by == "query" else self._marks.columns
+        marked = self._marks.rows if self._by == "query" else self._marks.columns
         seen = self.visibleRegion().boundingRect()
-        painter.setOpacity(FADED if wanted else 1.0)
+        painter.setOpacity(FADED if marked else 1.0)
         painter.drawPixmap(seen.topLeft(), self._layer_of(lines, pitch, edges, seen))
         painter.setOpacity(1.0)
-        if wanted:
-            bold = np.isin(own, wanted)
+        if marked:
+            bold = np.isin(own, marked)
             rows, columns, strengths = lines
             some = Arcs(rows[bold], columns[bold], strengths[bold])
             self._stroke(painter, some, pitch, edges)

@@ -60,7 +60,7 @@ class Canvas(QWidget):
         self._image = QImage()  # of them
         self._codes = NOTHING
         self._colours = colour_table(self.palette())
-        self._hidden: Bools | None = None
+        self._masked: Bools | None = None
         self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
         self._crossed: list[QRectF] = []  # those in sight, found with the hatched
@@ -73,10 +73,10 @@ class Canvas(QWidget):
 
     # ---- what is shown ---------------------------------------------------------
 
-    def draw(self, codes: Bytes, hidden: Bools | None, table: Bytes) -> None:
+    def draw(self, codes: Bytes, masked: Bools | None, table: Bytes) -> None:
         """Show codes [R, C]; no cells at all is a picture too."""
         self._codes, self._colours, self.cells = codes, table, NOTHING
-        self._hidden, self._hatched = hidden, None
+        self._masked, self._hatched = masked, None
         unknown = codes == NAN
         self._unknown = unknown if unknown.any() else None
         self._show_image()
@@ -157,11 +157,11 @@ class Canvas(QWidget):
         if min(width, height) < HATCHED_FROM:
             return
         if self._hatched is None:
-            hidden, unknown = self._hidden, self._unknown
+            masked, unknown = self._masked, self._unknown
             self._crossed = [] if unknown is None else _runs(unknown, self.view)
-            if hidden is not None and unknown is not None:
-                hidden = hidden & ~unknown
-            self._hatched = [] if hidden is None else _runs(hidden, self.view)
+            if masked is not None and unknown is not None:
+                masked = masked & ~unknown
+            self._hatched = [] if masked is None else _runs(masked, self.view)
         colour = palette.color(QPalette.ColorRole.PlaceholderText)
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -264,10 +264,10 @@ class Canvas(QWidget):
         self.look_at(self.view)
 
 
-def _runs(hidden: Bools, view: QRectF) -> list[QRectF]:
+def _runs(masked: Bools, view: QRectF) -> list[QRectF]:
     """Join hidden cells in sight that stand side by side; [] where they are many."""
     top, left = math.floor(view.top()), math.floor(view.left())
-    part = hidden[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
     edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     rows, starts = np.nonzero(edges == 1)
     if len(rows) > MOST_HATCHED:

@@ -54,7 +54,7 @@ class CellTexts(QWidget):
         if matrix is None or not self.texts:
             return
         painter = QPainter(self)
-        cell_codes = codes(matrix.shade, matrix.hidden)
+        cell_codes = codes(matrix.shade, matrix.masked)
         colours = colour_table(self.palette(), signed=matrix.signed)
         inks = _inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()

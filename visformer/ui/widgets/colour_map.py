@@ -16,7 +16,7 @@ from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 from visformer.values.arrays import Bools, Floats
 
 Bytes = NDArray[np.uint8]
-HIDDEN, LOW, HIGH, NAN = 0, 1, 254, 255
+MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
 BLOCK = 1 << 16  # cells
 NAN_COLOUR = "#d81b7a"  # stands in none of the maps
 # Anchors from low to high; lightness runs one way, so that they print in grey too.
@@ -27,7 +27,7 @@ LIGHT_SIGNED = ("#7a3300", "#e08a2e", "#ffffff", "#5a8fd0", "#0b2f78")
 DARK_SIGNED = ("#ffb875", "#a8561a", "#0c0e12", "#2f6fb8", "#a5d3ff")
 
 
-def codes(shade: Floats, hidden: Bools | None) -> Bytes:
+def codes(shade: Floats, masked: Bools | None) -> Bytes:
     """Turn shades [R, C] in [0, 1] or NaN into codes, uint8 of the same shape."""
     result = np.empty(shade.shape, np.uint8)
     rows = max(1, BLOCK // max(1, shade.shape[1]))
@@ -38,8 +38,8 @@ def codes(shade: Floats, hidden: Bools | None) -> Bytes:
             np.copyto(out, scaled, casting="unsafe")
         if np.isnan(scaled.sum()):
             out[np.isnan(part)] = NAN
-        if hidden is not None:
-            out[hidden[first : first + rows] & (out == LOW)] = HIDDEN
+        if masked is not None:
+            out[masked[first : first + rows] & (out == LOW)] = MASKED
     return result
 
 
@@ -54,12 +54,12 @@ def colour_table(palette: QPalette, *, signed: bool = False) -> Bytes:
     ``signed``: from minus to plus, with 0 in the middle.
     """
     base = palette.color(QPalette.ColorRole.Base)
-    hidden = palette.color(QPalette.ColorRole.AlternateBase)
-    return _table(base.lightness() < 128, signed, hidden.name())
+    masked = palette.color(QPalette.ColorRole.AlternateBase)
+    return _table(base.lightness() < 128, signed, masked.name())
 
 
 @lru_cache(maxsize=16)
-def _table(dark: bool, signed: bool, hidden: str) -> Bytes:
+def _table(dark: bool, signed: bool, masked: str) -> Bytes:
     anchors = {
         (False, False): LIGHT,
         (True, False): DARK,
@@ -72,7 +72,7 @@ def _table(dark: bool, signed: bool, hidden: str) -> Bytes:
     for channel in range(4):
         ramp = np.interp(at, range(len(anchors)), stops[:, channel])
         colours[LOW : HIGH + 1, channel] = ramp.round()
-    colours[HIDDEN], colours[NAN] = _rgba(hidden), _rgba(NAN_COLOUR)
+    colours[MASKED], colours[NAN] = _rgba(masked), _rgba(NAN_COLOUR)
     colours.setflags(write=False)
     return colours
 

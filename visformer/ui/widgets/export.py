@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 from visformer.pictures.picture import Table, csv_text
 
 SHARPNESS = 2  # pixels of a picture for one on screen
-ALTERED = "altered"  # a window's property: what is changed in the run it shows
+MODIFIED = "modified"  # a window's property: what is changed in the run it shows
 
 
 class Format(NamedTuple):
@@ -37,8 +37,8 @@ class Export(QObject):
         self._widget, self._table = widget, table
 
     def table(self) -> Table | None:
-        """Return the numbers, and with what they are what altered the run."""
-        table, words = self._table(), altered(self._widget)
+        """Return the numbers, and with what they are what modified the run."""
+        table, words = self._table(), modification(self._widget)
         if table is None or not words:
             return table
         return replace(table, about="; ".join(filter(None, (table.about, words))))
@@ -89,17 +89,17 @@ class Export(QObject):
             self.failed.emit(f"{path} cannot be written ({reason}): choose another.")
 
 
-def altered(widget: QWidget) -> str:
+def modification(widget: QWidget) -> str:
     """Say what is changed in the run that a widget shows; "" for the model's own."""
-    return str(widget.window().property(ALTERED) or "")
+    return str(widget.window().property(MODIFIED) or "")
 
 
 def picture(widget: QWidget) -> QImage:
     """Return a widget as an image, sharper than the screen.
 
-    Below it stands what altered the run, where something did.
+    Below it stands what modified the run, where something did.
     """
-    words = altered(widget)
+    words = modification(widget)
     room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
     wrap = Qt.TextFlag.TextWordWrap
     note = widget.fontMetrics().boundingRect(room, wrap, words) if words else QRect()

@@ -143,13 +143,13 @@ class HeatMap(QWidget):
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
-        cell_codes = codes(matrix.shade, matrix.hidden)
-        self.canvas.draw(cell_codes, matrix.hidden, colours)
+        cell_codes = codes(matrix.shade, matrix.masked)
+        self.canvas.draw(cell_codes, matrix.masked, colours)
         self._bar.draw(
             colours,
             matrix.ends,
             matrix.note if matrix.values.size else "",
-            hidden=matrix.hidden is not None and bool(matrix.hidden.any()),
+            masked=matrix.masked is not None and bool(matrix.masked.any()),
             unknown=bool((cell_codes == NAN).any()),
         )
 

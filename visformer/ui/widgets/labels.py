@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.pictures.picture import TokenPair
-from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, Bytes, nan_crosses
+from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 FEWEST = 8  # characters of the scale's name that are worth their room
@@ -169,15 +169,15 @@ class ColourBar(QWidget):
         ends: tuple[str, str],
         note: str,
         *,
-        hidden: bool,
+        masked: bool,
         unknown: bool,
     ) -> None:
-        """Show a scale; ``hidden`` and ``unknown``: there are such cells."""
-        shown = (id(table), ends, note, hidden, unknown)
+        """Show a scale; ``masked`` and ``unknown``: there are such cells."""
+        shown = (id(table), ends, note, masked, unknown)
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (("NaN", NAN, unknown), ("masked", HIDDEN, hidden))
+        keys = (("NaN", NAN, unknown), ("masked", MASKED, masked))
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.setToolTip(note)
         self.update()
@@ -215,7 +215,7 @@ class ColourBar(QWidget):
         box = QRectF(x, self.height() * 0.2, 1.5 * side, side)
         red, green, blue, _ = self._table[code].tolist()
         painter.fillRect(box, QBrush(QColor(red, green, blue)))
-        if code == HIDDEN:
+        if code == MASKED:
             hatch = QBrush(painter.pen().color(), Qt.BrushStyle.BDiagPattern)
             painter.fillRect(box, hatch)
         elif code == NAN:

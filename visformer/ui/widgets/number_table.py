@@ -69,7 +69,7 @@ class NumberTable(QTableView):
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
-        self._rows_wanted = FEWEST
+        self._fitting_rows = FEWEST
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
         self.setModel(self._model)
@@ -169,8 +169,8 @@ class NumberTable(QTableView):
         down.setFixedWidth(min(widest, max(20 * space, self.width() // 3)))
         rows = len(numbers.rows) if numbers is not None else 0
         most = (self._room - self._height(0)) // down.defaultSectionSize()
-        self._rows_wanted = max(2, min(max(rows, FEWEST), MOST_ROWS, most))
-        self.setMaximumHeight(self._height(self._rows_wanted))
+        self._fitting_rows = max(2, min(max(rows, FEWEST), MOST_ROWS, most))
+        self.setMaximumHeight(self._height(self._fitting_rows))
         self.updateGeometry()
 
     def set_room(self, pixels: int) -> None:
@@ -187,7 +187,7 @@ class NumberTable(QTableView):
 
     def sizeHint(self) -> QSize:
         """As high as the rows that are worth their room."""
-        return QSize(self.minimumWidth(), self._height(self._rows_wanted))
+        return QSize(self.minimumWidth(), self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
         """Two rows high: the rest is scrolled to."""

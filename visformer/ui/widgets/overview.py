@@ -195,12 +195,12 @@ class Overview(QWidget):
                 line, Qt.AlignmentFlag.AlignVCenter, "all heads: nothing yet"
             )
             return
-        bold, plain = self.font(), self.font()
+        bold, regular = self.font(), self.font()
         bold.setBold(True)
         painter.setFont(bold)
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._mosaic.title)
         line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
-        painter.setFont(plain)
+        painter.setFont(regular)
         if self._unknown:
             line.setLeft(self._paint_key(painter, line))
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))

@@ -68,7 +68,7 @@ class Panel(QWidget):
                 colour_table(self.palette(), signed=matrix.signed),
                 matrix.ends,
                 "" if empty else matrix.note,
-                hidden=matrix.hidden is not None and bool(matrix.hidden.any()),
+                masked=matrix.masked is not None and bool(matrix.masked.any()),
                 unknown=bool((matrix.values != matrix.values).any()),  # NaN
             )
 

@@ -23,7 +23,7 @@ from PySide6.QtGui import (
 
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.look import TokenRole
-from visformer.ui.widgets.colour_map import HIDDEN, HIGH, LOW, NAN, colour_table
+from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
@@ -275,5 +275,5 @@ def _code(piece: TintedPiece) -> int:
     if math.isnan(shade):
         return NAN
     if piece.masked and shade == 0:
-        return HIDDEN
+        return MASKED
     return LOW + round(min(1.0, shade) * (HIGH - LOW))

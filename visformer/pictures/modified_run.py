@@ -1,4 +1,4 @@
-"""Words on a run that was altered, beside the baseline: the run without the change."""
+"""Words on a run that was modified, beside the baseline: the run without the change."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
 
-def altered_words(
-    wanted: Intervention, trace: Trace | None, baseline: Trace | None
+def modified_words(
+    requested: Intervention, trace: Trace | None, baseline: Trace | None
 ) -> str:
     """Return what is changed and how the text differs; "" for the model's own run.
 
     ``trace`` is the whole run on screen; ``baseline`` None while it is not known.
     """
     shown = trace.intervention if trace is not None else None
-    if not wanted and not shown:
+    if not requested and not shown:
         return ""
-    if wanted and wanted != shown:
-        return f"To be changed: {wanted}"
+    if requested and requested != shown:
+        return f"To be changed: {requested}"
     words = f"Altered run: {shown}"
     if baseline is None or trace is None:
         return words

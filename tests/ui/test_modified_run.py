@@ -1,4 +1,4 @@
-"""The window on altered runs: undo, redo, the untouched run beside them."""
+"""The window on modified runs: undo, redo, the unchanged run beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
 from visformer.ui.window import MainWindow
-from visformer.values.intervention import UNTOUCHED, Causal, HideSource, Intervention
+from visformer.values.intervention import NO_CHANGES, Causal, HideSource, Intervention
 from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))
@@ -46,10 +46,10 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     state = window.session.state
     assert state.trace is not None
     assert state.trace.target == made.target
-    assert state.plain is plain
+    assert state.baseline is plain
     assert state.step == 3
-    assert window.altered.isVisible()
-    assert window.altered.words.text().startswith("Altered run: hide 3")
+    assert window.modified.isVisible()
+    assert window.modified.words.text().startswith("Altered run: hide 3")
 
 
 def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
@@ -57,13 +57,13 @@ def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
     window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     asked = len(engine.decodes)
-    window.change_run(UNTOUCHED)
+    window.change_run(NO_CHANGES)
     state = window.session.state
     assert state.trace is plain
-    assert state.plain is None
+    assert state.baseline is None
     assert not state.passes
     assert len(engine.decodes) == asked
-    assert not window.altered.isVisible()
+    assert not window.modified.isVisible()
 
 
 def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
     ):
         act()
         seen.append(window.session.state.intervention)
-    assert seen == [HIDDEN, UNTOUCHED, UNTOUCHED, HIDDEN]
+    assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN]
     assert engine.decodes[-1].intervention == HIDDEN
     window.redo()
     assert window.session.state.intervention == both
@@ -99,23 +99,23 @@ def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> No
     window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.translate("three")
-    assert engine.decodes[-1].intervention == UNTOUCHED
+    assert engine.decodes[-1].intervention == NO_CHANGES
     asked = len(engine.decodes)
     untouched = answer(window, engine)
     assert len(engine.decodes) == asked + 1
     assert engine.decodes[-1].intervention == HIDDEN
     assert engine.decodes[-1].source == "three"
-    assert window.session.state.plain is not None
-    assert window.session.state.plain.target == untouched.target
+    assert window.session.state.baseline is not None
+    assert window.session.state.baseline.target == untouched.target
 
 
 def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     window.translate("one two")
     window.change_run(OPEN)
-    assert [decode.intervention for decode in engine.decodes] == [UNTOUCHED]
+    assert [decode.intervention for decode in engine.decodes] == [NO_CHANGES]
     answer(window, engine)
-    assert [d.intervention for d in engine.decodes] == [UNTOUCHED, OPEN]
+    assert [d.intervention for d in engine.decodes] == [NO_CHANGES, OPEN]
 
 
 def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> Non
     state = window.session.state
     assert state.error
     assert state.trace is plain
-    assert "To be changed: hide 3" in window.altered.words.text()
+    assert "To be changed: hide 3" in window.modified.words.text()
     window.undo()
     assert window.session.state.trace is plain
-    assert not window.altered.isVisible()
+    assert not window.modified.isVisible()
 
 
 def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
             findings=(),
         )
     )
-    assert window.session.state.intervention == UNTOUCHED
-    assert engine.decodes[-1].intervention == UNTOUCHED
+    assert window.session.state.intervention == NO_CHANGES
+    assert engine.decodes[-1].intervention == NO_CHANGES
 
 
 def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
@@ -182,5 +182,5 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     assert header.startswith('"altered run: hide 3",')
     assert rows == before.split("\n", 1)[1]
     assert picture(heat_map).height() > SHARPNESS * heat_map.height()
-    window.change_run(UNTOUCHED)
+    window.change_run(NO_CHANGES)
     assert csv_of(export) == before

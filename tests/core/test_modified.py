@@ -175,5 +175,5 @@ def test_an_altered_trace_is_kept_in_its_file(tmp_path: Any) -> None:
     assert again.intervention == trace.intervention
     for kind in KINDS:
         assert (again.masks[kind] == trace.masks[kind]).all()
-        own, derived = trace.attention(kind, 0), again.attention(kind, 0)
-        assert np.allclose(derived, own, rtol=0, atol=1e-6)
+        original, derived = trace.attention(kind, 0), again.attention(kind, 0)
+        assert np.allclose(derived, original, rtol=0, atol=1e-6)

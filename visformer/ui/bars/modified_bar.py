@@ -6,12 +6,12 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
-from visformer.pictures.altered import altered_words
+from visformer.pictures.modified_run import modified_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 
 
-class AlteredBar(QWidget):
+class ModifiedBar(QWidget):
     """One line, hidden while the run is the model's own."""
 
     undone = Signal()
@@ -42,7 +42,7 @@ class AlteredBar(QWidget):
 
     def draw(self, state: State) -> None:
         """Say what is changed, and what that did to the text."""
-        baseline = None if state.busy else state.plain  # known when all is run
-        words = altered_words(state.intervention, state.trace, baseline)
+        baseline = None if state.busy else state.baseline  # known when all is run
+        words = modified_words(state.intervention, state.trace, baseline)
         self.words.setText(words)
         self.setVisible(bool(words))

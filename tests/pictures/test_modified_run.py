@@ -1,0 +1,23 @@
+"""What is said of a run that was modified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.traces import make_trace
+from visformer.pictures.modified_run import modified_words
+from visformer.values.intervention import NO_CHANGES, parse
+
+
+def test_the_change_and_both_texts_are_said() -> None:
+    change, baseline = parse(["causal off"]), make_trace(target=3)
+    assert modified_words(NO_CHANGES, baseline, None) == ""
+    assert modified_words(NO_CHANGES, None, None) == ""
+    assert modified_words(change, baseline, None) == "To be changed: causal off"
+    run = replace(make_trace(target=2), intervention=change)
+    assert modified_words(change, run, None) == "Altered run: causal off"
+    assert modified_words(change, run, baseline) == (
+        f"Altered run: causal off. Untouched: “{baseline.text}”"
+    )
+    same = replace(baseline, intervention=change)
+    assert modified_words(change, same, baseline).endswith("The text stays the same.")
