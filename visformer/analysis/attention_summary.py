@@ -40,10 +40,10 @@ def chosen(
     ``renormalise`` divides each row by what is left of it, so that it sums to 1 again;
     a row of which nothing is left stays 0.
     """
-    part = weights[np.ix_(list(queries), list(keys))]
+    part = weights[np.ix_(list(queries), list(keys))]  # [Q', K']
     if not renormalise or not part.size:
         return part
-    left = part.sum(axis=1, keepdims=True)
+    left = part.sum(axis=1, keepdims=True)  # [Q', 1]
     # written so that a NaN row is divided by NaN
     return (part / np.where(left == 0, 1, left)).astype(np.float32)
 
@@ -57,10 +57,10 @@ def fewest_keys(weights: Floats, share: float) -> Bools:
     marked = np.zeros(weights.shape, bool)
     if not weights.size:
         return marked
-    order = np.argsort(-weights, axis=1, kind="stable")
+    order = np.argsort(-weights, axis=1, kind="stable")  # [Q, K]
     sorted_ = np.take_along_axis(weights, order, axis=1).astype(np.float64)
     before = np.cumsum(sorted_, axis=1) - sorted_  # carried by the stronger keys
-    total = sorted_.sum(axis=1, keepdims=True)
+    total = sorted_.sum(axis=1, keepdims=True)  # [Q, 1]
     # a sum of floats reaches 0.9 of itself only up to rounding
     needed = (before < share * total - 1e-7) & (sorted_ > 0)
     np.put_along_axis(marked, order, needed, axis=1)

@@ -27,7 +27,7 @@ def layer_standard(x: Floats, eps: float, *, unbiased: bool = False) -> Standard
 
     The variance divides by N, where ``unbiased`` by N - 1; eps stands inside the root.
     """
-    mean = x.mean(-1, keepdims=True)
+    mean = x.mean(-1, keepdims=True)  # [..., 1]
     with np.errstate(invalid="ignore", divide="ignore"):
         variance = x.var(-1, keepdims=True, ddof=int(unbiased))
         deviation = np.sqrt(variance + np.float32(eps))
@@ -39,7 +39,7 @@ def batch_standard(x: Floats, eps: float) -> Standard:
 
     As batch norm does in training: the variance divides by the number of rows.
     """
-    by_token = layer_standard(np.ascontiguousarray(x.T), eps)
+    by_token = layer_standard(np.ascontiguousarray(x.T), eps)  # [D, N]
     return Standard(by_token.values.T, by_token.mean.T, by_token.deviation.T)
 
 

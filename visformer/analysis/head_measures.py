@@ -46,10 +46,10 @@ def place_correlation(weights: Floats) -> float:
     if not weights.size:
         return math.nan
     rows = weights.astype(np.float64)
-    sums = rows.sum(axis=1)
+    sums = rows.sum(axis=1)  # [Q]
     known = sums > 0  # False for NaN
-    queries = np.flatnonzero(known).astype(np.float64)
-    places = rows[known] @ np.arange(rows.shape[1]) / sums[known]
+    queries = np.flatnonzero(known).astype(np.float64)  # [Q']
+    places = rows[known] @ np.arange(rows.shape[1]) / sums[known]  # [Q']
     if len(queries) < 2 or np.ptp(places) < 1e-9:
         return math.nan
     return float(np.corrcoef(queries, places)[0, 1])

@@ -43,7 +43,7 @@ def leaks(trace: Trace) -> list[Leak]:
                 continue
             weights = np.where(future | pads, trace.attention(kind, layer), 0)
             weights = np.where(real[:, None], np.nan_to_num(weights), 0)
-            flat = weights.transpose(1, 0, 2).reshape(len(real), -1)
+            flat = weights.transpose(1, 0, 2).reshape(len(real), -1)  # [Q, H K]
             for query in np.flatnonzero(flat.max(-1, initial=0) > LEAST).tolist():
                 head, key = divmod(int(flat[query].argmax()), weights.shape[2])
                 weight = float(weights[head, query, key])
@@ -70,8 +70,8 @@ def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
     """
     model = trace.model
     source_pad = model.pad if model.source_pad is None else model.source_pad
-    source = trace.source_ids == source_pad
-    target = trace.target_ids == model.pad
+    source = trace.source_ids == source_pad  # [S]
+    target = trace.target_ids == model.pad  # [T]
     # a model whose sentences begin with its pad reads a word there
     target &= np.arange(len(target)) > 0
     queries = source if kind == "encoder" else target

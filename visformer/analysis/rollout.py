@@ -39,10 +39,10 @@ def through(weights: Floats, below: Floats) -> Floats:
     A row is NaN where it is NaN itself or gives weight to a row that is; a plain
     product would make every row NaN.
     """
-    unknown: Bools = np.logical_or.reduce(np.isnan(below), axis=1)
-    reads = np.isnan(weights) | ((weights > 0) & unknown)
-    lost: Bools = np.logical_or.reduce(reads, axis=1)
-    clean = np.where(unknown[:, None], np.float32(0), below)
+    unknown: Bools = np.logical_or.reduce(np.isnan(below), axis=1)  # [K]
+    reads = np.isnan(weights) | ((weights > 0) & unknown)  # [Q, K]
+    lost: Bools = np.logical_or.reduce(reads, axis=1)  # [Q]
+    clean = np.where(unknown[:, None], np.float32(0), below)  # [K, S]
     rollout: Floats = np.where(lost[:, None], np.float32(0), weights) @ clean
     rollout[lost] = np.nan
     return rollout

@@ -54,7 +54,7 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
         @ trace.values(kind, layer, head)
         for head in range(trace.heads(kind))
     ]
-    return np.concatenate(outputs, axis=1)
+    return np.concatenate(outputs, axis=1)  # [rows, D]
 
 
 @dataclass(frozen=True, eq=False)

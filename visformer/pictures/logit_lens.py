@@ -99,7 +99,7 @@ def all_lens(
     if trace is None or not len(trace) or not known:
         return None
     rows, layers = steps_range(trace), trace.layers("decoder") + 1
-    values = np.zeros((len(rows), layers), np.float32)
+    values = np.zeros((len(rows), layers), np.float32)  # [rows, L + 1]
     texts: list[tuple[Text, ...]] = []
     for at, row in enumerate(rows):
         look = known.get(row)

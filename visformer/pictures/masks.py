@@ -182,7 +182,7 @@ class BatchTable:
 def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
     """Return one side of a batch; rows of unequal length raise ValueError, as numpy."""
     source = side == "source"
-    ids = np.stack([t.source_ids if source else t.target_ids for t in traces])
+    ids = np.stack([t.source_ids if source else t.target_ids for t in traces])  # [B, T]
     return BatchTable(
         side=side,
         tokens=tuple(trace.source if source else trace.target for trace in traces),

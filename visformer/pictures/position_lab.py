@@ -53,11 +53,11 @@ def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats |
     config = trace.model.config
     if side == "target" and config.positions == "learned":
         return None
-    table = change_table(table, trace.intervention.positions)
+    table = change_table(table, trace.intervention.positions)  # [P, D]
     count = len(trace.source if side == "source" else trace.target)
     stepped = not any(step.origin == "reference" for step in trace.steps)
     lookups = STEP_LOOKUP if side == "target" and stepped else PASS_LOOKUP
-    rows = lookups[config.position_axis](table, 1, slice(count))
+    rows = lookups[config.position_axis](table, 1, slice(count))  # [T, D] or [1, D]
     width = table.shape[1]
     return np.broadcast_to(rows.reshape(-1, width), (count, width))
 
@@ -116,7 +116,7 @@ def distance_products(
     """
     first, last = max(0, position - reach), min(len(table) - 1, position + reach)
     distance = np.arange(first - position, last - position + 1, dtype=np.float32)
-    products: Floats = table[first : last + 1] @ table[position]
+    products: Floats = table[first : last + 1] @ table[position]  # [P']
     return distance, products
 
 

@@ -87,10 +87,10 @@ def similarity_picture(
 
 def similarity(rows: Floats, likeness: Likeness) -> Floats:
     """Compare rows [P, D] with each other -> [P, P]; a zero row's cosine is NaN."""
-    products: Floats = rows @ rows.T
+    products: Floats = rows @ rows.T  # [P', P']
     if likeness == "dot product":
         return products
-    lengths = np.linalg.norm(rows, axis=1)
+    lengths = np.linalg.norm(rows, axis=1)  # [P']
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(products / np.outer(lengths, lengths), np.float32)
 

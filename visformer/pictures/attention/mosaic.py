@@ -94,7 +94,7 @@ def mosaic_parts(
     rows, columns = extent
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
-    image = np.zeros((layers, height, heads, width), np.float32)
+    image = np.zeros((layers, height, heads, width), np.float32)  # [L, h, H, w]
     shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
     overview = Mosaic(
@@ -137,7 +137,7 @@ def _fill(
         return
     for head in range(len(room)):
         if cells <= WHOLE_HEAD:
-            weights = head_weights(trace, kind, layer, head)[None]
+            weights = head_weights(trace, kind, layer, head)[None]  # [1, Q, K]
             room[head] = _thumbnails(weights, scale, factors)[0]
             yield
         else:
@@ -161,7 +161,7 @@ def _fill_head(
     for first in range(0, len(room), step):
         last = min(queries, (first + step) * factors[0])
         rows = slice(first * factors[0], last)
-        weights = row_weights(trace, kind, layer, head, rows)[None]
+        weights = row_weights(trace, kind, layer, head, rows)[None]  # [1, rows, K]
         if by_row:
             weights = shade(weights, "row")[0]
         room[first : first + step] = reduced(weights, factors)[0]

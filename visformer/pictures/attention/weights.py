@@ -103,12 +103,12 @@ def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
 def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     """Derive the rows that are not kept, and keep all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
-    weights = whole.attention_heads(*key).weights(slice(done, None))
+    weights = whole.attention_heads(*key).weights(slice(done, None))  # [H, Q - Q', K]
     sliceable = key[0] != "decoder" or not _reads_later(weights, done)
     if kept is not None and done:
         columns = weights.shape[2] - kept.weights.shape[2]
-        old = np.pad(kept.weights, ((0, 0), (0, 0), (0, columns)))
-        weights = np.concatenate([old, weights], axis=1)
+        old = np.pad(kept.weights, ((0, 0), (0, 0), (0, columns)))  # [H, Q', K]
+        weights = np.concatenate([old, weights], axis=1)  # [H, Q, K]
     whole.memo.keep(
         whole.storage, key, _KeptWeights(read_only(weights), sliceable), weights.size
     )
@@ -116,5 +116,5 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
 
 def _reads_later(weights: Floats, first: int) -> bool:
     """Tell whether a row of [H, rows, K], from row ``first`` on, reads a later key."""
-    later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)
+    later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)  # [Q, K]
     return any(bool((head[later] > 0).any()) for head in weights)

@@ -135,7 +135,7 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
         ),
         stage_map(subject, plus(linear), letter, lambda: result, (side, "head")),
     )
-    product = reads[at] @ linear.weight
+    product = reads[at] @ linear.weight  # [d]
     values, names = [product, result[at]], [f"{source} W_{letter}", letter.lower()]
     if linear.bias is not None:
         values.insert(1, linear.bias)
@@ -217,7 +217,7 @@ def scale_stage(subject: Subject) -> StagePicture:
         f"{number(product)} / √{width} = "
         f"{number(product)} / {number(root)} = {number(product / root)}."
     )
-    rows = np.stack([products[subject.at], _scores(subject)[subject.at]])
+    rows = np.stack([products[subject.at], _scores(subject)[subject.at]])  # [2, K]
     return StagePicture(
         formula=f"QKᵀ / √d_k with d_k = {width}: keeps the "
         "scores from growing with the head's width",
@@ -271,7 +271,7 @@ def softmax_stage(subject: Subject) -> StagePicture:
     with np.errstate(invalid="ignore"):
         exponents = np.exp(exact - exact.max())
         chain = exponents / exponents.sum()
-    rows = np.stack([exact, exponents, chain]).astype(np.float32)
+    rows = np.stack([exact, exponents, chain]).astype(np.float32)  # [3, K]
     return StagePicture(
         formula="softmax along each row: exp(score − row's maximum) / the row's sum; "
         "every row adds up to 1",
@@ -297,7 +297,7 @@ def _exact_row(subject: Subject) -> np.ndarray:
     """Return the query's masked scores, [K], computed again with double precision."""
     where = subject.kind, subject.layer, subject.head
     q = subject.trace.queries(*where)[subject.query].astype(np.float64)
-    scores = subject.trace.keys(*where).astype(np.float64) @ q
+    scores = subject.trace.keys(*where).astype(np.float64) @ q  # [K]
     scores /= math.sqrt(subject.trace.model.config.head_size)
     allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
     masked: np.ndarray = np.where(

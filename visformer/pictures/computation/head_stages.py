@@ -25,12 +25,12 @@ FIRST = 3  # contributions named
 def weighted_stage(subject: Subject) -> StagePicture:
     """Show the values added up, each with its weight."""
     weights = subject.weights[subject.queries]
-    values = subject.trace.values(subject.kind, subject.layer, subject.head)
-    row = weights[subject.at]
-    shares = row[:, None] * values
-    sizes = size(shares)
+    values = subject.trace.values(subject.kind, subject.layer, subject.head)  # [K, d]
+    row = weights[subject.at]  # [K]
+    shares = row[:, None] * values  # [K, d]
+    sizes = size(shares)  # [K]
     order = np.argsort(-sizes, kind="stable")
-    z = shares.sum(0)
+    z = shares.sum(0)  # [d]
     tokens = subject.names("key")
     maps = (
         weights_map(subject, ""),
@@ -63,7 +63,7 @@ def concat_stage(subject: Subject) -> StagePicture:
     config = subject.trace.model.config
     z = subject.cut(subject.rows().attention(subject.kind).joined)
     columns = subject.columns
-    heads = z[subject.at].reshape(config.heads, config.head_size)
+    heads = z[subject.at].reshape(config.heads, config.head_size)  # [H, d]
     mine = stage_map(
         subject, "", "Z of this head", lambda: z[:, columns], ("query", "head")
     )
