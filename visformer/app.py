@@ -135,13 +135,11 @@ class NoEngine:
     """Stands in where only a Trace is shown: opening and decoding are refused."""
 
     def open(self, request: Open) -> int:
-        """Refuse."""
         raise VisformerError(
             "This window shows one Trace: start visformer to open more."
         )
 
     def ask(self, request: Request) -> int:
-        """Refuse."""
         raise VisformerError(NO_ENGINE)
 
     def abandon(self) -> None:

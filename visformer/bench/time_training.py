@@ -128,7 +128,6 @@ class Synthetic:
     valid: list[Example] = field(default_factory=list)
 
     def epoch(self, number: int) -> Sequence[Example]:
-        """Return all of them."""
         return self.train
 
 

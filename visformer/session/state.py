@@ -87,7 +87,6 @@ class State:
 
     @property
     def model(self) -> ModelFacts | None:
-        """The model on screen."""
         if self.about is not None:
             return self.about.model
         return self.trace.model if self.trace is not None else None

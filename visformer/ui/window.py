@@ -246,7 +246,6 @@ class MainWindow(QMainWindow):
             self.session.set(tab=name)
 
     def free_cell(self) -> None:
-        """Free the locked cell."""
         self.session.set(locked=None, hovered=None, error="", notice="")
 
     def walk_heads(self, layers: int, heads: int) -> None:

@@ -48,7 +48,6 @@ class Box:
 
     @property
     def centre(self) -> Point:
-        """The middle."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def holds(self, x: float, y: float) -> bool:

@@ -101,7 +101,6 @@ class CandidatesPanel(QWidget):
             self.chosen.emit(row.id)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        """Name the columns."""
         across = orientation == Qt.Orientation.Horizontal
         return COLUMNS[section] if across and role == Role.DisplayRole else None
 

@@ -99,7 +99,6 @@ class Transport(QWidget):
 
     @property
     def playing(self) -> bool:
-        """Whether it plays."""
         return self._timer.isActive()
 
     def first(self) -> None:

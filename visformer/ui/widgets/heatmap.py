@@ -72,7 +72,6 @@ class HeatMap(QWidget):
 
     @property
     def matrix(self) -> Matrix | None:
-        """What is drawn."""
         return self._matrix
 
     def table(self) -> Table | None:

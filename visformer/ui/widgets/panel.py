@@ -83,7 +83,6 @@ class Panel(QWidget):
         return self._matrix.table if self._matrix is not None else None
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the frame."""
         if self._focused:
             painter = QPainter(self)
             painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))

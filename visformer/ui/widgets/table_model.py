@@ -38,11 +38,9 @@ class TableModel(QAbstractTableModel):
         self.endResetModel()
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
-        """Return the number of rows."""
         return 0 if parent.isValid() else self._shape[0]
 
     def columnCount(self, parent: Index = NOWHERE) -> int:
-        """Return the number of columns."""
         return 0 if parent.isValid() else self._shape[1]
 
     def headerData(
