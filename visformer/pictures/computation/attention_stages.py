@@ -17,17 +17,17 @@ from visformer.pictures.computation.stage_picture import (
     StagePicture,
     bias_words,
     difference,
-    over_keys,
     plus,
     projected_part,
     queries,
     stage_map,
     terms,
+    vectors,
     weights_map,
 )
 from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
 from visformer.pictures.masks import masked_value_text
-from visformer.pictures.picture import Axis, Numbers
+from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Bools, Floats
 from visformer.values.attention_heads import AttentionHeads
@@ -72,12 +72,7 @@ def input_stage(subject: Subject) -> StagePicture:
         formula=f"The queries are made of {reads}; keys and values of {keys}.",
         maps=tuple(maps),
         words=words,
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("model"),
-            values=np.stack(values),
-            axis="model",
-        ),
+        table=vectors(subject, "model", names, values),
     )
 
 
@@ -154,13 +149,7 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
         f"{subject.columns_words} of W_{letter}",
         maps=maps,
         words=words,
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("head"),
-            values=np.stack(values),
-            axis="head",
-            by="all",
-        ),
+        table=vectors(subject, "head", names, values, by="all"),
     )
 
 
@@ -192,12 +181,7 @@ def product_stage(subject: Subject) -> StagePicture:
         formula="QKᵀ: every query times every key, dimension by dimension, added up",
         maps=maps,
         words=f"q·k = {terms(q, k)} = {number(total)}.",
-        table=Numbers(
-            rows=("q", "k", "q × k"),
-            columns=subject.names("head"),
-            values=np.stack([q, k, q * k]),
-            axis="head",
-        ),
+        table=vectors(subject, "head", ("q", "k", "q × k"), [q, k, q * k]),
     )
 
 
@@ -223,7 +207,7 @@ def scale_stage(subject: Subject) -> StagePicture:
         "scores from growing with the head's width",
         maps=maps,
         words=words,
-        table=over_keys(subject, ("q·k", "q·k / √d_k"), rows),
+        table=vectors(subject, "key", ("q·k", "q·k / √d_k"), rows),
     )
 
 
@@ -260,7 +244,7 @@ def mask_stage(subject: Subject) -> StagePicture:
         maps=maps,
         words=f"{outcome}. This query may attend to "
         f"{int(mask[subject.at].sum())} of {mask.shape[1]} keys.",
-        table=over_keys(subject, ("score", "may attend: 1", "masked score"), rows),
+        table=vectors(subject, "key", ("score", "may attend: 1", "masked score"), rows),
     )
 
 
@@ -287,8 +271,8 @@ def softmax_stage(subject: Subject) -> StagePicture:
             weights_map(subject, "→ softmax"),
         ),
         words=_softmax_words(subject, exact, exponents, chain),
-        table=over_keys(
-            subject, ("masked score", "exp(score − maximum)", "weight"), rows
+        table=vectors(
+            subject, "key", ("masked score", "exp(score − maximum)", "weight"), rows
         ),
     )
 

@@ -17,10 +17,10 @@ from visformer.pictures.computation.stage_picture import (
     queries,
     stage_map,
     terms,
+    vectors,
 )
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import Numbers
-from visformer.values.arrays import Floats
 from visformer.words import ACTIVATION_NAMES, dimension_words, number, percent
 
 
@@ -58,12 +58,7 @@ def w1_stage(subject: Subject) -> StagePicture:
         words=f"{subject.token('query')}: unit {d} = "
         f"{terms(reads[at], linear.weight[:, d])}{bias} = "
         f"{number(feed.pre_activation[at, d])}.",
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("inner"),
-            values=np.stack(values),
-            axis="inner",
-        ),
+        table=vectors(subject, "inner", names, values),
     )
 
 
@@ -96,12 +91,7 @@ def activation_stage(subject: Subject) -> StagePicture:
         + (
             "" if config.activation == "relu" else f" {name} is almost never exactly 0."
         ),
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("inner"),
-            values=np.stack(values),
-            axis="inner",
-        ),
+        table=vectors(subject, "inner", names, values),
     )
 
 
@@ -132,12 +122,7 @@ def w2_stage(subject: Subject) -> StagePicture:
         f"{terms(feed.inner[at], linear.weight[:, d])}{bias} = {number(added[at, d])}; "
         f"unit {int(np.abs(share).argmax())} gives it most, "
         f"{number(share[np.abs(share).argmax()])}.",
-        table=Numbers(
-            rows=("FFN(x)",),
-            columns=subject.names("model"),
-            values=added[at][None],
-            axis="model",
-        ),
+        table=vectors(subject, "model", ("FFN(x)",), added[at][None]),
     )
 
 
@@ -236,14 +221,10 @@ def norms_stage(subject: Subject) -> StagePicture:
         f"them. The model uses layer norm: x[{dim}] = {number(x[at, d])} becomes "
         f"{number(layer.values[at, d])}; batch norm would make it "
         f"{number(batch.values[at, d])}.",
-        table=Numbers(
-            rows=("x", "layer norm", "batch norm"),
-            columns=subject.names("model"),
-            values=_rows(x[at], layer.values[at], batch.values[at]),
-            axis="model",
+        table=vectors(
+            subject,
+            "model",
+            ("x", "layer norm", "batch norm"),
+            [x[at], layer.values[at], batch.values[at]],
         ),
     )
-
-
-def _rows(*rows: Floats) -> Floats:
-    return np.stack(rows)

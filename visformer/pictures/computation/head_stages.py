@@ -13,10 +13,10 @@ from visformer.pictures.computation.stage_picture import (
     queries,
     stage_map,
     terms,
+    vectors,
     weights_map,
 )
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.picture import Numbers
 from visformer.words import KIND_NAMES, dimension_words, number
 
 FIRST = 3  # contributions named
@@ -48,11 +48,11 @@ def weighted_stage(subject: Subject) -> StagePicture:
         maps=maps,
         words=f"This cell gives {own}. z = Σ weight · v, largest first: "
         f"{most}. Size of z: {number(float(size(z)))}.",
-        table=Numbers(
-            rows=("z, their sum", *names),
-            columns=subject.names("head"),
-            values=np.vstack([z, shares[order]]),
-            axis="head",
+        table=vectors(
+            subject,
+            "head",
+            ("z, their sum", *names),
+            np.vstack([z, shares[order]]),
             by="all",
         ),
     )
@@ -77,13 +77,7 @@ def concat_stage(subject: Subject) -> StagePicture:
         f"{subject.columns_words}; its z has size "
         f"{number(sizes[subject.head])}, the largest is that of head "
         f"{int(sizes.argmax()) + 1}, {number(sizes.max())}.",
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("head"),
-            values=heads,
-            axis="head",
-            by="all",
-        ),
+        table=vectors(subject, "head", names, heads, by="all"),
     )
 
 
@@ -117,12 +111,7 @@ def output_stage(subject: Subject) -> StagePicture:
         words=f"{subject.token('query')}: output[{dimension_words(d)}] = "
         f"{terms(joined[at], linear.weight[:, d])}{bias} = {number(added[at, d])}. "
         f"The output has size {number(float(size(added[at])))}.",
-        table=Numbers(
-            rows=("concat", "output"),
-            columns=subject.names("model"),
-            values=np.stack([joined[at], added[at]]),
-            axis="model",
-        ),
+        table=vectors(subject, "model", ("concat", "output"), [joined[at], added[at]]),
     )
 
 
@@ -168,12 +157,7 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
         formula=formula,
         maps=tuple(maps),
         words=words,
-        table=Numbers(
-            rows=tuple(names),
-            columns=subject.names("model"),
-            values=np.stack(values),
-            axis="model",
-        ),
+        table=vectors(subject, "model", names, values),
     )
 
 

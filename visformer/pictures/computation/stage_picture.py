@@ -6,8 +6,9 @@ words, and the same numbers as a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -168,9 +169,22 @@ def weights_map(subject: Subject, sign: str) -> StageMap:
     )
 
 
-def over_keys(subject: Subject, names: tuple[str, ...], values: Floats) -> Numbers:
-    """Return the query's row, a key a column."""
-    return Numbers(rows=names, columns=subject.names("key"), values=values, axis="key")
+def vectors(
+    subject: Subject,
+    axis: Axis,
+    names: Iterable[str],
+    values: Sequence[Floats] | Floats,
+    *,
+    by: Literal["row", "column", "all"] = "row",
+) -> Numbers:
+    """Return vectors under each other, a column for each token or dimension."""
+    return Numbers(
+        rows=tuple(names),
+        columns=subject.names(axis),
+        values=np.stack(list(values)),  # [rows, columns]
+        axis=axis,
+        by=by,
+    )
 
 
 def projected_part(linear: Linear, columns: slice) -> Linear:
