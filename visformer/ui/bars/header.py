@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from visformer.engine.messages import Opened
 from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.about import AboutButton
+from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
 
 
@@ -23,11 +24,11 @@ class Header(QWidget):
         self.model = plain_label("no model")
         self._about = about
         self._opened: Opened | None = None  # whose devices are listed
-        self.theme = _chooser("Theme", theme.NAMES)
+        self.theme = chooser("Theme", theme.NAMES)
         self.theme.activated.connect(
             lambda _: self.theme_chosen.emit(self.theme.currentData())
         )
-        self.device = _chooser("Device", {})
+        self.device = chooser("Device", {})
         self.device.setPlaceholderText("device")
         self.device.activated.connect(
             lambda _: self.device_chosen.emit(self.device.currentData())
@@ -61,13 +62,3 @@ class Header(QWidget):
         for name in opened.devices:
             self.device.addItem(name, name)
         self.device.setCurrentText(opened.model.device)
-
-
-def _chooser(name: str, items: dict[str, str]) -> QComboBox:
-    box = QComboBox()
-    for data, title in items.items():
-        box.addItem(title, data)
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-    return box

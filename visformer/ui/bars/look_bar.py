@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QMenu,
     QPushButton,
@@ -29,9 +26,11 @@ from visformer.pictures.look import (
 )
 from visformer.pictures.selection import SCALES
 from visformer.ui.changed import Changed
+from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
+WIDEST = 14  # characters of a box that are always in sight
 HINTS = {
     "map": "wheel: zoom · drag: move · click: keep a cell · right click: copy or save",
     "arcs": "point at a token: its arcs · click: keep it · right click: copy, save",
@@ -50,9 +49,9 @@ class LookBar(QWidget):
         super().__init__()
         self._look = DEFAULT_LOOK
         self._changed = Changed()
-        self.forms = _chooser("form of the attention", FORMS)
-        self.summaries = _chooser("heads and layers summarised", SUMMARIES)
-        self.scales = _chooser("colour scale of the maps", SCALES)
+        self.forms = chooser("form of the attention", FORMS, most=WIDEST)
+        self.summaries = chooser("heads and layers summarised", SUMMARIES, most=WIDEST)
+        self.scales = chooser("colour scale of the maps", SCALES, most=WIDEST)
         self.tokens = QPushButton()
         self.actions_ = self._token_menu()
         self.mass = QSlider(Qt.Orientation.Horizontal)
@@ -171,17 +170,3 @@ class _Hint(QWidget):
         cut = Qt.TextElideMode.ElideRight
         text = self.fontMetrics().elidedText(self._text, cut, self.width())
         painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, text)
-
-
-def _chooser(name: str, items: Mapping[Any, str]) -> QComboBox:
-    box = QComboBox()
-    for data, title in items.items():
-        box.addItem(title, data)
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    # the longest names need not be whole while they are not chosen
-    box.setSizeAdjustPolicy(
-        QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-    )
-    box.setMinimumContentsLength(min(14, max(map(len, items.values()))))
-    return box
