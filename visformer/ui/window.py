@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from PySide6.QtCore import QSettings, Qt
@@ -47,7 +47,8 @@ from visformer.ui.tabs import Tabs
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.questions import Overrides
+from visformer.values.questions import Overrides, Value
+from visformer.values.strategy import Strategy
 from visformer.values.trace_file import read_trace
 
 
@@ -84,22 +85,18 @@ class MainWindow(QMainWindow):
         )
         self.target_strip.clicked.connect(self._go_to_token)
         self.transport = Transport()
-        self.transport.moved.connect(lambda step: self.session.set(step=step))
+        self.transport.moved.connect(self._go_to_step)
         self.strategy = StrategyControls()
-        self.strategy.changed.connect(
-            lambda strategy, limit: self.session.do(runs.choose_tokens, strategy, limit)
-        )
+        self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
-        self.candidates.chosen.connect(lambda id: self.session.do(runs.force, id))
+        self.candidates.chosen.connect(self._force)
         self._notice = plain_label("")
         self._notice.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._notice.setAutoFillBackground(True)
         self._notice.setMargin(4)
         self._notice.setWordWrap(True)
         self.form = OpenForm(self)
-        self.form.answered.connect(
-            lambda given: self.session.do(openings.answer, given)
-        )
+        self.form.answered.connect(self._answer)
         self.form.left.connect(self._leave_form)
         self.modified = ModifiedBar()
         self.modified.undone.connect(self.undo)
@@ -200,6 +197,9 @@ class MainWindow(QMainWindow):
     def _show_trace(self, path: Path) -> None:
         self.session.do(runs.show_trace, read_trace(path))
 
+    def _answer(self, given: Mapping[str, Value | None]) -> None:
+        self.session.do(openings.answer, given)
+
     def _leave_form(self) -> None:
         self._engine.abandon()
         self.session.do(openings.cancel)
@@ -230,6 +230,15 @@ class MainWindow(QMainWindow):
     def redo(self) -> None:
         """Make it again."""
         self.session.do(runs.redo)
+
+    def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
+        self.session.do(runs.choose_tokens, strategy, limit)
+
+    def _force(self, id: int) -> None:
+        self.session.do(runs.force, id)
+
+    def _go_to_step(self, step: int) -> None:
+        self.session.set(step=step)
 
     def _go_to_token(self, index: int) -> None:
         """Go to the step that chose the token: chip n is the choice of step n."""

@@ -289,8 +289,7 @@ class AttentionView(View):
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))
 
-    def _choose(self, at: tuple[int, int]) -> None:
-        layer, head = at
+    def _choose(self, layer: int, head: int) -> None:
         self.session.set(layer=layer, head=head)
 
     def _hover(self, kind: Kind, at: MapCell | SideToken | None) -> None:

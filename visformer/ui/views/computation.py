@@ -37,6 +37,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.values.facts import KINDS
@@ -270,7 +271,7 @@ class ComputationView(View):
         query, key = at.get("query", subject.query), at.get("key", subject.key)
         return AttentionCell(subject.kind, query, key)
 
-    def _place(self, at: tuple[int, int]) -> dict[Axis, int]:
+    def _place(self, at: MapCell) -> dict[Axis, int]:
         """Say what a row and a column of the table are."""
         if self._picture is None or self._subject is None:
             return {}
@@ -281,10 +282,10 @@ class ComputationView(View):
         place.pop("", None)
         return place
 
-    def _hover_table(self, at: tuple[int, int] | None) -> None:
+    def _hover_table(self, at: MapCell | None) -> None:
         self._hover(None if at is None else self._place(at))
 
-    def _click_table(self, at: tuple[int, int]) -> None:
+    def _click_table(self, at: MapCell) -> None:
         self._click(self._place(at))
 
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.picture import Axis, Matrix
 from visformer.ui.changed import Changed
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 
@@ -84,7 +85,7 @@ class StageMaps(QWidget):
             columns=() if column is None else (column,),
         )
 
-    def _at(self, index: int, at: tuple[int, int] | None) -> dict[Axis, int] | None:
+    def _at(self, index: int, at: MapCell | None) -> dict[Axis, int] | None:
         """Say which index along which axis a place of a map is."""
         if at is None or index >= len(self._shown):
             return None
@@ -92,10 +93,10 @@ class StageMaps(QWidget):
         pairs = zip(one.axes, at, one.first, strict=True)
         return {axis: place + first for axis, place, first in pairs}
 
-    def _hover(self, index: int, at: tuple[int, int] | None) -> None:
+    def _hover(self, index: int, at: MapCell | None) -> None:
         self.hovered.emit(self._at(index, at))
 
-    def _click(self, index: int, at: tuple[int, int] | None) -> None:
+    def _click(self, index: int, at: MapCell | None) -> None:
         place = self._at(index, at)
         if place is not None:
             self.clicked.emit(place)

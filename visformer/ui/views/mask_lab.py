@@ -52,7 +52,7 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
-from visformer.words import KIND_NAMES
+from visformer.words import KIND_NAMES, layer_words
 
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
 
@@ -232,7 +232,7 @@ class MaskLab(View):
         self.layers.clear()
         self.layers.addItem("all layers", None)
         for layer in range(count):
-            self.layers.addItem(f"layer {layer + 1}", layer)
+            self.layers.addItem(layer_words(layer), layer)
         self.layers.setCurrentIndex(max(0, min(chosen, count)))
 
     def _fill_masked(self) -> None:

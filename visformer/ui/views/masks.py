@@ -31,6 +31,7 @@ from visformer.ui.changed import Changed
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.batch_panel import BatchPanel
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS, Kind
@@ -180,11 +181,11 @@ class _MaskMaps(QWidget):
         self._grid.addWidget(label, 2 * row + 3, column)
         self._grid.setRowStretch(2 * row + 2, 1)
 
-    def _click(self, kind: Kind, cell: tuple[int, int] | None) -> None:
+    def _click(self, kind: Kind, cell: MapCell | None) -> None:
         if cell is not None:
             self.clicked.emit(AttentionCell(kind, *cell))
 
-    def _hover(self, kind: Kind, cell: tuple[int, int] | None) -> None:
+    def _hover(self, kind: Kind, cell: MapCell | None) -> None:
         """Say in words what the cell is, and why."""
         if self._trace is None or cell is None:
             self._legend.setText(_legend(self._trace))

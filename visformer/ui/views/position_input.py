@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 from visformer.pictures.position_lab import distance_products, input_pictures
 from visformer.session.state import Session, State
 from visformer.ui.views.view import View
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
@@ -131,7 +132,7 @@ class PositionInput(View):
             return table
         return change_table(table, shown.intervention.positions)
 
-    def _choose(self, cell: tuple[int, int] | None) -> None:
+    def _choose(self, cell: MapCell | None) -> None:
         if cell is not None:
             self.position.setValue(cell[0])
 

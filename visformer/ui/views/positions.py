@@ -31,6 +31,7 @@ from visformer.session.state import Session, State
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
@@ -119,7 +120,7 @@ class PositionTable(View):
             self._curves.set_range(first, last)
             self._similarity.set_range(first, last)
 
-    def _tell(self, cell: tuple[int, int] | None) -> None:
+    def _tell(self, cell: MapCell | None) -> None:
         """Say the cell pointed at, and mark its position in the curves."""
         table = self._state.positions
         if cell is None or table is None:
@@ -252,7 +253,7 @@ class _Similarity(QWidget):
         self._heat_map.draw(self._picture)
         self._tell(None)
 
-    def _tell(self, cell: tuple[int, int] | None) -> None:
+    def _tell(self, cell: MapCell | None) -> None:
         if self._picture is None:
             return
         likeness = list(LIKENESSES)[self._choice.currentIndex()]

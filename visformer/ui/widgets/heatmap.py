@@ -33,11 +33,9 @@ class HeatMap(QWidget):
     clicked = Signal(object)  # a MapCell; None: beside the cells
     failed = Signal(str)
 
-    def __init__(
-        self, parent: QWidget | None = None, *, stretch: float = STRETCH
-    ) -> None:
+    def __init__(self, *, stretch: float = STRETCH) -> None:
         """``stretch``: how many times wider than high, or higher, a cell may be."""
-        super().__init__(parent)
+        super().__init__()
         self._stretch = stretch
         self._matrix: Matrix | None = None
         self._extent: tuple[int, int] | None = None

@@ -29,6 +29,7 @@ from visformer.pictures.picture import Table
 from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, colour_table, coloured
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
+from visformer.words import head_words
 
 CAPTION = 0.45  # of a thumbnail's height takes its caption
 SMALLEST = 0.6  # of the text's size
@@ -45,15 +46,13 @@ STEPS = {
 class Overview(QWidget):
     """Draws a Mosaic; reports the layer and head that were chosen."""
 
-    chosen = Signal(object)  # (layer, head)
+    chosen = Signal(int, int)  # layer and head
     order_chosen = Signal(str)
     resized = Signal()
 
-    def __init__(
-        self, table: Callable[[], Table | None], parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, table: Callable[[], Table | None]) -> None:
         """``table`` gives every head's weights for export."""
-        super().__init__(parent)
+        super().__init__()
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
         self._image = QImage()
@@ -104,8 +103,7 @@ class Overview(QWidget):
         if chosen != self._chosen:
             self._chosen = chosen
             self.update()
-        layer, head = chosen
-        self.setAccessibleDescription(f"layer {layer + 1}, head {head + 1} is chosen")
+        self.setAccessibleDescription(f"{head_words(*chosen)} is chosen")
 
     def thumbnail(self, layers: int, heads: int) -> tuple[int, int]:
         """Return the height and width in pixels that one of so many heads gets."""
@@ -311,7 +309,7 @@ class Overview(QWidget):
         """Choose a head."""
         chosen = self.head_at(event.position())
         if chosen is not None and event.button() == Qt.MouseButton.LeftButton:
-            self.chosen.emit(chosen)
+            self.chosen.emit(*chosen)
 
     def walk(self, layers: int, heads: int) -> None:
         """Choose a neighbour of the chosen head."""
@@ -319,7 +317,7 @@ class Overview(QWidget):
             at = self._mosaic.walk(self._spot(*self._chosen), layers, heads)
             at = self._head(*at)
             if at != self._chosen:
-                self.chosen.emit(at)
+                self.chosen.emit(*at)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk with the arrows."""
@@ -335,7 +333,7 @@ class Overview(QWidget):
             return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             at = self.head_at(QPointF(event.pos()))
-            text = f"layer {at[0] + 1}, head {at[1] + 1}" if at else ""
+            text = head_words(*at) if at else ""
             if at and self._ranking is not None:
                 rank = self._ranking.order.index(at)
                 text += f" · {self._ranking.captions[rank]}\n{self._ranking.words}"
