@@ -55,9 +55,9 @@ def test_one_sentence_equals_a_row_of_a_batch(
     for id in (2, 7, 8, 4, 9):
         one = alone.extend(torch.tensor([[id]]))
         two = batch.extend(torch.tensor([[id], [id]]))
-        assert one.shape == (1, 1, packed.layout.width("decoder"))
+        assert one.shape == (1, 1, packed.columns.width("decoder"))
         assert difference(one[0], two[1]) <= 2e-5
-        output = packed.layout.output("decoder")
+        output = packed.columns.output("decoder")
         logits = packed.logits(one[0, :, output])
         assert difference(logits, packed.logits(two[:, 0, output])[:1]) <= 2e-5
     alone.shorten(2)

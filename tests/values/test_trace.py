@@ -17,7 +17,7 @@ from visformer.values.trace import Columns, Trace
 def two_token_trace() -> Trace:
     """One layer, one head of width 2; encoder queries and keys are easy numbers."""
     trace = make_trace(source=2, target=1, layers=1, heads=1, d_model=2)
-    rows = np.zeros((2, trace.layout.width("encoder")), np.float32)
+    rows = np.zeros((2, trace.columns.width("encoder")), np.float32)
     rows[:, 0:2] = [[1, 0], [0, 2]]  # queries
     rows[:, 2:4] = [[2, 0], [0, 1]]  # keys
     rows[:, 4:6] = [[5, 6], [7, 8]]  # values
@@ -60,8 +60,8 @@ def test_a_row_that_may_attend_to_nothing(fill: float, expected: float) -> None:
 
 def test_decoder_layers_have_their_own_cross_queries() -> None:
     trace = make_trace(layers=2, heads=1, d_model=2)
-    layout = trace.layout
-    assert layout.part("decoder", 1, 3) == slice(14, 16)
+    columns = trace.columns
+    assert columns.part("decoder", 1, 3) == slice(14, 16)
     np.testing.assert_array_equal(
         trace.queries("cross", 1, 0), trace.decoder_rows[:, 14:16]
     )

@@ -203,7 +203,7 @@ def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
     real = torch.ones(1, len(source), dtype=torch.bool)
     memory = model.encode(torch.tensor([source]), real[:, None]).output
     state = DecoderState(packed, memory, real, steps + 1)
-    columns = packed.layout.output("decoder")
+    columns = packed.columns.output("decoder")
 
     def step(id: int) -> int:
         row = state.extend(torch.tensor([[id]]))[0]

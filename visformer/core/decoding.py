@@ -179,7 +179,7 @@ class Decoding:
         model would have chosen. Raises InputError where it is longer than the limit.
         Positions advance here even in models where they restart at each step.
         """
-        self._place(whole_pass=True)
+        self._use_positions(whole_pass=True)
         return self._follow(self.reference(reference))
 
     def reference(self, reference: str | Sequence[int]) -> list[Choice]:
@@ -197,11 +197,11 @@ class Decoding:
 
         Raises InputError for ids outside the vocabulary and beyond the limit.
         """
-        self._place(whole_pass=False)
+        self._use_positions(whole_pass=False)
         return self._follow(choices)
 
-    def _place(self, *, whole_pass: bool) -> None:
-        """Begin again where other positions than those of the rows so far are due."""
+    def _use_positions(self, *, whole_pass: bool) -> None:
+        """Begin again if the next rows need other positions than the recorded ones."""
         if self.checkpoint.config.position_axis != "restart":
             return
         if self._state.whole_pass != whole_pass:
@@ -274,7 +274,7 @@ class Decoding:
         whole_pass = self._whole(consumed) if whole else None
         rows = whole_pass.rows if whole_pass else self._cached(consumed)
         rows = rows[start - len(consumed) :]
-        output = rows[:, self.start.layout.output("decoder")]
+        output = rows[:, self.start.columns.output("decoder")]
         logits = self.checkpoint.packed.logits(output)
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):

@@ -92,20 +92,20 @@ class DecoderState:
     def _extend(self, ids: Tensor, visible: Tensor | None) -> Tensor:
         batch, count = ids.shape
         start, stop = self.length, self.length + count
-        model, layout = self.packed.model, self.packed.layout
+        model, columns = self.packed.model, self.packed.columns
         masks = self._mask(count, visible, batch), self._cross_mask(visible)
         self.length = stop
         if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
             row = self._one_row.extend(int(ids), start, self.lookup)
             return torch.from_numpy(row)[None, None]
-        rows = self.cache.new_empty(batch * count, layout.width("decoder"))
-        x = rows[:, layout.hidden("decoder", 0)]
+        rows = self.cache.new_empty(batch * count, columns.width("decoder"))
+        x = rows[:, columns.hidden("decoder", 0)]
         x.copy_(model.embed("target", ids, start, lookup=self.lookup).flatten(0, 1))
         for index, part in enumerate(self.packed.layers):
             x = self._layer(index, part, x, rows, masks)
-            rows[:, layout.hidden("decoder", index + 1)] = x
+            rows[:, columns.hidden("decoder", index + 1)] = x
         if model.config.final_norm:
-            rows[:, layout.output("decoder")] = model.decoder.norm(x)
+            rows[:, columns.output("decoder")] = model.decoder.norm(x)
         return rows.view(batch, count, -1)
 
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
@@ -144,7 +144,7 @@ class DecoderState:
         masks: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
         """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
-        first = self.packed.layout.part("decoder", index, 0).start
+        first = self.packed.columns.part("decoder", index, 0).start
         width = x.shape[1]
 
         def attend_back(x: Tensor) -> Tensor:

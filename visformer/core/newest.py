@@ -49,7 +49,7 @@ class NewestRows:
             return record.output[:, -1]
         last = visible[:, -1:]
         rows = self._state.extend(ids[:, -1:], None if bool(last.all()) else last)
-        return rows[:, 0, checkpoint.packed.layout.output("decoder")]
+        return rows[:, 0, checkpoint.packed.columns.output("decoder")]
 
     def select(self, rows: Tensor) -> None:
         """Keep (and repeat) these hypotheses, each of the same sentence: int [B]."""

@@ -30,7 +30,7 @@ class OneRow:
         ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
         """
         self._model = model = packed.model
-        self._layout, self._activation = packed.layout, _on_arrays(packed.activation)
+        self._columns, self._activation = packed.columns, _on_arrays(packed.activation)
         self._embedding = model.target_embedding.weight.detach().numpy()
         self._embedding_scale = np.float32(model.scale)
         self._positions = model.position_table("target").detach()
@@ -47,25 +47,25 @@ class OneRow:
 
         Returns what it computed, [W] as in ``Columns``.
         """
-        layout = self._layout
+        columns = self._columns
         placed = lookup(self._positions, 1, slice(at, at + 1))
         x: Floats = self._embedding[id] * self._embedding_scale
         x += placed.numpy().reshape(-1)
-        row = np.empty(layout.width("decoder"), np.float32)
-        row[layout.hidden("decoder", 0)] = x
+        row = np.empty(columns.width("decoder"), np.float32)
+        row[columns.hidden("decoder", 0)] = x
         with np.errstate(all="ignore"):  # a broken model's NaN is shown, not warned of
             for index, part in enumerate(self._layers):
                 x = self._layer(index, part, x, row, at)
-                row[layout.hidden("decoder", index + 1)] = x
+                row[columns.hidden("decoder", index + 1)] = x
         if self._model.config.final_norm:
-            row[layout.output("decoder")] = self._final(x)
+            row[columns.output("decoder")] = self._final(x)
         return row
 
     def _layer(
         self, index: int, part: PackedLayer, x: Floats, row: Floats, at: int
     ) -> Floats:
         """Run one layer on [D]; leave q, k, v and the cross query in ``row``."""
-        first, width = self._layout.part("decoder", index, 0).start, len(x)
+        first, width = self._columns.part("decoder", index, 0).start, len(x)
 
         def attend_back(x: Floats) -> Floats:
             qkv = row[first : first + 3 * width]

@@ -104,8 +104,8 @@ class PackedDecoder:
     """A model's decoder, packed for rows; reads the model's weights once."""
 
     @torch.no_grad()
-    def __init__(self, model: Transformer, layout: Columns) -> None:
-        self.model, self.layout = model, layout
+    def __init__(self, model: Transformer, columns: Columns) -> None:
+        self.model, self.columns = model, columns
         self.layers = [self._pack(layer) for layer in model.decoder]
         self.output = Affine(model.output)  # [D, V]
         self.activation = ACTIVATIONS[model.config.activation]

@@ -140,12 +140,12 @@ class Intervention:
 
         Opened cells do, and rows that are left nothing: they attend to everything.
         """
-        opened = any("decoder" in _kinds(change) for change in self.masks)
+        opened = any("decoder" in _kinds_of(change) for change in self.masks)
         return opened or self.masked_value is not None
 
     def by_layer(self, kind: Kind) -> bool:
         """Whether the masks of a kind differ from layer to layer."""
-        return any(c.layer is not None for c in self.masks if kind in _kinds(c))
+        return any(c.layer is not None for c in self.masks if kind in _kinds_of(c))
 
     def with_mask(self, change: MaskChange) -> Intervention:
         """Return this with one more change, which replaces one of the same place."""
@@ -153,8 +153,8 @@ class Intervention:
 
     def without(self, change: MaskChange) -> Intervention:
         """Return this without the change of the same place."""
-        place = _place(change)
-        kept = tuple(old for old in self.masks if _place(old) != place)
+        subject = _subject(change)
+        kept = tuple(old for old in self.masks if _subject(old) != subject)
         return replace(self, masks=kept)
 
     def check(self, model: ModelFacts, source: int) -> None:
@@ -163,7 +163,7 @@ class Intervention:
         Cells of target tokens that are not decoded yet are no fault.
         """
         for change in self.masks:
-            kind = _kinds(change)[-1]
+            kind = _kinds_of(change)[-1]
             if change.layer is not None and change.layer >= model.layers(kind):
                 raise InputError(
                     f"“{change}”: the model has {model.layers(kind)} layers there."
@@ -179,7 +179,7 @@ class Intervention:
         ``mask`` is the model's own; ``opened`` the same without its causal part.
         """
         for change in self.masks:
-            if kind not in _kinds(change) or change.layer not in (None, layer):
+            if kind not in _kinds_of(change) or change.layer not in (None, layer):
                 continue
             mask = _changed(change, mask, opened)
         return mask
@@ -260,13 +260,13 @@ def _changed(change: MaskChange, mask: Bools, opened: Bools) -> Bools:
     return mask
 
 
-def _kinds(change: MaskChange) -> tuple[Kind, ...]:
+def _kinds_of(change: MaskChange) -> tuple[Kind, ...]:
     if isinstance(change, HideSource):
         return ("encoder", "cross")
     return (change.kind,) if isinstance(change, Cell) else ("decoder",)
 
 
-def _place(change: MaskChange) -> tuple[Any, ...]:
+def _subject(change: MaskChange) -> tuple[Any, ...]:
     """Return what two changes of one place have in common."""
     if isinstance(change, Cell):
         return (Cell, change.kind, change.query, change.key, change.layer)

@@ -36,7 +36,7 @@ class Recording:
         """Begin with a Trace of T = 0."""
         self._start = start
         source = len(start.source)
-        self._rows = np.zeros((limit, start.layout.width("decoder")), np.float32)
+        self._rows = np.zeros((limit, start.columns.width("decoder")), np.float32)
         self._ids = np.zeros(limit, np.int64)
         changed = start.intervention
         self_layers = (start.layers("decoder"),) if changed.by_layer("decoder") else ()

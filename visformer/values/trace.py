@@ -113,7 +113,7 @@ class Trace:
         return True
 
     @cached_property
-    def layout(self) -> Columns:
+    def columns(self) -> Columns:
         """The columns of the rows."""
         return Columns(self.model)
 
@@ -187,7 +187,7 @@ class Trace:
         rows, name = self.encoder_rows, "encoder"
         if kind != "encoder":
             rows, name = self.decoder_rows, "decoder"
-        part = self.layout.part(name, layer, 3 if kind == "cross" else 0)
+        part = self.columns.part(name, layer, 3 if kind == "cross" else 0)
         return self._head(kind, layer, head, rows[:, part])
 
     def keys(self, kind: Kind, layer: int, head: int) -> Floats:
@@ -206,7 +206,7 @@ class Trace:
         rows, name = self.encoder_rows, "encoder"
         if kind != "encoder":
             rows, name = self.decoder_rows, "decoder"
-        queries = rows[:, self.layout.part(name, layer, 3 if kind == "cross" else 0)]
+        queries = rows[:, self.columns.part(name, layer, 3 if kind == "cross" else 0)]
         keys = self._memory(kind, layer, 0)
         heads = slice(None) if head is None else slice(head, head + 1)
         shape = self.heads(kind), self.model.config.head_size
@@ -243,17 +243,17 @@ class Trace:
         """
         self._check(stack, max(0, layer - 1), 0)
         rows = self.encoder_rows if stack == "encoder" else self.decoder_rows
-        return rows[:, self.layout.hidden(stack, layer)]
+        return rows[:, self.columns.hidden(stack, layer)]
 
     @property
     def encoder_output(self) -> Floats:
         """What the decoder reads, float32 [S, D], after any final norm."""
-        return self.encoder_rows[:, self.layout.output("encoder")]
+        return self.encoder_rows[:, self.columns.output("encoder")]
 
     @property
     def decoder_output(self) -> Floats:
         """What the output projection reads, float32 [T, D], after any final norm."""
-        return self.decoder_rows[:, self.layout.output("decoder")]
+        return self.decoder_rows[:, self.columns.output("decoder")]
 
     @property
     def logits(self) -> Floats:
@@ -286,9 +286,9 @@ class Trace:
     def _memory(self, kind: Kind, layer: int, index: int) -> Floats:
         """Keys (0) or values (1) of all heads, [K, D]."""
         if kind == "cross":
-            return self.memory_rows[:, self.layout.part("memory", layer, index)]
+            return self.memory_rows[:, self.columns.part("memory", layer, index)]
         rows = self.encoder_rows if kind == "encoder" else self.decoder_rows
-        return rows[:, self.layout.part(kind, layer, 1 + index)]
+        return rows[:, self.columns.part(kind, layer, 1 + index)]
 
     def _head(self, kind: Kind, layer: int, head: int, joined: Floats) -> Floats:
         self._check(kind, layer, head)

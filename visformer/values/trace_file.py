@@ -252,13 +252,13 @@ def _nested(
 def _check(trace: Trace) -> None:
     """Raise ValueError unless the arrays have the shapes that the facts promise."""
     source, target = len(trace.source), len(trace.target)
-    layout = trace.layout
+    columns = trace.columns
     promised = {
         "source_ids": (source,),
         "target_ids": (target,),
-        "encoder_rows": (source, layout.width("encoder")),
-        "memory_rows": (source, layout.width("memory")),
-        "decoder_rows": (target, layout.width("decoder")),
+        "encoder_rows": (source, columns.width("encoder")),
+        "memory_rows": (source, columns.width("memory")),
+        "decoder_rows": (target, columns.width("decoder")),
     }
     shapes = {name: getattr(trace, name).shape for name in promised}
     changed = trace.intervention
