@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +14,10 @@ import torch
 
 from tests.formats import layout_models
 from tests.formats.folders import write_letters
-from visformer.cli import COMMANDS, Command, main
+from tests.traces import make_trace
+from visformer.cli import COMMANDS, Command, command_parser, main
+from visformer.commands.shared import overrides
+from visformer.session.state import State
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +135,50 @@ def test_the_help_of_render_names_every_page(
         main(["render", "--help"])
     pages = "of masks: masks, lab; positions: table, input, lab"
     assert pages in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_is_told_of_a_checkpoint_reaches_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--layout", "torch", "--heads", "2", "--pad", "1", "--bos", "5"]
+    words += ["--eos", "3", "--tokenizer", "t.model"]
+    expected = (
+        *(("layout", "torch"), ("heads", 2), ("pad", 1), ("bos", 5)),
+        *(("eos", 3), ("tokenizer", "t.model")),
+    )
+    assert overrides(command_parser("inspect").parse_args(["m.pt", *words])) == expected
+    seen: list[object] = []
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+
+    def run(*given: object) -> int:
+        seen.append(given)
+        return 0
+
+    monkeypatch.setattr("visformer.app.run", run)
+    assert main([str(folder), "--text", "abc", *words]) == 0
+    assert seen == [(str(folder), "abc", expected)]
+
+
+def test_render_shows_the_last_layer_where_none_is_named() -> None:
+    from visformer.offscreen import _selection
+
+    trace = make_trace(layers=3)
+    parser = command_parser("render")
+    for words, place in (((), (2, 0)), (("--layer", "1", "--head", "2"), (0, 1))):
+        options = parser.parse_args(["--text", "abc", "-o", "x.png", *words])
+        changes = _selection(options, State(trace=trace), 4)
+        assert (changes["layer"], changes["head"]) == place
+        assert changes["step"] == 4
+
+
+def test_a_translation_is_one_line_whatever_the_model_makes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = ["a\nb", " c   d "]
+    monkeypatch.setattr("visformer.core.search.translate", lambda *_, **__: made)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"x\ny\n")))
+    assert main(["translate", "--checkpoint", str(folder), "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "a b\nc d\n"
 
 
 def test_inspect_names_sizes_and_checks(

@@ -246,6 +246,7 @@ def test_limits() -> None:
     checkpoint = tiny_checkpoint(max_positions=20)
     assert Decoding(checkpoint, "abc").limit == 20
     assert Decoding(tiny_checkpoint(), "abc").limit == 58  # 2 * 4 + 50
+    assert Decoding(checkpoint, "abc", limit=21).limit == 20  # the model's positions
     decoding = Decoding(checkpoint, "abc", limit=3)
     never_ends = [(7, "forced")] * 3
     decoding.follow(never_ends)  # type: ignore[arg-type]

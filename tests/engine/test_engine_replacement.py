@@ -17,13 +17,14 @@ from visformer.engine.messages import (
     Open,
     Opened,
     Parameters,
+    Passed,
     Refused,
     Request,
     Shuffle,
     Started,
     Stepped,
 )
-from visformer.engine.mirror import Decoded
+from visformer.engine.mirror import Decoded, Mirror
 from visformer.values.recording import Row
 
 
@@ -156,6 +157,35 @@ def test_any_request_is_replayed_but_none_that_was_aside(events: list[Event]) ->
     assert handle.ask(Parameters(stack="encoder", layer=0)) == number + 1
     working(handle).answer(None)
     assert replayed(handle) is shuffle
+
+
+def test_nothing_is_replayed_on_another_model(events: list[Event]) -> None:
+    handle = ready(events)
+    working(handle).answer(started(handle.ask(Decode(source="abc"))))
+    number = handle.open(Open(path="other"))
+    Mortal.made[-1].answer(opened(number))
+    working(handle).answer(None)
+    (reopened,) = working(handle).sent
+    assert reopened.request == Open(path="other")
+    assert isinstance(events[-1], Replaced)
+
+
+def test_passes_decoded_anew_stand_in_place_of_the_former_ones() -> None:
+    mirror, whole = Mirror(), make_trace(target=3)
+
+    def passed(length: int) -> list[int]:
+        answer = Passed(number=1, trace=whole.until(length), limit=9)
+        decoded = mirror.take(answer)
+        assert decoded is not None
+        return [len(trace) for trace in decoded.passes]
+
+    assert [passed(length) for length in (0, 1, 2, 1, 2)] == [
+        [0],
+        [0, 1],
+        [0, 1, 2],
+        [0, 1],
+        [0, 1, 2],
+    ]
 
 
 def test_an_opening_that_is_given_up_leaves_the_working_process(

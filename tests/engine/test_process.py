@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
+from visformer.core.decoding import Decoding
 from visformer.engine import process
 from visformer.engine.messages import (
     Answer,
@@ -17,6 +19,7 @@ from visformer.engine.messages import (
     Lens,
     LensDone,
     Numbered,
+    Open,
     Parameters,
     ParametersDone,
     Passed,
@@ -27,7 +30,9 @@ from visformer.engine.messages import (
     Stepped,
 )
 from visformer.engine.process import Server
+from visformer.formats import loading
 from visformer.values.intervention import parse
+from visformer.values.strategy import GREEDY, Strategy
 
 CHECKPOINT = tiny_checkpoint()
 WEIGHTS = Parameters(stack="encoder", layer=0)
@@ -98,6 +103,46 @@ def test_passes_stop_for_a_newer_request() -> None:
     )
     server.answer(Numbered(1, request))
     assert pipe.of(Passed) == [1, 1]
+
+
+def decoded(pipe: Pipe, number: int) -> list[int]:
+    """Return the tokens that a request's steps chose, from the first."""
+    rows = [a.row for a in pipe.sent if isinstance(a, Stepped) and a.number == number]
+    return [row.step.id for row in rows]
+
+
+def test_the_same_sentence_is_decoded_anew_by_another_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = tiny_checkpoint(seed=1)
+    files = SimpleNamespace(load=lambda device: other, asks=False)
+    monkeypatch.setattr(loading, "checkpoint_files", lambda path, told: files)
+    pipe = Pipe()
+    server = server_on(pipe)
+    request = Decode(source="abcdef", limit=8)
+    server.answer(Numbered(1, request))
+    server.answer(Numbered(2, Open(path="other", device="cpu")))
+    server.answer(Numbered(3, request))
+    assert server.checkpoint is other
+    chosen = [
+        [step.id for step in Decoding(model, "abcdef", limit=8).finish().steps]
+        for model in (CHECKPOINT, other)
+    ]
+    assert [decoded(pipe, 1), decoded(pipe, 3)] == chosen
+    assert chosen[0] != chosen[1]
+
+
+def test_the_same_sentence_is_decoded_anew_in_another_way() -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    drawn = Strategy(name="sample", temperature=5.0, seed=1)
+    for number, strategy in enumerate((GREEDY, drawn), 1):
+        server.answer(
+            Numbered(number, Decode(source="abcdef", limit=8, strategy=strategy))
+        )
+        run = Decoding(CHECKPOINT, "abcdef", limit=8, strategy=strategy).finish()
+        assert decoded(pipe, number) == [step.id for step in run.steps]
+    assert decoded(pipe, 1) != decoded(pipe, 2)
 
 
 def test_what_is_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:

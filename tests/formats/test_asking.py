@@ -152,6 +152,12 @@ def test_half_of_a_model_asks_for_the_other(tmp_path: Path, half: str) -> None:
     assert opened.config.target_vocabulary == TARGET
 
 
+def test_ids_are_asked_for_within_the_vocabulary_of_their_side(tmp_path: Path) -> None:
+    questions = asked(saved(tmp_path / "m.pt", "modular"))
+    most = {name: questions[name].most for name in ("pad", "bos", "eos")}
+    assert most == {"pad": SOURCE - 1, "bos": TARGET - 1, "eos": TARGET - 1}
+
+
 def test_answers_are_offered_again(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", "modular")
     overrides: Overrides = (

@@ -161,6 +161,16 @@ def test_two_vocabularies(tmp_path: Path) -> None:
     check_logits(checkpoint, model)
 
 
+def test_vocabularies_of_two_sizes(tmp_path: Path) -> None:
+    model = random_model(
+        share_encoder_decoder_embeddings=False, decoder_vocab_size=VOCABULARY + 7
+    )
+    model.save_pretrained(tmp_path)
+    config = opened(tmp_path).config
+    assert config.source_vocabulary == VOCABULARY
+    assert config.target_vocabulary == VOCABULARY + 7
+
+
 def test_special_ids(folder: Path) -> None:
     tokenizer = opened(folder).tokenizer
     assert (tokenizer.pad, tokenizer.bos, tokenizer.eos) == (PAD, PAD, 0)

@@ -64,6 +64,28 @@ def test_pre_norm_and_post_norm_differ_in_where_the_norm_stands() -> None:
             assert (norm.y > add.y) == norm_below
 
 
+@pytest.mark.parametrize(
+    ("id", "queries", "keys"),
+    [
+        ("encoder.0.self_attention", 6, 6),
+        ("decoder.0.self_attention", 4, 4),
+        ("decoder.0.cross_attention", 4, 6),
+    ],
+)
+def test_queries_keys_and_values_have_the_lengths_of_their_sides(
+    id: str, queries: int, keys: int
+) -> None:
+    trace = make_trace(source=6, target=4, heads=2, d_model=8)
+    inside = texts(drawn(shown(trace), chosen=id))
+    for text in (
+        f"Q [{queries}, 8]",
+        f"K [{keys}, 8]",
+        f"V [{keys}, 8]",
+        f"MatMul: Q Kᵀ   [{queries}, {keys}]",
+    ):
+        assert text in inside
+
+
 @pytest.mark.parametrize("columns", [60.0, 140.0, 220.0])
 @pytest.mark.parametrize("layers", [1, 2, 6, 14])
 @pytest.mark.parametrize("norm_first", [False, True])

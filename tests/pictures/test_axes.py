@@ -57,12 +57,14 @@ def test_a_target_row_is_a_pair_whatever_its_tokens_look_like() -> None:
 
 
 def test_every_head_is_exported_under_its_name() -> None:
-    trace = make_trace(3, 2)
+    trace = make_trace(3, 2, layers=2, heads=4)
     table = all_numbers(trace, "cross")
     assert table is not None
     assert table.rows[0] == "layer 1, head 1: <s> → ▁t0"
-    assert table.rows[-1].startswith("layer 2, head 2: ")
-    assert (table.values[-1] == trace.attention("cross", 1, 1)[-1]).all()
+    assert table.rows[5] == "layer 1, head 3: ▁t0 → ▁t1"
+    assert (table.values[5] == trace.attention("cross", 0, 2)[1]).all()
+    assert table.rows[-1].startswith("layer 2, head 4: ")
+    assert (table.values[-1] == trace.attention("cross", 1, 3)[-1]).all()
 
 
 def changed_cells(written: str, length: int) -> set[tuple[int, int]]:

@@ -284,6 +284,31 @@ def test_layer_and_batch_norm_of_the_same_numbers() -> None:
     assert batch == pytest.approx(columns, abs=1e-3)
 
 
+def test_the_norms_words_are_of_the_cells_row_and_of_a_column() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))
+    x = values(state, "norms")[0].astype(np.float64)
+    said = shown(state, "norms", model=3).words
+    parts = re.findall(r"mean (\S+), deviation ([^\s,;]+)", said)
+    found = [[float(number.replace("−", "-")) for number in part] for part in parts]
+    for numbers, line in zip(found, (x[1], x[:, 3]), strict=True):
+        expected = line.mean(), np.sqrt(line.var() + 1e-5)
+        assert numbers == pytest.approx(expected, rel=2e-3, abs=1e-6)
+
+
+def test_the_head_that_gives_most_is_named() -> None:
+    checkpoint, trace = traced()
+    concat = values(state_of(checkpoint, trace), "concat")[1]
+    named = set()
+    for row, z in enumerate(concat):
+        cell = AttentionCell("cross", row, 0)
+        said = shown(state_of(checkpoint, trace, locked=cell), "concat").words
+        largest = int(np.linalg.norm(z.reshape(2, 8), axis=1).argmax()) + 1
+        assert f"the largest is that of head {largest}, " in said
+        named.add(largest)
+    assert named
+
+
 def test_embedding_and_position_add_up_to_the_input() -> None:
     checkpoint, trace = traced()
     table = checkpoint.model.position_table("source").numpy()

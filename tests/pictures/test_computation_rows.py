@@ -65,6 +65,16 @@ def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
     assert layer_rows(early, parameters, 0).trace is early
 
 
+def test_the_rows_kept_are_those_of_the_block_looked_at() -> None:
+    checkpoint, _ = traced()
+    parameters = layer_parameters(checkpoint, "encoder", 0)
+    trace = make_trace(source=150, target=3)
+    for query, first, last in ((70, 64, 128), (3, 0, 64), (149, 128, 150)):
+        rows = layer_rows(trace, parameters, query)
+        assert (rows.rows.start, rows.rows.stop) == (first, last)
+        assert layer_rows(trace, parameters, first) is rows
+
+
 def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
     checkpoint, trace = traced()
     whole = values(state_of(checkpoint, trace), "feed_residual")

@@ -55,12 +55,14 @@ def clicked(state: State, query: int, key: int, field: int | None) -> Interventi
     return toggled(state.intervention, state.baseline, change)
 
 
-def both(*, tokens: tuple[str, ...] | None = None) -> State:
+def both(*, tokens: tuple[str, ...] = ()) -> State:
+    """Return two runs; the altered one reads other ``tokens`` from row 3 on."""
     plain = make_trace(source=3, target=4)
     other = make_trace(source=3, target=4, seed=5)
     ids = plain.target_ids.copy()
     if tokens:
         ids[2:] += 1
+        other = replace(other, target=(*other.target[:2], *tokens))
     modified = replace(other, intervention=parse(["hide 1"]), target_ids=ids)
     change = modified.intervention
     return shown(modified, baseline=plain, intervention=change, kind="cross", head=1)
@@ -82,14 +84,17 @@ def test_the_difference_is_altered_minus_untouched() -> None:
 
 
 def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
-    state = both(tokens=("other",))
+    state = both(tokens=("other", "last"))
     runs = runs_of(state)
     assert runs is not None
     assert runs[2] == 2
     picture = difference_picture(runs_of(state), state.selection)
     assert picture is not None
     assert picture.values.shape == (2, 3)
-    assert "From decoder row 3 on" in difference_words(runs_of(state))
+    assert difference_words(runs_of(state)).startswith(
+        "From decoder row 3 on the runs read different tokens "
+        "(“▁t1” untouched, “other” altered)"
+    )
     assert candidate_numbers(runs_of(state)) is not None
     assert "after different beginnings" in difference_words(runs_of(state))
     session = Session()

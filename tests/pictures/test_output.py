@@ -228,6 +228,8 @@ def test_the_lens_of_a_step() -> None:
     assert f"rank {ranks};" in rank_words(*of(state))
     said = lens_cell_words(*of(state), 3, 0)
     assert "after the input: " + f"“{look.tokens[0][0]}”" in said
+    said = lens_cell_words(*of(state), 3, 1)
+    assert said.startswith(f"Step 4, after layer 1: “{look.tokens[1][0]}”")
 
 
 def test_the_lens_of_all_steps() -> None:

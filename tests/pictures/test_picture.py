@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from visformer.pictures.attention.mosaic import reduced
-from visformer.pictures.picture import LOG_FLOOR, largest, shade, signed_shade
+from visformer.pictures.picture import (
+    LOG_FLOOR,
+    Table,
+    csv_text,
+    largest,
+    shade,
+    signed_shade,
+)
 from visformer.pictures.selection import Scale
 
 WEIGHTS = np.array([[0, 1e-5, 1e-4, 1e-2, 1]], np.float32)
@@ -49,3 +56,12 @@ def test_what_lies_beyond_the_signed_range_takes_the_colour_of_its_end() -> None
     np.testing.assert_array_equal(shades, np.array([expected], np.float32))
     assert largest(values) == 2
     assert largest(np.full((2, 2), np.nan, np.float32)) == 1
+
+
+def test_columns_of_csv_stand_under_their_names() -> None:
+    values = np.array([[0.5, 0.25], [1, 0]], np.float32)
+    table = Table(("q1", "q2"), ("k1", "k2"), values)
+    rows = '"q1",0.5,0.25\n"q2",1.0,0.0\n'
+    assert csv_text(table) == ',"k1","k2"\n' + rows
+    told = Table(table.rows, table.columns, values, "mean of 2 heads")
+    assert csv_text(told) == '"mean of 2 heads","k1","k2"\n' + rows

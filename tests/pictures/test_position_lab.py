@@ -130,6 +130,8 @@ def test_tables_and_attention_stand_side_by_side() -> None:
     assert text_words(state.trace, state.baseline).startswith(
         f"Untouched and altered: {other.text}"
     )
+    early = shown(other, baseline=plain, step=2, kind="cross", head=1)
+    assert [len(picture.values) for picture in attentions(early)] == [2, 2]
     state = replace(state, baseline=plain.until(2))
     assert (
         text_words(state.trace, state.baseline)

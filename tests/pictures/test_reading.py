@@ -178,6 +178,17 @@ def test_of_layers_that_differ_what_none_may_attend_to_is_masked() -> None:
     assert np.argwhere(one).tolist() == [[1, 2], [3, 4]]
 
 
+def test_a_rollout_masks_what_no_layer_up_to_the_chosen_one_may_attend_to() -> None:
+    trace, layers = sentence(), np.ones((2, 6, 6), bool)
+    layers[0, 1, 2] = layers[0, 3, 4] = layers[1, 3, 4] = layers[1, 5, 0] = False
+    trace = replace(trace, masks={**trace.masks, "encoder": layers})
+    expected = [[[1, 2], [3, 4]], [[3, 4]]]
+    for layer in range(2):
+        masked = read(trace, "encoder", Look(summary="rollout"), layer=layer).masked
+        assert masked is not None
+        assert np.argwhere(masked).tolist() == expected[layer]
+
+
 def test_a_row_of_nan_stays_one() -> None:
     mask = np.ones((5, 6), bool)
     mask[2] = False

@@ -65,3 +65,9 @@ def test_masked_keys_are_told() -> None:
         piece.masked for piece in made("decoder", AttentionCell("decoder", 1, 0)).keys
     ]
     assert masked == [False, False, True, True, True]
+
+
+def test_queries_that_may_not_read_the_chosen_key_are_told() -> None:
+    both = made("decoder", AttentionCell("decoder", 3, 2), "key")
+    masked = [piece.masked for piece in both.queries]
+    assert masked == [True, True, False, False, False]

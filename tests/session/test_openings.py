@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.opened import opened_model
 from tests.session.sessions import (
     HIDDEN,
+    OPEN,
     OTHER,
     TRACE,
     Engine,
@@ -56,6 +57,21 @@ def test_a_recorded_trace_of_another_model_keeps_its_name(
     answer(session, engine, replace(TRACE, model=OTHER))
     assert session.state.model == OTHER
     assert session.state.positions is not None
+
+
+def test_a_recorded_trace_leaves_the_passes_of_another_run(
+    session: Session, engine: Engine
+) -> None:
+    translated(session, engine)
+    session.do(runs.change_run, OPEN)
+    passes = tuple(TRACE.until(length) for length in range(4))
+    take(session, Decoded(number=2, trace=passes[-1], limit=9, passes=passes))
+    recorded = make_trace(source=4, target=3, seed=1)
+    session.do(runs.show_trace, recorded)
+    session.set(step=2)
+    assert session.state.shown is not None
+    assert session.state.shown.target == recorded.target[:2]
+    assert session.state.shown.source == recorded.source
 
 
 def test_a_recording_without_an_encoder_is_refused(session: Session) -> None:

@@ -53,6 +53,18 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     assert resumed.state.history == whole.state.history
 
 
+def test_the_best_weights_are_the_averaged_ones_and_are_judged_without_dropout(
+    tmp_path: Path,
+) -> None:
+    made = trainer(tmp_path, dropout=0.5, epochs=1, learning_rate=0.05)
+    made.run(lambda progress: None)
+    best, average = read_file(tmp_path / BEST), made.average.module.state_dict()
+    assert all(torch.equal(best[name], tensor) for name, tensor in average.items())
+    own = made.model.state_dict()
+    assert not all(torch.equal(best[name], tensor) for name, tensor in own.items())
+    assert made.held_out_loss() == made.held_out_loss() == made.state.best
+
+
 def test_an_output_bias_is_trained(tmp_path: Path) -> None:
     """A row's loss is that of the whole output, and its gradient reaches the bias."""
     plain = trainer(tmp_path / "a", dropout=0.0)

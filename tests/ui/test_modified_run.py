@@ -136,6 +136,20 @@ def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.change_run(HIDDEN)
+    number = len(engine.decodes)
+    half = altered(plain, HIDDEN).until(2)
+    window.receive(Decoded(number=number, trace=half, limit=9))
+    assert window.modified.words.text() == "Altered run: hide 3"
+    window.receive(Finished(number=number, step_ms=1.0))
+    said = f"Altered run: hide 3. Untouched: “{plain.text}”"
+    assert window.modified.words.text() == said
+
+
 def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
     window.change_run(HIDDEN)

@@ -17,12 +17,14 @@ from tests.ui.painted import Painted, Word, fixed_font, inside, painted, pixels
 from tests.ui.test_heatmap import matrix
 from tests.ui.windows import make_view
 from visformer.pictures.attention.maps import Marks
+from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.cell_texts import CellTexts
-from visformer.ui.widgets.colour_map import HIGH, LOW, codes, colour_table
+from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, codes, colour_table
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.running_text import RunningText
 
 ROWS, COLUMNS = ("q0", "q1", "q2"), ("k0", "k1", "k2", "k3")
 
@@ -229,6 +231,25 @@ def test_what_is_written_in_a_cell_stands_in_it(heat_map: HeatMap) -> None:
         assert token.y < number.y
         light = QColor(token.ink).lightness() > 128
         assert light == (values[row, column] == 1)  # its ground is dark
+
+
+def test_a_token_is_hidden_where_it_is_masked_and_has_no_weight(qtbot: Any) -> None:
+    canvas = RunningText()
+    qtbot.addWidget(canvas)
+    fixed_font(canvas)
+    canvas.resize(300, 120)
+    shades = ((0.5, True), (0.0, True), (0.5, False), (0.0, False))
+    pieces = tuple(
+        TintedPiece(text=f"t{at}", spaced=True, shade=p, masked=masked, chosen=False)
+        for at, (p, masked) in enumerate(shades)
+    )
+    canvas.draw(Tinted((), pieces, "queries:", "keys:"))
+    canvas.show()
+    colours = [QColor(*c).name() for c in colour_table(canvas.palette()).tolist()]
+    middle = LOW + round(0.5 * (HIGH - LOW))
+    expected = [colours[code] for code in (middle, MASKED, middle, LOW)]
+    assert [b.brush for b in painted(canvas).boxes if b.brush in expected] == expected
+    assert len(set(expected)) == 3
 
 
 # ---- the mouse ---------------------------------------------------------------------
