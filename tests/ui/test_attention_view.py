@@ -40,6 +40,16 @@ def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
     raise LookupError(layer, head)
 
 
+def test_another_scale_is_drawn_in_every_map(view: AttentionView) -> None:
+    view.session.set(trace=make_trace(5, 4), step=4)
+    view.session.set(scale="row")
+    for kind in KINDS:
+        matrix = view.maps[kind].matrix
+        assert matrix is not None
+        assert matrix.ends == ("0", "row max")
+        assert np.allclose(matrix.shade.max(axis=1), 1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) -> None:
     show(view, state(make_trace(5, 4)))

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
 from tests.ui.exports import csv_of
-from tests.ui.windows import FakeEngine, Pair, answer, make_window
+from tests.ui.windows import FakeEngine, Pair, answer, make_view, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
@@ -20,6 +20,7 @@ from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -191,6 +192,23 @@ def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -
     canvas = view.maps.maps[0].canvas
     qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
     assert window.session.state.locked_dimensions == {}
+
+
+def test_a_table_of_tokens_marks_and_picks_the_row_of_its_block(qtbot: QtBot) -> None:
+    checkpoint = tiny_checkpoint(max_positions=128)
+    trace = Decoding(checkpoint, "abcde" * 14, limit=2).finish()
+    view = make_view(qtbot, ComputationView)
+    view.session.set(
+        trace=trace,
+        step=2,
+        kind="encoder",
+        stage="sublayers",
+        locked=AttentionCell("encoder", 66, 0),
+        parameters=layer_parameters(checkpoint, "encoder", 0),
+    )
+    assert view.table.marked[0] == 2  # the block begins with row 64
+    view.table.picked.emit(MapCell(5, 0))
+    assert view.session.state.locked == AttentionCell("encoder", 69, 0)
 
 
 def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:

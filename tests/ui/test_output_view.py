@@ -18,6 +18,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import lens, read_streams
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, LensDone, Opened
+from visformer.pictures import logit_lens
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
@@ -243,6 +244,21 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     assert said(view, "how the lens was made").startswith("Step 4, after layer 2")
     view.products.hovered.emit((0, 7))
     assert output.canvas._cell == (3, 7)
+
+
+def test_of_many_steps_the_row_pointed_at_is_named(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logit_lens, "MOST_STEPS", 3)
+    window, engine = pair
+    window.session.set(tab="output")
+    give(window, engine)
+    view = view_of(window)
+    steps = heat_map(view, "logit lens of all steps")  # steps 2 to 4
+    steps.hovered.emit(MapCell(0, 1))
+    assert said(view, "how the lens was made").startswith("Step 2, after layer 1")
+    steps.clicked.emit(MapCell(0, 1))
+    assert window.session.state.step == 2
 
 
 def test_all_steps_show_ranks_when_asked(pair: Pair) -> None:

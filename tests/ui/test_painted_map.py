@@ -150,6 +150,12 @@ def test_labels_of_arcs_stand_where_the_arcs_end(qtbot: Any) -> None:
             at = middle_of(picture.word(text), canvas)
             assert at.y() == pytest.approx((index + 0.5) * line, abs=2)
             assert (at.x() < 150) == (labels is ROWS)
+    marked = QPalette.ColorRole.HighlightedText
+    inks = {word.text: word.ink for word in picture.words}
+    light = [
+        t for t, ink in inks.items() if ink == canvas.palette().color(marked).name()
+    ]
+    assert light == ["q0", "k3"]
     ink = np.abs(image - image[119, 150]).sum(axis=2) > 60
     starts, ends = ink[:, 40:60].any(axis=1), ink[:, 240:260].any(axis=1)
     assert np.flatnonzero(starts).mean() == pytest.approx(0.5 * line, abs=3)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyqtgraph import PlotWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -98,6 +99,29 @@ def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     assert page.position.value() == 2
     window.session.set(step=0)
     assert page.about.text().startswith("The sum is drawn when")
+
+
+def test_the_labs_map_is_of_the_head_looked_at(qtbot: QtBot, tmp_path: Path) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    view.turn("lab")
+    maps = view.page(PositionLab).findChildren(HeatMap)
+    for layer, head in ((0, 0), (0, 1), (1, 1)):
+        window.session.set(layer=layer, head=head)
+        titles = [m.matrix.title for m in maps if m.matrix is not None]
+        words = f"layer {layer + 1}, head {head + 1}"
+        assert sum(title.endswith(words) for title in titles) == 1
+
+
+def test_the_fingerprint_has_even_and_odd_dimensions_in_their_places(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    _window, _engine, view = opened(qtbot, tmp_path)
+    view.turn("input")
+    name = "fingerprint of the chosen position"
+    plots = view.page(PositionInput).findChildren(PlotWidget)
+    (plot,) = [plot for plot in plots if plot.accessibleName() == name]
+    even, odd = (list(line.getData()[0]) for line in plot.listDataItems())
+    assert (even, odd) == ([0, 2, 4, 6], [1, 3, 5, 7])
 
 
 def test_pointing_at_a_cell_draws_no_map_of_the_labs(

@@ -39,6 +39,13 @@ def test_enter_decodes_ahead_and_puts_the_cursor_on_step_one(translated: Pair) -
     assert not window.session.state.busy
 
 
+def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
+    window, _ = translated
+    window.session.set(layer=1, head=0)
+    texts = [label.text() for label in window.status.labels]
+    assert texts[:2] == ["cpu | 2.5 ms/step", "layer 2, head 1"]
+
+
 def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
     qtbot.keyClicks(window.source, "a 1 2 3 cat")
@@ -295,6 +302,8 @@ def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
     wish = window.session.state.wish
     assert (wish.strategy, wish.limit) == (Strategy(name="sample", seed=4), 9)
     assert (engine.decodes[-1].strategy, engine.decodes[-1].limit) == (wish.strategy, 9)
+    controls.limit.setValue(0)  # as many as the model allows
+    assert engine.decodes[-1].limit is None
     asked = len(engine.decodes)
     window.session.set(wish=replace(wish, strategy=Strategy(), limit=None))
     assert controls.name.currentText() == "greedy"

@@ -35,7 +35,7 @@ def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
 
 def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
     window, _ = pair
-    trace = make_trace()
+    trace = make_trace(layers=2, decoder_layers=3)
     opened = Opened(
         number=1,
         path=str(tmp_path),
@@ -45,7 +45,7 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
         findings=(Finding("nan", "Output", "3 are NaN", "which spread", "reload"),),
     )
     window.receive(opened)
-    assert "model: random, 2+2 layers, 2 heads" in window._header.model.text()
+    assert "model: random, 2+3 layers, 2 heads" in window._header.model.text()
     assert window._header.device.currentText() == "cpu"
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
     assert window._notice.text() == ("nan: Output: 3 are NaN, which spread; reload.")
