@@ -165,19 +165,6 @@ def test_unknown_keywords_and_layouts_are_refused(tmp_path: Path) -> None:
         assert refusal(path, **{name: rows}).startswith(first)
 
 
-def test_a_sides_padding_row_is_compared_with_its_own_pad(tmp_path: Path) -> None:
-    tensors = state(models.modular)
-    tensors["encoder.emb.tok_emb.weight"][1] = 0
-    tensors["decoder.emb.tok_emb.weight"][2] = 0
-    path = saved(tmp_path / "m.pt", tensors)
-    for pads, count in (((1, 2), 0), ((2, 1), 2)):
-        checkpoint = opened(path, pad=pads[0], tgt_pad_idx=pads[1])
-        said = [
-            finding.where for finding in checkpoint.findings if finding.id == "003-8"
-        ]
-        assert len(said) == count
-
-
 def test_a_size_that_contradicts_the_file_is_mis_shaped(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", state(models.scratch))
     assert "mis-shaped: encoder_layers.0.feed_forward.fc1" in refusal(path, d_ff=64)
