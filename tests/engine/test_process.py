@@ -145,7 +145,7 @@ def test_the_same_sentence_is_decoded_anew_in_another_way() -> None:
     assert decoded(pipe, 1) != decoded(pipe, 2)
 
 
-def test_what_is_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:
+def test_a_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:
     pipe = Pipe()
     server = server_on(pipe)
     pipe.put_after(2, Stepped, Numbered(2, WEIGHTS), Numbered(3, LENS))

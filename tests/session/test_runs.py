@@ -119,9 +119,7 @@ def test_answers_to_what_was_superseded_are_dropped(
     assert state.batch == ()
 
 
-def test_what_is_side_request_supersedes_nothing(
-    session: Session, engine: Engine
-) -> None:
+def test_a_side_request_supersedes_nothing(session: Session, engine: Engine) -> None:
     take(session, opened_model(TRACE.model))
     session.do(runs.translate, "one")
     session.set(trace=TRACE, tab="computation")

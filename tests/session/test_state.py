@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.pictures.picture import Table, csv_text, shade
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 
@@ -51,20 +49,3 @@ def test_the_listener_hears_every_change_once() -> None:
     session.set(step=1)
     session.set(trace=make_trace(), step=1)
     assert [state.step for state in heard] == [0, 1]
-
-
-def test_shades_by_hand() -> None:
-    weights = np.array([[[0.5, 0.25], [0.0, 0.1]]], np.float32)
-    np.testing.assert_array_equal(shade(weights, "fixed")[0], weights)
-    np.testing.assert_allclose(shade(weights, "head")[0], weights * 2)
-    expected = np.array([[[1, 0.5], [0, 1]]], np.float32)
-    np.testing.assert_allclose(shade(weights, "row")[0], expected)
-    logs = shade(np.array([[1, 0.01, 1e-4, 0]], np.float32), "log")[0]
-    np.testing.assert_allclose(logs, [[1, 0.5, 0, 0]], atol=1e-6)
-
-
-def test_csv_has_every_digit_and_quotes() -> None:
-    values = np.array([[0.1]], np.float32)
-    assert csv_text(Table(('a"b',), ("<s>",), values)) == (
-        ',"<s>"\n"a""b",0.10000000149011612\n'
-    )
