@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -108,7 +107,7 @@ def all_lens(
             continue
         best = look.probabilities[:, 0]
         values[at] = best if shows == "best" else look.chosen_probabilities
-        texts.append(_texts(look, shows))
+        texts.append(_kept_texts(trace, look, shows))
     whole = f" {rows.start + 1} to {rows.stop}" if rows.start else ""
     matrix = Matrix(
         title=f"all steps{whole}: {SHOWS[shows]} and its probability",
@@ -124,7 +123,16 @@ def all_lens(
     return Written(matrix, tuple(texts))
 
 
-@lru_cache(maxsize=2048)
+def _kept_texts(trace: Trace, look: LensRow, shows: Shows) -> tuple[Text, ...]:
+    """Return a row's texts, kept with its run: each step shows those of all before."""
+    name = ("lens texts", shows)
+    texts: tuple[Text, ...] | None = trace.memo.find((look,), name)
+    if texts is None:
+        texts = _texts(look, shows)
+        trace.memo.keep((look,), name, texts, len(texts))
+    return texts
+
+
 def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
     """Return what a row's cells hold, a layer a cell."""
     if shows == "chosen":

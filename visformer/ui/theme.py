@@ -56,7 +56,7 @@ THEMES: dict[str, Colours] = {
 }
 NAMES = {"light": "Light", "dark": "Dark", "contrast": "High contrast"}
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
-_base_size: dict[str, float] = {}
+BASE_SIZE = "points of text at 100 %"  # a property of the application
 
 
 def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
@@ -65,7 +65,10 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     if app.style().name() != "fusion":
         app.setStyle("Fusion")
     app.setPalette(palette(colours))
-    size = _base_size.setdefault("points", app.font().pointSizeF())
+    size = app.property(BASE_SIZE)
+    if size is None:  # the first theme: the font is still the system's
+        size = app.font().pointSizeF()
+        app.setProperty(BASE_SIZE, size)
     font = QFont(app.font())
     font.setPointSizeF(size * zoom / 100)
     app.setFont(font)
