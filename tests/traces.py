@@ -46,12 +46,10 @@ def with_config(model: ModelFacts, **choices: Any) -> ModelFacts:
     return replace(model, config=replace(model.config, **choices))
 
 
-def grown(trace: Trace) -> list[Trace]:
-    """Decode a Trace row by row again, as the engine does."""
-    recording = Recording(trace.until(0), len(trace))
-    traces = []
-    for at, step in enumerate(trace.steps):
-        row = Row(
+def rows_of(trace: Trace) -> list[Row]:
+    """Return a Trace's decoder rows as the engine sends them."""
+    return [
+        Row(
             id=int(trace.target_ids[at]),
             token=trace.target[at],
             values=trace.decoder_rows[at],
@@ -59,6 +57,15 @@ def grown(trace: Trace) -> list[Trace]:
             cross_mask=trace.masks["cross"][at],
             step=step,
         )
+        for at, step in enumerate(trace.steps)
+    ]
+
+
+def grown(trace: Trace) -> list[Trace]:
+    """Decode a Trace row by row again, as the engine does."""
+    recording = Recording(trace.until(0), len(trace))
+    traces = []
+    for row in rows_of(trace):
         recording.append(row)
         traces.append(recording.trace())
     return traces

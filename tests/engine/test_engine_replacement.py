@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tests.traces import make_trace
+from tests.traces import make_trace, rows_of
 from visformer.engine.handle import Engine, Event, Replaced
 from visformer.engine.messages import (
     Decode,
@@ -25,7 +25,6 @@ from visformer.engine.messages import (
     Stepped,
 )
 from visformer.engine.mirror import Decoded, Mirror
-from visformer.values.recording import Row
 
 
 class Mortal:
@@ -134,15 +133,7 @@ def test_tokens_that_came_are_replayed(events: list[Event]) -> None:
     trace = make_trace(target=3)
     start = Started(number=number, start=trace.until(0), limit=9, kept=0)
     working(handle).answer(start)
-    for at, step in enumerate(trace.steps):
-        row = Row(
-            id=int(trace.target_ids[at]),
-            token=trace.target[at],
-            values=trace.decoder_rows[at],
-            self_mask=trace.masks["decoder"][at, : at + 1],
-            cross_mask=trace.masks["cross"][at],
-            step=step,
-        )
+    for row in rows_of(trace):
         working(handle).answer(Stepped(number=number, row=row))
     working(handle).answer(None)
     again = replayed(handle)

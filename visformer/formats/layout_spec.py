@@ -16,7 +16,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.presets import Preset
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.names import NamedTensors, Names, Spelling
-from visformer.formats.renaming import rename, shared_prefixes
+from visformer.formats.renaming import FileTensors, rename, shared_prefixes
 from visformer.formats.weight_file import WeightFile
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
@@ -24,7 +24,7 @@ from visformer.values.finding import Finding
 Tensors = Mapping[str, Tensor]
 Files = tuple[WeightFile, ...]  # one; a model's two; or a folder
 Reader = Callable[["LayoutSpec", Files, GivenOptions, torch.device], Checkpoint]
-Rename = Callable[[Names, str, Tensors, Mapping[str, str], str], NamedTensors]
+Rename = Callable[[Names, FileTensors], NamedTensors]
 PAD_WORDS = "It fills up the shorter sentences of a batch, and masks are made from it."
 
 
@@ -68,7 +68,7 @@ class LayoutSpec:
     # ^ what may stand before all names of a model inside a larger one
     halves: Callable[[Sequence[str]], Mapping[str, str]] | None = None
     # ^ of a model that is saved in two files: prefixes that a file has -> usual ones
-    rename: Rename = rename  # names, prefix, tensors, the caller's names, file
+    rename: Rename = rename
     config_fields: Callable[[Tensors], Mapping[str, Any]] = _no_fields
     # ^ what tensors under our names tell beside their sizes
     check: Callable[[Tensors, int, str, Spelling], None] = _no_check

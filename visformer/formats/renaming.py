@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -23,6 +24,15 @@ ROLES = (
 _SHORT = {role.removesuffix(".weight"): role for role in ROLES}
 _SHORT["output_bias"] = "output.bias"
 Halves = Callable[[Sequence[str]], Mapping[str, str]]
+
+
+class FileTensors(NamedTuple):
+    """A model's tensors as its file names them, and what is known of those names."""
+
+    file: str  # named in errors
+    tensors: Mapping[str, Tensor]
+    prefix: str  # of the names that a layout's table knows
+    callers: Mapping[str, str]  # role -> tensor, as the caller names them
 
 
 def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tensor]:
@@ -69,20 +79,14 @@ def count_known(names: Names, prefix: str, theirs: Sequence[str]) -> int:
     return known(names, inside)
 
 
-def rename(
-    names: Names,
-    prefix: str,
-    tensors: Mapping[str, Tensor],
-    callers: Mapping[str, str],
-    file: str,
-) -> NamedTensors:
+def rename(names: Names, file: FileTensors) -> NamedTensors:
     """Name a file's tensors by a layout's table, and as the caller names them.
 
     Raises CheckpointError where the file has no tensor that the caller names.
     """
-    named = in_our_names(names, prefix, tensors)
+    named = in_our_names(names, file.prefix, file.tensors)
     ours_of = {theirs: ours for ours, theirs in named.theirs.items()}
-    roles = caller_roles(tensors, callers)
+    roles = caller_roles(file.tensors, file.callers)
     new = {ours_of[theirs]: role for role, theirs in roles.items()}
     taken = [role for role in roles if role in named.tensors and role not in new]
     if taken:

@@ -25,7 +25,7 @@ from visformer.formats.given_options import (
 )
 from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
 from visformer.formats.names import Spelling
-from visformer.formats.renaming import count_known, joined
+from visformer.formats.renaming import FileTensors, count_known, joined
 from visformer.formats.sizes import sizes_of
 from visformer.formats.weight_file import Weights
 from visformer.tokenizers.sides import NumberSide, open_side, special_ids
@@ -93,7 +93,7 @@ def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> Tutoria
         spec.prefixes(names), key=lambda prefix: count_known(spec.names, prefix, names)
     )
     options = with_config(options, config_beside(files[0].path))
-    named = spec.rename(spec.names, prefix, tensors, options.names, name)
+    named = spec.rename(spec.names, FileTensors(name, tensors, prefix, options.names))
     flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
     weights = [file.weights for file in files]
     return TutorialFiles(

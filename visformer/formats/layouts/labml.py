@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from torch import Tensor
+from collections.abc import Iterator
 
 from visformer.core.model import Transformer
 from visformer.core.presets import BASE, TUTORIAL, Preset, xavier
 from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import NamedTensors, Names, layer_names
-from visformer.formats.renaming import rename
+from visformer.formats.renaming import FileTensors, rename
 from visformer.formats.tutorials import read_tutorial
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
@@ -132,18 +130,12 @@ def findings_in(config: ModelConfig) -> Iterator[Finding]:
         yield _GATE
 
 
-def rename_positions(
-    names: Names,
-    prefix: str,
-    tensors: Mapping[str, Tensor],
-    callers: Mapping[str, str],
-    file: str,
-) -> NamedTensors:
+def rename_positions(names: Names, file: FileTensors) -> NamedTensors:
     """Name tensors by the table, and tell stored waves [1, P, D] from learned tables.
 
     Both have one name; a learned table is [P, 1, D].
     """
-    named = rename(names, prefix, tensors, callers, file)
+    named = rename(names, file)
     sides = ("source_positions", "target_positions")
     tables = [named.tensors.get(side) for side in sides]
     if all(t is not None and t.dim() == 3 and len(t) == 1 < t.shape[1] for t in tables):

@@ -18,7 +18,7 @@ from visformer.files import short
 from visformer.formats.diagnoses import table_order
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import NamedTensors, Names, in_our_names, layer_names
-from visformer.formats.renaming import caller_roles
+from visformer.formats.renaming import FileTensors, caller_roles
 from visformer.formats.tutorials import read_tutorial
 
 _TARGET = re.compile(r"tgt|trg|target|dec", re.IGNORECASE)
@@ -108,25 +108,20 @@ def config_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return fields
 
 
-def rename_around(
-    names: Names,
-    prefix: str,
-    tensors: Mapping[str, Tensor],
-    callers: Mapping[str, str],
-    file: str,
-) -> NamedTensors:
+def rename_around(names: Names, file: FileTensors) -> NamedTensors:
     """Name the layers by the table, and what is around them by the caller or by shape.
 
     Raises CheckpointError where there are no embeddings.
     """
+    prefix, tensors = file.prefix, file.tensors
     outside = {key: t for key, t in tensors.items() if not _is_inside(key, prefix)}
-    known = caller_roles(outside, callers)
+    known = caller_roles(outside, file.callers)
     rest = {key: t for key, t in outside.items() if key not in known.values()}
     guessed = _guessed(rest, _width(tensors), known)
     roles = known | guessed
     if not {"source_embedding.weight", "target_embedding.weight"} & roles.keys():
         raise CheckpointError(
-            f"{file} is a torch.nn.Transformer without embeddings, which can be "
+            f"{file.file} is a torch.nn.Transformer without embeddings, which can be "
             "inspected but not run: save the whole model, or name its embeddings with "
             "names={“source_embedding”: …}."
         )
