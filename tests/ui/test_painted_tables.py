@@ -60,3 +60,14 @@ def test_a_candidates_bar_is_as_long_as_it_is_probable(qtbot: Any) -> None:
     for row, candidate in enumerate(panel.shown.rows):
         lengths = [bar.width() for bar in bars(panel.table, row, 2)]
         assert any(abs(x - candidate.probability * wide) <= 2 for x in lengths)
+
+
+@pytest.mark.parametrize("width", [240, 600])
+def test_candidates_fill_the_width_of_their_table(qtbot: Any, width: int) -> None:
+    panel = CandidatesPanel()
+    qtbot.addWidget(panel)
+    panel.resize(width, 300)
+    panel.show()
+    panel.draw(state(make_trace(), 2))
+    header = panel.table.horizontalHeader()
+    assert header.length() == panel.table.viewport().width()

@@ -62,6 +62,7 @@ class CandidatesPanel(QWidget):
         self.shown = CandidateTable("", "", ())
         self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
+        self._model.reset(0, len(COLUMNS))  # Qt arranges only columns that are there
         self.table.setModel(self._model)
         self.table.setItemDelegateForColumn(2, _ProbabilityBar(self))
         self.table.setAccessibleName("Next token: candidates, best first")

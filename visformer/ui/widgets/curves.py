@@ -84,8 +84,8 @@ class Curves(QWidget):
         column.addStretch(1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._plot, 3)
-        layout.addLayout(column, 2)
+        layout.addWidget(self._plot, 5)
+        layout.addLayout(column, 4)
 
     def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
         """Take another table and offer a few dimensions; drawn when a range is set."""
