@@ -88,6 +88,12 @@ def short(value: float) -> str:
     return signed(f"{value:.{5 - len(str(int(magnitude)))}f}")
 
 
+def masked_value_text(value: float) -> str:
+    """Write the number that replaces masked scores: −1e9, −∞."""
+    short_exponent = f"{value:g}".replace("e+0", "e").replace("e+", "e")
+    return signed(short_exponent.replace("e-0", "e-"))
+
+
 def signed(text: str) -> str:
     """Give a formatted number the minus sign and the names of NaN and infinity."""
     return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")

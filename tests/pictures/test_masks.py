@@ -15,7 +15,6 @@ from visformer.pictures.masks import (
     chosen,
     false_words,
     mask_picture,
-    masked_value_text,
     note,
     nothing_words,
     part_mask,
@@ -25,6 +24,7 @@ from visformer.pictures.masks import (
 from visformer.values.arrays import Bools
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
+from visformer.words import masked_value_text
 
 
 def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:

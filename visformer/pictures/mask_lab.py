@@ -11,12 +11,7 @@ import numpy as np
 from visformer.analysis.leaks import Leak, leaks
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
-from visformer.pictures.masks import (
-    attends_to_nothing,
-    mask_picture,
-    masked_value_text,
-    nothing_words,
-)
+from visformer.pictures.masks import attends_to_nothing, mask_picture, nothing_words
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
@@ -29,6 +24,7 @@ from visformer.words import (
     count,
     head_words,
     layer_words,
+    masked_value_text,
     number,
     token_words,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +11,14 @@ from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, count, layer_words, number, token_words
+from visformer.words import (
+    KIND_NAMES,
+    count,
+    layer_words,
+    masked_value_text,
+    number,
+    token_words,
+)
 
 MaskPart = Literal["padding", "causal", "combined"]
 PARTS: dict[MaskPart, str] = {  # as explained on screen
@@ -148,14 +154,6 @@ def false_words(trace: Trace) -> str:
     """Say what False does to a score, with the model's own number."""
     value = masked_value_text(trace.model.config.masked_value)
     return f"False (hidden: score replaced by {value} before the softmax)"
-
-
-def masked_value_text(value: float) -> str:
-    """Return the number that replaces masked scores as people write it."""
-    if math.isinf(value):
-        return "−∞" if value < 0 else "∞"
-    text = f"{value:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-    return text.replace("-", "−")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, probability
+from visformer.words import KIND_NAMES, head_words, probability
 
 
 def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
@@ -28,7 +28,7 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
     queries, keys = trace.tokens(cell.kind)
-    where = f"{KIND_NAMES[cell.kind]} · layer {layer + 1}, head {head + 1}"
+    where = f"{KIND_NAMES[cell.kind]} · {head_words(layer, head)}"
     pair = f"“{visible(queries[cell.query])}” reads “{visible(keys[cell.key])}”"
     return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
 

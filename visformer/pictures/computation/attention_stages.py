@@ -26,13 +26,12 @@ from visformer.pictures.computation.stage_picture import (
     weights_map,
 )
 from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
-from visformer.pictures.masks import masked_value_text
 from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Bools, Floats
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import SentenceSide
-from visformer.words import dimension_words, number, probability
+from visformer.words import dimension_words, masked_value_text, number, probability
 
 Projected = Literal["query", "key", "value"]
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}

@@ -21,7 +21,13 @@ from visformer.pictures.computation.stage_picture import (
 )
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import Numbers
-from visformer.words import ACTIVATION_NAMES, dimension_words, number, percent
+from visformer.words import (
+    ACTIVATION_NAMES,
+    dimension_words,
+    layer_words,
+    number,
+    percent,
+)
 
 
 def w1_stage(subject: Subject) -> StagePicture:
@@ -136,8 +142,8 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
     check = difference(residual.output[subject.at], kept)
     return replace(
         picture,
-        words=f"{picture.words} This leaves layer {parameters.layer + 1}; against the "
-        f"model's own numbers the difference is at most {check}.",
+        words=f"{picture.words} This leaves {layer_words(parameters.layer)}; against "
+        f"the model's own numbers the difference is at most {check}.",
     )
 
 

@@ -7,8 +7,8 @@ import math
 from visformer.pictures.diagram.blocks import BlockPath, block_path, shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.figure import STEP, Figure
-from visformer.pictures.masks import attends_to_nothing, masked_value_text
-from visformer.words import number
+from visformer.pictures.masks import attends_to_nothing
+from visformer.words import masked_value_text, number
 
 
 def _sizes(figure: Figure, path: BlockPath) -> tuple[int | str, int | str]:

@@ -145,7 +145,7 @@ def title(id: str) -> str:
     if path.layer is None:
         return _OUTSIDE.get(id, id)
     part, _, what = path.part.partition(".")
-    stack = f"{path.stack.capitalize()} layer {path.layer + 1}"
+    stack = f"{path.stack.capitalize()} {layer_words(path.layer)}"
     if not part:
         return stack
     if part.endswith("_norm"):

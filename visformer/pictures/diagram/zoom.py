@@ -26,7 +26,7 @@ from visformer.pictures.masks import false_words, note
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, number, probability
+from visformer.words import KIND_NAMES, layer_words, number, probability
 
 MOST_TOKENS = 60  # listed with their ids
 MOST_ROWS = 16  # of the predictions listed
@@ -65,7 +65,7 @@ def zoom(
 def _heading(path: BlockPath, id: str) -> str:
     if path.layer is None or not path.part:
         return title(id)
-    return f"{title(id)}, {path.stack} layer {path.layer + 1}"
+    return f"{title(id)}, {path.stack} {layer_words(path.layer)}"
 
 
 def _stream(figure: Figure, path: BlockPath) -> str:

@@ -8,6 +8,7 @@ from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import SCALES
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.words import head_words
 
 WORDS = 2  # the label that takes the room: what the engine does, or the cell
 
@@ -35,7 +36,7 @@ class StatusLine(QStatusBar):
         speed = f"{state.step_ms:.1f} ms/step" if state.step_ms else "no step timed yet"
         texts = (
             f"{recorded}{device} | {speed}",
-            f"layer {state.layer + 1}, head {state.head + 1}",
+            head_words(state.layer, state.head),
             state.busy or cell_words(state.shown, state.selection, state.look),
             f"colour: {SCALES[state.scale]}",
         )

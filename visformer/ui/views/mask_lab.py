@@ -38,7 +38,6 @@ from visformer.pictures.mask_lab import (
     toggled,
     turned,
 )
-from visformer.pictures.masks import masked_value_text
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import change_run
@@ -52,7 +51,7 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
-from visformer.words import KIND_NAMES, layer_words
+from visformer.words import KIND_NAMES, layer_words, masked_value_text
 
 CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
 
