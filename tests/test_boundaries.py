@@ -36,27 +36,28 @@ ROOMS = {  # room -> what it must not import
 }
 ENGINE = ("engine.handle", "engine.messages", "engine.mirror")  # its client's side
 ARROWS = {  # room -> all of ours that it may import
-    "values": ("errors", "files", "text"),
-    "tokenizers": ("errors", "files", "text", "values"),
-    "analysis": ("values",),
-    "core": ("errors", "files", "tokenizers", "values"),
-    "formats": ("core", "errors", "files", "text", "tokenizers", "values"),
-    "training": (
-        *("core", "errors", "files", "formats", "paths", "text", "tokenizers"),
-        "values",
+    "values": ("errors", "files", "language", "text"),
+    "tokenizers": ("errors", "files", "language", "text", "values"),
+    "analysis": ("language", "values"),
+    "core": ("errors", "files", "language", "tokenizers", "values"),
+    "formats": (
+        *("core", "errors", "files", "language", "text", "tokenizers", "values"),
     ),
-    "engine": ("core", "errors", "formats", "tokenizers", "values"),
-    "pictures": ("analysis", "engine.messages", "errors", "text", "values", "words"),
-    "session": (*ENGINE, "errors", "pictures", "text", "values", "words"),
-    "ui": (
-        *ENGINE,
-        "errors",
-        "paths",
-        "pictures",
-        "session",
-        "text",
-        "values",
+    "training": (
+        *("core", "errors", "files", "formats", "language", "paths", "text"),
+        *("tokenizers", "values"),
+    ),
+    "engine": ("core", "errors", "formats", "language", "tokenizers", "values"),
+    "pictures": (
+        *("analysis", "engine.messages", "errors", "language", "text", "values"),
         "words",
+    ),
+    "session": (
+        *(*ENGINE, "errors", "language", "pictures", "text", "values", "words"),
+    ),
+    "ui": (
+        *(*ENGINE, "errors", "language", "paths", "pictures", "session", "text"),
+        *("values", "words"),
     ),
 }
 BLOCKER = """

@@ -1,0 +1,53 @@
+"""The catalogue's door: templates, plural forms, another language."""
+
+from __future__ import annotations
+
+import gettext
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from visformer import language
+from visformer.language import N_, _, ngettext
+
+
+class Backwards(gettext.NullTranslations):
+    def gettext(self, message: str) -> str:
+        return {"{a} before {b}": "{b} after {a}"}.get(message, message)
+
+
+@pytest.fixture
+def english() -> Iterator[None]:
+    before = os.environ.get(language.VARIABLE, "")
+    yield
+    language.use(before)
+
+
+def test_fields_stand_where_the_translation_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _("{a} before {b}", a=1, b=2) == "1 before 2"
+    monkeypatch.setattr(language, "_catalogue", Backwards())
+    assert _("{a} before {b}", a=1, b=2) == "2 after 1"
+
+
+def test_braces_are_literal_where_there_are_no_fields() -> None:
+    assert _("a set: {1, 2}") == "a set: {1, 2}"
+
+
+def test_an_amount_chooses_the_form() -> None:
+    forms = "{n:,} cell in {place}", "{n:,} cells in {place}"
+    assert ngettext(*forms, 1, place="row 3") == "1 cell in row 3"
+    assert ngettext(*forms, 1200, place="row 3") == "1,200 cells in row 3"
+
+
+def test_a_marked_sentence_is_itself() -> None:
+    assert N_("{a} before {b}") == "{a} before {b}"
+
+
+@pytest.mark.usefixtures("english")
+def test_a_language_without_catalogue_is_english_and_is_inherited() -> None:
+    language.use("xx")
+    assert _("{a} before {b}", a=1, b=2) == "1 before 2"
+    assert os.environ[language.VARIABLE] == "xx"

@@ -1,0 +1,55 @@
+"""The language of every sentence that people see: the one door to the catalogue.
+
+A sentence is one whole template with named fields, never glued from halves, so that a
+translation may order them as its language does. ``_`` translates at once; a table made
+when a module is imported marks its sentences with ``N_`` and translates them with ``_``
+where they are shown. The template in the code is English and the key of the catalogue
+(``resources/languages``); tokens, formulas and names of options are never translated.
+"""
+
+from __future__ import annotations
+
+import gettext
+import os
+
+from visformer.paths import resource
+
+DOMAIN = "visformer"
+VARIABLE = "VISFORMER_LANGUAGE"  # inherited by the engine's process
+
+_catalogue = gettext.NullTranslations()
+
+
+def use(language: str = "") -> None:
+    """Speak a language of the catalogue, such as ``"fr"``, or English for ``""``.
+
+    A language that has no catalogue is English too. Processes started from here on
+    speak it as well.
+    """
+    global _catalogue
+    os.environ[VARIABLE] = language
+    _catalogue = gettext.translation(
+        DOMAIN, resource("languages"), [language] if language else [], fallback=True
+    )
+
+
+def _(message: str, /, **fields: object) -> str:
+    """Return a sentence in the language in use, its ``{fields}`` filled in.
+
+    A literal brace is doubled where there are fields, as in ``str.format``.
+    """
+    text = _catalogue.gettext(message)
+    return text.format(**fields) if fields else text
+
+
+def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:
+    """Return the form of a sentence that suits an amount; ``{n}`` is that amount."""
+    return _catalogue.ngettext(one, many, n).format(n=n, **fields)
+
+
+def N_(message: str, /) -> str:
+    """Mark a sentence for the catalogue that ``_`` translates later."""
+    return message
+
+
+use(os.environ.get(VARIABLE, ""))
