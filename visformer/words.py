@@ -1,20 +1,21 @@
 """How places and numbers are written wherever a person reads them.
 
-Tokens, rows, steps, layers and heads count from 0 in Python and from 1 in words: these
-functions take the first and write the second. Positions and dimensions keep the count
-of the formula, from 0, and are written ``pos 0`` and ``dim 0``. Step 0 has nothing
-decoded; step n is the choice that decoder row n made. Numbers have one minus sign
+Tokens, rows, steps, layers and heads count from 0 in Python and from 1 on screen: these
+functions take the former and write the latter. Positions and dimensions keep the
+formula's count, from 0, and are written ``pos 0`` and ``dim 0``. At step 0 nothing has
+been decoded; step n is the choice made from decoder row n. Numbers have one minus sign
 (U+2212) and name NaN and ∞.
 """
 
 from __future__ import annotations
 
+from visformer.language import N_, _
 from visformer.values.facts import Kind
 
-KIND_NAMES: dict[Kind, str] = {
-    "encoder": "encoder self",
-    "decoder": "decoder self",
-    "cross": "cross",
+KIND_NAMES: dict[Kind, str] = {  # translated where they are shown
+    "encoder": N_("encoder self"),
+    "decoder": N_("decoder self"),
+    "cross": N_("cross"),
 }
 ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
 LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.0000
@@ -24,40 +25,36 @@ LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.000
 
 
 def token_words(token: str, index: int) -> str:
-    """Name a token and its place in the sentence: “_cat” (token 3)."""
-    return f"“{token}” (token {index + 1})"
+    """Name a token and its place in the sentence: “▁cat” (token 3)."""
+    return _("“{token}” (token {place})", token=token, place=index + 1)
 
 
 def layer_words(layer: int) -> str:
-    """Name a layer: layer 2."""
-    return f"layer {layer + 1}"
+    return _("layer {layer}", layer=layer + 1)
 
 
 def head_words(layer: int, head: int) -> str:
-    """Name a head: layer 2, head 5."""
-    return f"layer {layer + 1}, head {head + 1}"
+    return _("layer {layer}, head {head}", layer=layer + 1, head=head + 1)
 
 
 def position_words(position: int) -> str:
-    """Name a position as the formula counts them, from 0: pos 3."""
-    return f"pos {position}"
+    return _("pos {position}", position=position)
 
 
 def dimension_words(dimension: int) -> str:
-    """Name a dimension as the formula counts them, from 0: dim 7."""
-    return f"dim {dimension}"
+    return _("dim {dimension}", dimension=dimension)
 
 
 # ---- numbers -----------------------------------------------------------------------
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number with four digits, or as many as asked: −0.1234, 12.3, 1.2e−05."""
+    """Write a number with four significant digits: −0.1234, 12.3, 1.2e−05."""
     return signed(f"{value:.{digits}g}")
 
 
 def decimals(value: float, count: int = 4) -> str:
-    """Write a number with a fixed count of decimals, for columns of them."""
+    """Write a number with a fixed number of decimals, for columns of numbers."""
     return signed(f"{value:.{count}f}")
 
 
@@ -69,7 +66,7 @@ def probability(p: float) -> str:
 
 
 def percent(p: float) -> str:
-    """Write a share as a percentage: 12.5%, NaN."""
+    """Write a share in [0, 1] as a percentage: 12.5%, NaN."""
     return "NaN" if p != p else f"{p:.1%}"
 
 
@@ -81,7 +78,10 @@ def share(p: float) -> str:
 
 
 def short(value: float) -> str:
-    """Write a number in at most seven characters, tiny and huge ones with exponent."""
+    """Write a number in at most seven characters besides its minus sign.
+
+    Very small and very large numbers have an exponent.
+    """
     magnitude = abs(value)
     if value != 0 and not 1e-4 <= magnitude < 1e4:  # inf and NaN too
         return signed(f"{value:.1e}")
@@ -95,7 +95,7 @@ def masked_value_text(value: float) -> str:
 
 
 def signed(text: str) -> str:
-    """Give a formatted number the minus sign and the names of NaN and infinity."""
+    """Return a formatted number with U+2212 for minus, and with NaN and ∞."""
     return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
 
 
