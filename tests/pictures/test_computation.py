@@ -110,7 +110,7 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
     state = state_of(checkpoint, trace, kind="encoder", locked=cell)
     said = shown(state, "softmax").words
     weight = words.probability(float(trace.attention("encoder", 0, 0)[2, 1]))
-    assert f"{weight} = the weight on the Attention tab, {weight}" in said
+    assert f"this is {weight}. The weight on the Attention tab is {weight} " in said
     found = re.search(r"difference (\S+)\)", said)
     assert found is not None
     assert float(found[1].replace("−", "-")) < 1e-6
@@ -134,7 +134,7 @@ def test_places_count_from_one_and_dimensions_from_zero() -> None:
     assert matrix.row_names == matrix.rows
     assert matrix.column_axis == "model dimension (dim)"
     assert "z of head 1" in shown(state, "concat").table.rows
-    assert "fills dim 8 to dim 15;" in shown(state, "concat").words
+    assert "fills dim 8 to dim 15." in shown(state, "concat").words
     assert shown(state, "w1").table.columns[0] == "unit 0"
 
 
@@ -255,7 +255,7 @@ def test_dead_units_are_counted() -> None:
     zero = active == 0
     said = shown(state, "activation").words
     assert f"{zero[1].sum()} of 32 units are exactly 0" in said
-    assert f"{zero.all(0).sum()} (" in said
+    assert f"0 for all 6 tokens here: {zero.all(0).sum()} (" in said
 
 
 def test_what_each_sublayer_adds_has_size_and_direction() -> None:
@@ -304,7 +304,7 @@ def test_the_head_that_gives_most_is_named() -> None:
         cell = AttentionCell("cross", row, 0)
         said = shown(state_of(checkpoint, trace, locked=cell), "concat").words
         largest = int(np.linalg.norm(z.reshape(2, 8), axis=1).argmax()) + 1
-        assert f"the largest is that of head {largest}, " in said
+        assert f"the largest z is that of head {largest}, " in said
         named.add(largest)
     assert named
 

@@ -80,7 +80,7 @@ def test_weights_are_asked_once_and_shown_when_they_come(pair: Pair) -> None:
     window, engine = pair
     assert engine.asked == [("decoder", 0)]
     window.session.set(stage="query")
-    assert "needs the weights" in said(view_of(window))
+    assert "needs the layer's weights" in said(view_of(window))
     assert engine.asked == [("decoder", 0)]
     give(window, engine)
     assert "q[dim 0] = " in said(view_of(window))
@@ -100,7 +100,7 @@ def test_nothing_is_asked_of_an_engine_with_another_model(
     window.session.set(tab="computation", stage="query")
     window.session.do(show_trace, trace)
     assert engine.asked == []  # it is starting
-    assert "needs the weights" in said(view_of(window))
+    assert "needs the layer's weights" in said(view_of(window))
     window.receive(opened())  # its model made this trace
     assert engine.asked == [("decoder", 0)]
 

@@ -1,4 +1,4 @@
-"""The stages of the feed-forward sublayer, and what residuals and norms do."""
+"""The stages of the feed-forward sublayer, and of all residuals and norms."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import numpy as np
 
 from visformer.analysis.formulas import batch_standard, cosine, size
 from visformer.analysis.sublayers import Residual, dead_units, standard
+from visformer.language import _, ngettext
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
     StagePicture,
-    bias_words,
     difference,
     plus,
+    projected_terms,
     queries,
     stage_map,
-    terms,
     vectors,
+    with_bias,
 )
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import Numbers
+from visformer.values.arrays import Floats
 from visformer.words import (
     ACTIVATION_NAMES,
     dimension_words,
@@ -36,17 +38,12 @@ def w1_stage(subject: Subject) -> StagePicture:
     feed, weights = rows.feed_forward, rows.parameters.feed_forward
     reads, linear = feed.residual.reads, weights.w1
     d = subject.dimensions.get("inner", 0)
-    bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
-    config = subject.trace.model.config
-    names, values = ["pre-activation"], [feed.pre_activation[at]]
-    gated = ""
+    names, values = [_("pre-activation")], [feed.pre_activation[at]]
     if feed.gate is not None:
-        names.append("gate: x W_gate")
+        names.append(_("gate, x W_gate"))
         values.append(feed.gate[at])
-        gated = "; the gate is x W_gate, another projection of the same x"
     return StagePicture(
-        formula=f"x W₁{bias_words(linear, '₁')}, from {config.d_model} to "
-        f"{config.feed_forward} numbers a token{gated}",
+        formula=_w1_formula(subject),
         maps=(
             queries(subject, "", "x", reads),
             stage_map(
@@ -57,48 +54,102 @@ def w1_stage(subject: Subject) -> StagePicture:
                 ("model", "inner"),
                 key=(rows.parameters,),
             ),
-            queries(
-                subject, plus(linear), "pre-activation", feed.pre_activation, "inner"
-            ),
+            queries(subject, plus(linear), names[0], feed.pre_activation, "inner"),
         ),
-        words=f"{subject.token('query')}: unit {d} = "
-        f"{terms(reads[at], linear.weight[:, d])}{bias} = "
-        f"{number(feed.pre_activation[at, d])}.",
+        words=_(
+            "{token}: unit {unit} = {sum} = {result}.",
+            token=subject.token("query"),
+            unit=d,
+            sum=projected_terms(reads[at], linear, d),
+            result=number(feed.pre_activation[at, d]),
+        ),
         table=vectors(subject, "inner", names, values),
+    )
+
+
+def _w1_formula(subject: Subject) -> str:
+    config, weights = subject.trace.model.config, subject.rows().parameters.feed_forward
+    sizes = {"width": config.d_model, "inner": config.feed_forward}
+    formula = with_bias("x W₁", weights.w1, "b₁")
+    if weights.gate is None:
+        return _(
+            "{formula}, from {width} to {inner} numbers per token",
+            formula=formula,
+            **sizes,
+        )
+    return _(
+        "{formula}, from {width} to {inner} numbers per token; the gate, x W_gate, is "
+        "a second projection of the same x",
+        formula=formula,
+        **sizes,
     )
 
 
 def activation_stage(subject: Subject) -> StagePicture:
-    """Show what the activation, and the gate, leave of the inner units."""
+    """Show the inner units after the activation and, where there is one, the gate."""
     feed, at, model = subject.rows().feed_forward, subject.at, subject.trace.model
     config = model.config
     name = ACTIVATION_NAMES[config.activation]
     active = subject.cut(feed.active)
-    shares, always = dead_units(active)
+    before = _("pre-activation")
     maps = [
-        queries(subject, "", "pre-activation", feed.pre_activation, "inner"),
-        queries(subject, f"→ {name}", "active", active, "inner"),
+        queries(subject, "", before, feed.pre_activation, "inner"),
+        queries(subject, f"→ {name}", _("active"), active, "inner"),
     ]
-    names, values = ["pre-activation", name], [feed.pre_activation[at], active[at]]
+    names, values = [before, name], [feed.pre_activation[at], active[at]]
+    formula = _(
+        "inner = {activation}(x W₁); a unit is dead where {activation} gives exactly 0",
+        activation=name,
+    )
     if feed.gate is not None:
-        maps.append(queries(subject, "×", "gate", feed.gate, "inner"))
-        maps.append(queries(subject, "=", "inner", feed.inner, "inner"))
-        names += ["gate", f"{name} × gate"]
+        gate = _("gate")
+        maps.append(queries(subject, "×", gate, feed.gate, "inner"))
+        maps.append(queries(subject, "=", _("inner"), feed.inner, "inner"))
+        names += [gate, _("{activation} × gate", activation=name)]
         values += [feed.gate[at], feed.inner[at]]
-    formula = f"inner = {name}(x W₁)" + (" × x W_gate" if feed.gate is not None else "")
-    units, dead = config.feed_forward, float(shares[at])
+        formula = _(
+            "inner = {activation}(x W₁) × x W_gate; a unit is dead where {activation} "
+            "gives exactly 0",
+            activation=name,
+        )
     return StagePicture(
-        formula=f"{formula}; a unit is dead where {name} gives exactly 0",
+        formula=formula,
         maps=tuple(maps),
-        words=f"{subject.token('query')}: {round(dead * units)} of {units} units are "
-        f"exactly 0 ({percent(dead)}). {round(always * units)} "
-        f"({percent(always)}) are 0 for all {len(active)} tokens here; on average a "
-        f"token has {percent(float(shares.mean()))} at 0."
-        + (
-            "" if config.activation == "relu" else f" {name} is almost never exactly 0."
-        ),
+        words=_dead_words(subject, active, name),
         table=vectors(subject, "inner", names, values),
     )
+
+
+def _dead_words(subject: Subject, active: Floats, activation: str) -> str:
+    """Say how many inner units are exactly 0; ``active`` [rows, F]."""
+    shares, always = dead_units(active)
+    units, dead = active.shape[1], float(shares[subject.at])
+    sentences = [
+        ngettext(
+            "{token}: {n:,} of {units:,} units is exactly 0 ({share}).",
+            "{token}: {n:,} of {units:,} units are exactly 0 ({share}).",
+            round(dead * units),
+            token=subject.token("query"),
+            units=units,
+            share=percent(dead),
+        ),
+        ngettext(
+            "Units that are 0 for the one token here: {always:,} ({share}).",
+            "Units that are 0 for all {n:,} tokens here: {always:,} ({share}).",
+            len(active),
+            always=round(always * units),
+            share=percent(always),
+        ),
+        _(
+            "On average, {share} of a token's units are 0.",
+            share=percent(float(shares.mean())),
+        ),
+    ]
+    if subject.trace.model.config.activation != "relu":
+        sentences.append(
+            _("{activation} is almost never exactly 0.", activation=activation)
+        )
+    return " ".join(sentences)
 
 
 def w2_stage(subject: Subject) -> StagePicture:
@@ -106,14 +157,18 @@ def w2_stage(subject: Subject) -> StagePicture:
     rows, at = subject.rows(), subject.at
     feed, linear = rows.feed_forward, rows.parameters.feed_forward.w2
     added, d = feed.residual.added, subject.dimensions.get("model", 0)
-    bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
-    model = subject.trace.model
+    config = subject.trace.model.config
     share = feed.inner[at] * linear.weight[:, d]
+    most = int(np.abs(share).argmax())
     return StagePicture(
-        formula=f"FFN(x) = inner W₂{bias_words(linear, '₂')}, from "
-        f"{model.config.feed_forward} back to {model.config.d_model} numbers a token",
+        formula=_(
+            "{formula}, from {inner} back to {width} numbers per token",
+            formula=with_bias(_("FFN(x) = inner W₂"), linear, "b₂"),
+            inner=config.feed_forward,
+            width=config.d_model,
+        ),
         maps=(
-            queries(subject, "", "inner", feed.inner, "inner"),
+            queries(subject, "", _("inner"), feed.inner, "inner"),
             stage_map(
                 subject,
                 "×",
@@ -124,71 +179,82 @@ def w2_stage(subject: Subject) -> StagePicture:
             ),
             queries(subject, plus(linear), "FFN(x)", added),
         ),
-        words=f"{subject.token('query')}: FFN(x)[{dimension_words(d)}] = "
-        f"{terms(feed.inner[at], linear.weight[:, d])}{bias} = {number(added[at, d])}; "
-        f"unit {int(np.abs(share).argmax())} gives it most, "
-        f"{number(share[np.abs(share).argmax()])}.",
+        words=_(
+            "{token}: {element} = {sum} = {result}; unit {unit} contributes most, "
+            "{share}.",
+            token=subject.token("query"),
+            element=f"FFN(x)[{dimension_words(d)}]",
+            sum=projected_terms(feed.inner[at], linear, d),
+            result=number(added[at, d]),
+            unit=most,
+            share=number(share[most]),
+        ),
         table=vectors(subject, "model", ("FFN(x)",), added[at][None]),
     )
 
 
 def feed_residual_stage(subject: Subject) -> StagePicture:
-    """Show what leaves the layer, and that it is what the model kept."""
+    """Show the layer's output, and how far it is from the model's own."""
     rows, at = subject.rows(), subject.query
     residual = rows.feed_forward.residual
-    picture = residual_picture(subject, residual, "the feed-forward sublayer")
+    picture = residual_picture(subject, residual, _("the feed-forward sublayer"))
     parameters = rows.parameters
     kept = subject.trace.hidden(parameters.stack, parameters.layer + 1)[at]
-    check = difference(residual.output[subject.at], kept)
-    return replace(
-        picture,
-        words=f"{picture.words} This leaves {layer_words(parameters.layer)}; against "
-        f"the model's own numbers the difference is at most {check}.",
+    check = _(
+        "This is the output of {layer}; it differs from the model's own by at most "
+        "{difference}.",
+        layer=layer_words(parameters.layer),
+        difference=difference(residual.output[subject.at], kept),
     )
+    return replace(picture, words=f"{picture.words} {check}")
 
 
 def sublayers_stage(subject: Subject) -> StagePicture:
-    """Show for every token what each sublayer adds, and what the norms do."""
-    rows, model = subject.rows(), subject.trace.model
-    parts: list[tuple[str, Residual]] = [("self", rows.self_attention.residual)]
+    """Show for every token what each sublayer adds, and the effect of the norms."""
+    rows, at = subject.rows(), subject.at
+    parts: list[tuple[str, Residual]] = [(_("self"), rows.self_attention.residual)]
     if rows.cross_attention is not None:
-        parts.append(("cross", rows.cross_attention.residual))
+        parts.append((_("cross"), rows.cross_attention.residual))
     parts.append(("FFN", rows.feed_forward.residual))
-    names, columns = ["|x| in"], [size(parts[0][1].x)]
+    names, columns = [_("|x| in")], [size(parts[0][1].x)]
     for name, residual in parts:
-        names += [f"|{name}|", f"cos({name}, x)", "norm in", "norm out"]
+        names += [f"|{name}|", f"cos({name}, x)", _("norm in"), _("norm out")]
         columns += [
             size(residual.added),
             cosine(residual.x, residual.added),
             size(residual.to_norm),
             size(residual.normed),
         ]
-    names += ["|x| out", "dead units"]
+    names += [_("|x| out"), _("dead units")]
     columns += [
         size(parts[-1][1].output),
         dead_units(rows.feed_forward.active)[0],
     ]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))
-    place = "x before the sublayer" if model.config.norm_first else "x + what was added"
-    at = subject.at
-    added = "; ".join(
-        f"{name} adds size {number(float(size(part.added[at])))}, cosine "
-        f"{number(float(cosine(part.x[at], part.added[at])))}"
+    added = (
+        _(
+            "{sublayer} adds size {size}, cosine {cosine}",
+            sublayer=name,
+            size=number(float(size(part.added[at]))),
+            cosine=number(float(cosine(part.x[at], part.added[at]))),
+        )
         for name, part in parts
     )
     return StagePicture(
-        formula="what each sublayer adds to a token's stream: its size | | (L2 norm) "
-        "and its direction (cosine to the stream x). norm in, norm out: the sizes of "
-        f"what its norm reads, {place}, and makes",
+        formula=_sublayers_formula(subject),
         maps=(
-            queries(subject, "", "x in", parts[0][1].x),
+            queries(subject, "", _("x in"), parts[0][1].x),
             *(
-                queries(subject, "+", f"{name} adds", part.added)
+                queries(subject, "+", _("{sublayer} adds", sublayer=name), part.added)
                 for name, part in parts
             ),
         ),
-        words=f"{subject.token('query')}: {added}. Dead units: the share of inner "
-        "activations that are exactly 0.",
+        words=_(
+            "{token}: {added}. Dead units: the share of inner activations that are "
+            "exactly 0.",
+            token=subject.token("query"),
+            added="; ".join(added),
+        ),
         table=Numbers(
             rows=subject.names("query")[subject.queries],
             columns=tuple(names),
@@ -200,37 +266,69 @@ def sublayers_stage(subject: Subject) -> StagePicture:
     )
 
 
+def _sublayers_formula(subject: Subject) -> str:
+    if subject.trace.model.config.norm_first:
+        return _(
+            "What each sublayer adds to a token's stream: its size | | (L2 norm) and "
+            "its direction (cosine with the stream x). norm in, norm out: the size "
+            "before and after its norm, which is applied to x before the sublayer"
+        )
+    return _(
+        "What each sublayer adds to a token's stream: its size | | (L2 norm) and its "
+        "direction (cosine with the stream x). norm in, norm out: the size before and "
+        "after its norm, which is applied to the sum of x and what was added"
+    )
+
+
 def norms_stage(subject: Subject) -> StagePicture:
     """Show layer norm and batch norm of the same numbers."""
     model, at = subject.trace.model, subject.at
-    config = model.config
     x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
-    layer, batch = standard(model, x), batch_standard(x, config.norm_eps)
-    rule = "N − 1" if config.norm == "unbiased" else "N"
+    layer, batch = standard(model, x), batch_standard(x, model.config.norm_eps)
     d = subject.dimensions.get("model", 0)
     dim = dimension_words(d)
+    names = "x", _("layer norm"), _("batch norm")
     return StagePicture(
-        formula="(x − mean) / √(variance + eps), without γ and β. Layer norm: over a "
-        f"token's {config.d_model} numbers, variance over {rule}, as the model does. "
-        f"Batch norm: over the {len(x)} tokens of a column, variance over N; "
-        f"eps {number(config.norm_eps)}",
+        formula=_norms_formula(subject, len(x)),
         maps=(
             queries(subject, "", "x", x),
-            queries(subject, "→ along rows", "layer norm", layer.values),
-            queries(subject, "or along columns", "batch norm", batch.values),
+            queries(subject, _("→ along rows"), names[1], layer.values),
+            queries(subject, _("or along columns"), names[2], batch.values),
         ),
-        words=f"{subject.token('query')}: its row has mean "
-        f"{number(float(layer.mean[at, 0]))}, deviation "
-        f"{number(float(layer.deviation[at, 0]))}, whatever else is in the sentence. "
-        f"The column of {dim} has mean {number(float(batch.mean[0, d]))}, "
-        f"deviation {number(float(batch.deviation[0, d]))}; another token changes "
-        f"them. The model uses layer norm: x[{dim}] = {number(x[at, d])} becomes "
-        f"{number(layer.values[at, d])}; batch norm would make it "
-        f"{number(batch.values[at, d])}.",
+        words=_(
+            "{token}: its row has mean {row_mean}, deviation {row_deviation}, whatever "
+            "the other tokens are. The column of {dimension} has mean {column_mean}, "
+            "deviation {column_deviation}, which change with the tokens. The model "
+            "uses layer norm: x[{dimension}] = {x} becomes {layer}; with batch norm it "
+            "would be {batch}.",
+            token=subject.token("query"),
+            row_mean=number(float(layer.mean[at, 0])),
+            row_deviation=number(float(layer.deviation[at, 0])),
+            dimension=dim,
+            column_mean=number(float(batch.mean[0, d])),
+            column_deviation=number(float(batch.deviation[0, d])),
+            x=number(x[at, d]),
+            layer=number(layer.values[at, d]),
+            batch=number(batch.values[at, d]),
+        ),
         table=vectors(
-            subject,
-            "model",
-            ("x", "layer norm", "batch norm"),
-            [x[at], layer.values[at], batch.values[at]],
+            subject, "model", names, [x[at], layer.values[at], batch.values[at]]
         ),
+    )
+
+
+def _norms_formula(subject: Subject, tokens: int) -> str:
+    """State both norms' formula, and which numbers each takes together."""
+    config = subject.trace.model.config
+    return ngettext(
+        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
+        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
+        "norm: over the {n:,} token of a column (divisor N). eps = {eps}",
+        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
+        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
+        "norm: over the {n:,} tokens of a column (divisor N). eps = {eps}",
+        tokens,
+        width=config.d_model,
+        divisor="N − 1" if config.norm == "unbiased" else "N",
+        eps=number(config.norm_eps),
     )

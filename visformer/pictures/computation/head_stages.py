@@ -6,24 +6,31 @@ import numpy as np
 
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual, standard
+from visformer.language import N_, _
 from visformer.pictures.computation.stage_picture import (
     StagePicture,
-    bias_words,
     plus,
+    projected_terms,
     queries,
     stage_map,
-    terms,
     vectors,
     weights_map,
+    with_bias,
 )
 from visformer.pictures.computation.subject import Subject
-from visformer.words import KIND_NAMES, dimension_words, number
+from visformer.values.facts import Kind
+from visformer.words import dimension_words, number
 
-FIRST = 3  # contributions named
+FIRST = 3  # of the weighted values, the largest ones, are named in words
+SUBLAYERS: dict[Kind, str] = {
+    "encoder": N_("the encoder's self-attention"),
+    "decoder": N_("the decoder's self-attention"),
+    "cross": N_("cross-attention"),
+}
 
 
 def weighted_stage(subject: Subject) -> StagePicture:
-    """Show the values added up, each with its weight."""
+    """Show the weighted sum of the values."""
     weights = subject.weights[subject.queries]
     values = subject.trace.values(subject.kind, subject.layer, subject.head)  # [K, d]
     row = weights[subject.at]  # [K]
@@ -37,21 +44,28 @@ def weighted_stage(subject: Subject) -> StagePicture:
         stage_map(subject, "×", "V", lambda: values, ("key", "head"), whole=True),
         stage_map(subject, "=", "Z", lambda: weights @ values, ("query", "head")),
     )
-    most = ", ".join(
-        f"{number(row[j])} · v({tokens[j]}) of size {number(sizes[j])}"
-        for j in order[:FIRST]
-    )
     names = [f"{number(row[j])} · v({tokens[j]})" for j in order]
-    own = f"{number(row[subject.key])} · v of size {number(sizes[subject.key])}"
+    largest = (
+        _("{vector} of size {size}", vector=name, size=number(sizes[j]))
+        for name, j in zip(names[:FIRST], order, strict=False)
+    )
     return StagePicture(
-        formula="Z = softmax(QKᵀ / √d_k) V: each query's mixture of all values",
+        formula=_(
+            "Z = softmax(QKᵀ / √d_k) V: for each query, the weighted sum of all values"
+        ),
         maps=maps,
-        words=f"This cell gives {own}. z = Σ weight · v, largest first: "
-        f"{most}. Size of z: {number(float(size(z)))}.",
+        words=_(
+            "This cell contributes {weight} · v, of size {size}. z = Σ weight · v, "
+            "largest first: {largest}. The size (L2 norm) of z is {total}.",
+            weight=number(row[subject.key]),
+            size=number(sizes[subject.key]),
+            largest=", ".join(largest),
+            total=number(float(size(z))),
+        ),
         table=vectors(
             subject,
             "head",
-            ("z, their sum", *names),
+            (_("z, their sum"), *names),
             np.vstack([z, shares[order]]),
             by="all",
         ),
@@ -65,24 +79,34 @@ def concat_stage(subject: Subject) -> StagePicture:
     columns = subject.columns
     heads = z[subject.at].reshape(config.heads, config.head_size)  # [H, d]
     mine = stage_map(
-        subject, "", "Z of this head", lambda: z[:, columns], ("query", "head")
+        subject, "", _("Z of this head"), lambda: z[:, columns], ("query", "head")
     )
-    names = (f"z of head {h + 1}" for h in range(config.heads))
+    names = (_("z of head {head}", head=h + 1) for h in range(config.heads))
     sizes = size(heads)
     return StagePicture(
-        formula=f"Concat(head 1 … head {config.heads}): {config.heads} × "
-        f"{config.head_size} = {config.d_model} columns",
-        maps=(mine, queries(subject, "→ beside the others", "concat", z)),
-        words=f"{subject.token('query')}: head {subject.head + 1} fills "
-        f"{subject.columns_words}; its z has size "
-        f"{number(sizes[subject.head])}, the largest is that of head "
-        f"{int(sizes.argmax()) + 1}, {number(sizes.max())}.",
+        formula=_(
+            "Concat(head 1 … head {heads}): {heads} × {size} = {width} columns",
+            heads=config.heads,
+            size=config.head_size,
+            width=config.d_model,
+        ),
+        maps=(mine, queries(subject, _("→ beside the others"), _("concat"), z)),
+        words=_(
+            "{token}: head {head} fills {columns}. Its z has size {size}; the largest "
+            "z is that of head {largest}, of size {most}.",
+            token=subject.token("query"),
+            head=subject.head + 1,
+            columns=subject.columns_words,
+            size=number(sizes[subject.head]),
+            largest=int(sizes.argmax()) + 1,
+            most=number(sizes.max()),
+        ),
         table=vectors(subject, "head", names, heads, by="all"),
     )
 
 
 def output_stage(subject: Subject) -> StagePicture:
-    """Show the joined heads projected back into the stream."""
+    """Show the concatenated heads projected back into the stream."""
     config = subject.trace.model.config
     rows = subject.rows()
     part, linear = (
@@ -92,12 +116,11 @@ def output_stage(subject: Subject) -> StagePicture:
     joined, added = subject.cut(part.joined), subject.cut(part.residual.added)
     weight = (rows.parameters, subject.kind)
     d, at = subject.dimensions.get("model", 0), subject.at
-    bias = "" if linear.bias is None else f" + bias {number(linear.bias[d])}"
+    product = _("MultiHead = Concat(head 1 … head {heads}) W_O", heads=config.heads)
     return StagePicture(
-        formula=f"MultiHead = Concat(head 1 … head {config.heads}) W_O"
-        f"{bias_words(linear, 'O')}",
+        formula=with_bias(product, linear, "b_O"),
         maps=(
-            queries(subject, "", "concat", joined),
+            queries(subject, "", _("concat"), joined),
             stage_map(
                 subject,
                 "×",
@@ -106,23 +129,33 @@ def output_stage(subject: Subject) -> StagePicture:
                 ("model", "model"),
                 key=weight,
             ),
-            queries(subject, plus(linear), "output", added),
+            queries(subject, plus(linear), _("output"), added),
         ),
-        words=f"{subject.token('query')}: output[{dimension_words(d)}] = "
-        f"{terms(joined[at], linear.weight[:, d])}{bias} = {number(added[at, d])}. "
-        f"The output has size {number(float(size(added[at])))}.",
-        table=vectors(subject, "model", ("concat", "output"), [joined[at], added[at]]),
+        words=_(
+            "{token}: output[{dimension}] = {sum} = {result}. The output has size "
+            "{size}.",
+            token=subject.token("query"),
+            dimension=dimension_words(d),
+            sum=projected_terms(joined[at], linear, d),
+            result=number(added[at, d]),
+            size=number(float(size(added[at]))),
+        ),
+        table=vectors(
+            subject, "model", (_("concat"), _("output")), [joined[at], added[at]]
+        ),
     )
 
 
 def residual_stage(subject: Subject) -> StagePicture:
     """Show the attention's output added to the stream."""
     residual = subject.rows().attention(subject.kind).residual
-    return residual_picture(subject, residual, f"{KIND_NAMES[subject.kind]} attention")
+    return residual_picture(subject, residual, _(SUBLAYERS[subject.kind]))
 
 
-def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePicture:
-    """Show any sublayer's residual connection and norm."""
+def residual_picture(
+    subject: Subject, residual: Residual, sublayer: str
+) -> StagePicture:
+    """Show a sublayer's residual connection and norm; ``sublayer`` names it."""
     model, at = subject.trace.model, subject.at
     x, added, total = (
         subject.cut(part) for part in (residual.x, residual.added, residual.summed)
@@ -132,41 +165,63 @@ def residual_picture(subject: Subject, residual: Residual, adds: str) -> StagePi
         queries(subject, "+", "sublayer(x)", added),
         queries(subject, "=", "x + sublayer(x)", total),
     ]
-    names, values = ["x", "sublayer(x)", "sum"], [x[at], added[at], total[at]]
-    direction = float(cosine(x[at], added[at]))
-    words = (
-        f"{subject.token('query')}: {adds} adds a vector of size "
-        f"{number(float(size(added[at])))} to one of size "
-        f"{number(float(size(x[at])))}, with cosine {number(direction)} to it. "
-    )
+    names, values = ["x", "sublayer(x)", _("sum")], [x[at], added[at], total[at]]
     if model.config.norm_first:
-        formula = "x + Sublayer(norm(x)): the norm came before the sublayer (pre-norm)"
-        words += f"The sum, of size {number(float(size(total[at])))}, goes on unnormed."
-    else:
-        formula = f"norm(x + Sublayer(x)), post-norm; {norm_words(subject)}"
-        standardised = standard(model, total[at])
-        maps.append(queries(subject, "→ norm", "leaves", subject.cut(residual.output)))
-        names += ["(sum − mean) / deviation", "γ", "β", "leaves"]
-        norm = residual.norm
-        values += [standardised.values, norm.gamma, norm.beta, residual.output[at]]
-        words += (
-            f"Norm: mean {number(float(standardised.mean[0]))}, deviation "
-            f"{number(float(standardised.deviation[0]))}; then · γ + β."
+        formula = _(
+            "x + Sublayer(norm(x)): the norm comes before the sublayer (pre-norm)"
         )
+        normed = _(
+            "The sum, of size {size}, is passed on without a norm.",
+            size=number(float(size(total[at]))),
+        )
+    else:
+        formula = _(
+            "norm(x + Sublayer(x)): the norm comes after the sum (post-norm); {norm}",
+            norm=norm_words(subject),
+        )
+        standardised = standard(model, total[at])
+        output = subject.cut(residual.output)
+        maps.append(queries(subject, _("→ norm"), _("output"), output))
+        names += [_("(sum − mean) / deviation"), "γ", "β", _("output")]
+        norm = residual.norm
+        values += [standardised.values, norm.gamma, norm.beta, output[at]]
+        normed = _(
+            "The norm subtracts the mean, {mean}, divides by the deviation, "
+            "{deviation}, and applies γ and β.",
+            mean=number(float(standardised.mean[0])),
+            deviation=number(float(standardised.deviation[0])),
+        )
+    sizes = _(
+        "{token}: {sublayer} adds a vector of size {added} to the stream, which has "
+        "size {size} (cosine between them: {cosine}).",
+        token=subject.token("query"),
+        sublayer=sublayer,
+        added=number(float(size(added[at]))),
+        size=number(float(size(x[at]))),
+        cosine=number(float(cosine(x[at], added[at]))),
+    )
     return StagePicture(
         formula=formula,
         maps=tuple(maps),
-        words=words,
+        words=f"{sizes} {normed}",
         table=vectors(subject, "model", names, values),
     )
 
 
 def norm_words(subject: Subject) -> str:
-    """Say the rule of the model's norm, with its own eps."""
-    model = subject.trace.model
-    config = model.config
-    count = "N − 1" if config.norm == "unbiased" else "N"
-    return (
-        f"norm: (x − mean) / √(variance + {number(config.norm_eps)}) · γ + β, variance "
-        f"over {count} = {config.d_model - (config.norm == 'unbiased')}"
+    """State the formula of the model's norm, with its eps."""
+    config = subject.trace.model.config
+    eps = number(config.norm_eps)
+    if config.norm == "unbiased":
+        return _(
+            "norm: (x − mean) / √(variance + {eps}) · γ + β; the variance has the "
+            "divisor N − 1 = {divisor}",
+            eps=eps,
+            divisor=config.d_model - 1,
+        )
+    return _(
+        "norm: (x − mean) / √(variance + {eps}) · γ + β; the variance has the divisor "
+        "N = {divisor}",
+        eps=eps,
+        divisor=config.d_model,
     )

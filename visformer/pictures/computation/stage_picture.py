@@ -1,6 +1,6 @@
 """What a stage's picture consists of: matrices, numbers, words.
 
-A picture is a few matrices side by side, a formula, the chosen cell's own numbers in
+A picture is a few matrices side by side, a formula, the selected cell's numbers in
 words, and the same numbers as a table.
 """
 
@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.computation.subject import UNITS, Subject
+from visformer.language import N_, _, ngettext
+from visformer.pictures.computation.subject import Subject, unit_of
 from visformer.pictures.picture import (
     Axis,
     Matrix,
@@ -30,7 +31,7 @@ FIRST_TERMS = 3  # of a sum, written out
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StageMap:
-    """One matrix of a stage; made only when ``key`` differs from what is on screen."""
+    """One matrix of a stage; made only if ``key`` differs from what is on screen."""
 
     sign: str  # before it: "×", "=", "→"; "" for the first
     key: tuple[object, ...]
@@ -41,7 +42,7 @@ class StageMap:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StagePicture:
-    """All that one stage shows of one cell."""
+    """All that one stage shows for one cell."""
 
     formula: str
     maps: tuple[StageMap, ...]
@@ -50,18 +51,17 @@ class StagePicture:
 
 
 AXES: dict[Axis, str] = {
-    "query": "query (reads)",
-    "key": "key (is read)",
-    "model": "model dimension (dim)",
-    "head": "head dimension (dim)",
-    "inner": "inner unit",
-    "": "",
+    "query": N_("query (reads)"),
+    "key": N_("key (is read)"),
+    "model": N_("model dimension (dim)"),
+    "head": N_("head dimension (dim)"),
+    "inner": N_("inner unit"),
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shading:
-    """How numbers are coloured: as in Matrix."""
+    """How numbers are coloured; the fields are those of Matrix."""
 
     shade: Floats
     ends: tuple[str, str]
@@ -83,9 +83,9 @@ def stage_map(
 ) -> StageMap:
     """Describe a matrix of a stage.
 
-    ``key`` says what it hangs on where that is less than the sentence; ``forbidden``
-    what the mask forbids; ``colours`` how it is coloured, if not from minus to plus its
-    own largest magnitude; ``whole`` that its rows are all keys, not a block of them.
+    ``key``: what it depends on, if that is less than the sentence. ``forbidden``: the
+    cells that the mask forbids. ``colours``: how it is coloured, if not from minus to
+    plus its own largest magnitude. ``whole``: its rows are all keys, not a block.
     """
     at = subject.kind, subject.layer, subject.head
     around = subject.queries.start, subject.keys.start
@@ -99,15 +99,15 @@ def stage_map(
         if forbidden is not None:
             shades = np.where(forbidden, np.float32(0), shades)
         return Matrix(
-            title=f"{name} {_shape(subject, numbers, axes)}",
+            title=_title(subject, name, numbers, axes),
             values=numbers,
             shade=shades,
             rows=_labels(subject, axes[0], len(numbers)),
             columns=_labels(subject, axes[1], numbers.shape[1]),
-            row_axis=AXES[axes[0]],
-            column_axis=AXES[axes[1]],
-            row_unit=UNITS.get(axes[0], ""),
-            column_unit=UNITS.get(axes[1], ""),
+            row_axis=_(AXES[axes[0]]),
+            column_axis=_(AXES[axes[1]]),
+            row_unit=unit_of(axes[0]),
+            column_unit=unit_of(axes[1]),
             ends=how.ends,
             note=how.note,
             signed=how.signed,
@@ -124,7 +124,7 @@ def stage_map(
 
 
 def _signed(values: Floats, forbidden: Bools | None) -> Shading:
-    """Shade from minus to plus the largest magnitude that the mask leaves in sight."""
+    """Shade from minus to plus the largest magnitude among the allowed cells."""
     top = largest(values if forbidden is None else values[~forbidden])
     ends = number(-top, 3), f"+{number(top, 3)}"
     return Shading(signed_shade(values, top), ends, signed=True)
@@ -137,18 +137,25 @@ def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
     return names[subject.queries if axis == "query" else subject.keys]
 
 
-def _shape(subject: Subject, values: Floats, axes: tuple[Axis, Axis]) -> str:
-    """Write the shape of the whole matrix, and which of its rows are drawn."""
+def _title(subject: Subject, name: str, values: Floats, axes: tuple[Axis, Axis]) -> str:
+    """Write a matrix's name, its whole shape, and which of its rows are drawn."""
     rows = len(subject.labels(axes[0]))
+    title = f"{name} [{rows}, {values.shape[1]}]"
+    if rows == len(values):
+        return title
     block = subject.queries if axes[0] == "query" else subject.keys
-    part = f", rows {block.start + 1}–{block.stop}" if rows != len(values) else ""
-    return f"[{rows}, {values.shape[1]}]{part}"
+    return _(
+        "{matrix}, rows {first}–{last}",
+        matrix=title,
+        first=block.start + 1,
+        last=block.stop,
+    )
 
 
 def queries(
     subject: Subject, sign: str, name: str, values: Floats, columns: Axis = "model"
 ) -> StageMap:
-    """Describe a matrix with a row for every query, cut to those that are shown."""
+    """Describe a matrix with one row per query, cut to the rows that are shown."""
     return stage_map(
         subject, sign, name, lambda: subject.cut(values), ("query", columns)
     )
@@ -161,7 +168,7 @@ def weights_map(subject: Subject, sign: str) -> StageMap:
     return stage_map(
         subject,
         sign,
-        "weights",
+        _("weights"),
         lambda: weights,
         ("query", "key"),
         forbidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
@@ -177,7 +184,7 @@ def vectors(
     *,
     by: Literal["row", "column", "all"] = "row",
 ) -> Numbers:
-    """Return vectors under each other, a column for each token or dimension."""
+    """Return vectors below each other, with one column per token or dimension."""
     return Numbers(
         rows=tuple(names),
         columns=subject.names(axis),
@@ -188,7 +195,7 @@ def vectors(
 
 
 def projected_part(linear: Linear, columns: slice) -> Linear:
-    """Return some columns of a projection: those of a head."""
+    """Return the columns of a projection that belong to one head."""
     bias = None if linear.bias is None else linear.bias[columns]
     return Linear(linear.weight[:, columns], bias)
 
@@ -198,19 +205,30 @@ def plus(linear: Linear) -> str:
     return "=" if linear.bias is None else "+ b ="
 
 
-def bias_words(linear: Linear, letter: str) -> str:
-    """Continue a formula with the bias, or say that there is none."""
+def with_bias(product: str, linear: Linear, bias: str) -> str:
+    """Add the bias to a projection's formula, or say that there is none."""
     if linear.bias is None:
-        return " (no bias)"
-    return f" + b_{letter}" if letter.isascii() else f" + b{letter}"
+        return _("{formula} (no bias)", formula=product)
+    return f"{product} + {bias}"
 
 
 def terms(left: Floats, right: Floats) -> str:
-    """Write a sum of products out: its first terms, and how many there are."""
+    """Write out the first terms of a sum of products, and how many there are."""
     pairs = list(zip(left[:FIRST_TERMS], right[:FIRST_TERMS], strict=True))
     written = " + ".join(f"{_factor(a)}·{_factor(b)}" for a, b in pairs)
-    more = f" + … ({len(left)} terms)" if len(left) > FIRST_TERMS else ""
-    return written + more
+    if len(left) <= FIRST_TERMS:
+        return written
+    return ngettext(
+        "{sum} + … ({n:,} term)", "{sum} + … ({n:,} terms)", len(left), sum=written
+    )
+
+
+def projected_terms(row: Floats, linear: Linear, column: int) -> str:
+    """Write out one number of row @ weight + bias as a sum."""
+    products = terms(row, linear.weight[:, column])
+    if linear.bias is None:
+        return products
+    return _("{sum} + bias {bias}", sum=products, bias=number(linear.bias[column]))
 
 
 def _factor(value: float) -> str:
@@ -218,7 +236,7 @@ def _factor(value: float) -> str:
 
 
 def difference(one: Floats, other: Floats) -> str:
-    """Write the largest difference between what was computed twice."""
+    """Write the largest difference between two computations of the same numbers."""
     if not one.size:
         return "0"
     return number(float(np.abs(one - other).max()), 1)

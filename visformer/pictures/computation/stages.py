@@ -1,7 +1,7 @@
 """The stages of the Computation tab, in order: to add one, add its entry to STAGES.
 
-A stage is one step of the arithmetic from a layer's input to what leaves the layer. Its
-entry holds its name, its title, its page and the function that makes its picture.
+A stage is one step of the arithmetic from a layer's input to its output. Its entry
+holds its name, its title, its page and the function that makes its picture.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from visformer.language import N_, _
 from visformer.pictures.computation.attention_stages import (
-    input_stage,
     mask_stage,
     product_stage,
-    projection_stage,
     scale_stage,
     softmax_stage,
 )
@@ -31,20 +30,28 @@ from visformer.pictures.computation.head_stages import (
     residual_stage,
     weighted_stage,
 )
+from visformer.pictures.computation.projection_stages import (
+    input_stage,
+    projection_stage,
+)
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.subject import Subject
 
-WAITING = (
-    "This stage needs the weights of the layer. They are in the engine: it is "
-    "starting, or has another model open."
+# Translated where they are shown, as are the pages and the titles of the stages.
+WAITING = N_(
+    "This stage needs the layer's weights, which are not here yet: the engine is still "
+    "starting, or it has another model open."
 )
-NOT_RUN = "No sentence has been run yet."
-NOTHING = "Nothing is decoded yet: step on, or choose the encoder's self attention (1)."
+NOT_RUN = N_("No sentence has been run yet.")
+NOTHING = N_(
+    "Nothing has been decoded yet. Step forward, or choose the encoder's "
+    "self-attention (press 1)."
+)
 
 StagePage = Literal["attention", "feed_forward"]
-PAGES: dict[StagePage, str] = {  # as named on screen
-    "attention": "Attention of a cell",
-    "feed_forward": "Feed-forward, residual, norm",
+PAGES: dict[StagePage, str] = {
+    "attention": N_("Attention of a cell"),
+    "feed_forward": N_("Feed-forward, residual, norm"),
 }
 
 
@@ -55,28 +62,28 @@ class Stage(NamedTuple):
     title: str  # on its tab
     page: StagePage
     make: Callable[[Subject], StagePicture]
-    weighs: bool = True  # it needs the layer's weights, not the Trace alone
+    weighs: bool = True  # it needs the layer's weights besides the Trace
 
 
 STAGES = (
-    Stage("input", "input", "attention", input_stage),
+    Stage("input", N_("input"), "attention", input_stage),
     Stage("query", "Q", "attention", projection_stage("query")),
     Stage("key", "K", "attention", projection_stage("key")),
     Stage("value", "V", "attention", projection_stage("value")),
     Stage("product", "QKᵀ", "attention", product_stage, weighs=False),
     Stage("scale", "÷ √d", "attention", scale_stage, weighs=False),
-    Stage("mask", "mask", "attention", mask_stage, weighs=False),
+    Stage("mask", N_("mask"), "attention", mask_stage, weighs=False),
     Stage("softmax", "softmax", "attention", softmax_stage, weighs=False),
     Stage("weighted", "× V", "attention", weighted_stage, weighs=False),
-    Stage("concat", "concat", "attention", concat_stage),
+    Stage("concat", N_("concat"), "attention", concat_stage),
     Stage("output", "× Wₒ", "attention", output_stage),
-    Stage("residual", "add, norm", "attention", residual_stage),
+    Stage("residual", N_("add, norm"), "attention", residual_stage),
     Stage("w1", "× W₁", "feed_forward", w1_stage),
-    Stage("activation", "activation", "feed_forward", activation_stage),
+    Stage("activation", N_("activation"), "feed_forward", activation_stage),
     Stage("w2", "× W₂", "feed_forward", w2_stage),
-    Stage("feed_residual", "add, norm", "feed_forward", feed_residual_stage),
-    Stage("sublayers", "what each adds", "feed_forward", sublayers_stage),
-    Stage("norms", "layer / batch norm", "feed_forward", norms_stage),
+    Stage("feed_residual", N_("add, norm"), "feed_forward", feed_residual_stage),
+    Stage("sublayers", N_("what each sublayer adds"), "feed_forward", sublayers_stage),
+    Stage("norms", N_("layer / batch norm"), "feed_forward", norms_stage),
 )
 
 
@@ -96,21 +103,26 @@ def stages_on(page: StagePage) -> tuple[Stage, ...]:
 
 
 def neighbour(name: str, by: int) -> str:
-    """Return the name of the stage ``by`` stages on, or of the last one there is."""
+    """Return the name of the stage ``by`` places on, stopping at the first and last."""
     names = stage_names()
     return names[max(0, min(len(names) - 1, names.index(name) + by))]
 
 
 def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
-    """Return a stage's picture; a sentence where the layer's weights have not come."""
+    """Return a stage's picture; a sentence if the layer's weights have not arrived."""
     if stage.weighs and looked_at.layer_rows is None:
-        return WAITING
+        return _(WAITING)
     return stage.make(looked_at)
 
 
 def heading(looked_at: Subject) -> str:
-    """Say which cell is shown, and where nobody has chosen it, why this one."""
-    pair = f"{looked_at.token('query')} reads {looked_at.token('key')}"
+    """Say which cell is shown, and why this one if the user has selected none."""
+    query, key = looked_at.token("query"), looked_at.token("key")
     if looked_at.chosen:
-        return pair
-    return f"{pair} · no cell is chosen: the last query and the key it reads most"
+        return _("{query} reads {key}", query=query, key=key)
+    return _(
+        "{query} reads {key} · no cell is selected, so this is the last query and its "
+        "strongest key",
+        query=query,
+        key=key,
+    )

@@ -1,4 +1,4 @@
-"""What the Computation tab looks at: a cell, its layer's rows, and their names."""
+"""What the Computation tab shows: a cell, its layer's rows, and their names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.analysis.sublayers import LayerRows, stack_of
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Axis, named
@@ -18,11 +19,15 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.layer_weights import LayerParameters, StackName
 from visformer.values.trace import Trace
-from visformer.words import dimension_words, token_words
+from visformer.words import token_words
 
-MASKED_FOR_SURE = -1e4  # no score comes near: the softmax makes it exactly 0
-BLOCK = 64  # rows drawn at once: a longer sentence is shown a block at a time
-UNITS: dict[Axis, str] = {"model": "dim", "head": "dim", "inner": "unit"}  # from 0
+MASKED_FOR_SURE = -1e4  # no score comes close, so the softmax makes it exactly 0
+BLOCK = 64  # rows drawn at once: a longer sentence is shown one block at a time
+UNITS: dict[Axis, str] = {  # counted from 0
+    "model": N_("dim"),
+    "head": N_("dim"),
+    "inner": N_("unit"),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,11 +40,11 @@ class Subject:
     head: int
     query: int
     key: int
-    chosen: bool  # False: nobody has chosen a cell, this one stands in
+    chosen: bool  # False: the user has selected no cell, this one is the default
     scale: Scale  # of the weights' colours
-    layer_rows: LayerRows | None = None  # None: the layer's weights have not come
+    layer_rows: LayerRows | None = None  # None: the layer's weights have not arrived
     positions: Floats | None = None  # the model's own encodings, [P, D]
-    dimensions: Mapping[Axis, int] = field(default_factory=dict)  # chosen ones, by axis
+    dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected, by axis
 
     @property
     def weights(self) -> Floats:
@@ -63,32 +68,32 @@ class Subject:
 
     @property
     def columns(self) -> slice:
-        """Where the head stands in the width of the model."""
+        """The head's columns among those of all heads."""
         size = self.trace.model.config.head_size
         return slice(self.head * size, (self.head + 1) * size)
 
     @property
     def columns_words(self) -> str:
-        """Say where that is: dim 8 to dim 15."""
+        """The same in words: dim 8 to dim 15."""
         first, last = self.columns.start, self.columns.stop - 1
-        return f"{dimension_words(first)} to {dimension_words(last)}"
+        return _("dim {first} to dim {last}", first=first, last=last)
 
     def rows(self) -> LayerRows:
-        """Return the layer's sublayers; ValueError before the weights came."""
+        """Return the layer's sublayers; ValueError before the weights arrive."""
         if self.layer_rows is None:
-            raise ValueError("the weights have not come.")
+            raise ValueError("the layer's weights have not arrived.")
         return self.layer_rows
 
     def cut(self, numbers: Floats) -> Floats:
-        """Cut numbers of the block down to the rows that are shown."""
+        """Cut a block's numbers down to the rows that are shown."""
         return numbers[: self.queries.stop - self.queries.start]
 
     def names(self, axis: Axis) -> tuple[str, ...]:
         """Name the columns of a table along an axis: the keys, or dim 0 and so on."""
-        return named(UNITS.get(axis, ""), self.labels(axis))
+        return named(unit_of(axis), self.labels(axis))
 
     def labels(self, axis: Axis) -> tuple[str, ...]:
-        """Label the rows or columns of a map along an axis, all of them."""
+        """Label all rows or columns of a map along an axis."""
         if axis in ("query", "key"):
             return labels(self.trace, self.kind)[axis == "key"]
         config = self.trace.model.config
@@ -100,14 +105,19 @@ class Subject:
         return tuple(map(str, range(sizes[axis])))
 
     def token(self, axis: Literal["query", "key"]) -> str:
-        """Name the cell's query or key with its place."""
+        """Name the cell's query or key and its place."""
         tokens = self.trace.tokens(self.kind)[axis == "key"]
         at = self.key if axis == "key" else self.query
         return token_words(visible(tokens[at]), at)
 
 
+def unit_of(axis: Axis) -> str:
+    """Return the word before an index along an axis; "" for tokens."""
+    return _(UNITS[axis]) if axis in UNITS else ""
+
+
 def block(index: int, length: int) -> slice:
-    """Return the block of rows that an index lies in."""
+    """Return the block of rows that contains an index."""
     first = index // BLOCK * BLOCK
     return slice(first, min(first + BLOCK, length))
 
@@ -120,9 +130,9 @@ def subject(
     positions: Floats | None = None,
     dimensions: Mapping[Axis, int] | None = None,
 ) -> Subject | None:
-    """Return what is looked at; None where no row has been run.
+    """Return what is shown; None if there is no row yet.
 
-    ``parameters``: a layer's weights, used if they are of the layer looked at.
+    ``parameters``: a layer's weights, used if they belong to the selected layer.
     """
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
@@ -145,9 +155,9 @@ def subject(
 
 
 def focus(trace: Trace, selection: Selection) -> AttentionCell:
-    """Return the cell looked at.
+    """Return the cell that is shown.
 
-    Where none of the kind is chosen: the last query, and the key it reads most.
+    If none of this kind is selected: the last query and its strongest key.
     """
     kind, cell = selection.kind, selection.cell
     if cell is not None and cell.kind == kind:
@@ -163,7 +173,7 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell:
 def fitting(
     trace: Trace, selection: Selection, parameters: LayerParameters | None
 ) -> LayerParameters | None:
-    """Return a layer's weights if they are those of the layer looked at."""
+    """Return a layer's weights if they are those of the selected layer."""
     if parameters is None:
         return None
     here = stack_of(selection.kind), selection.layer
@@ -174,7 +184,7 @@ def fitting(
 def missing(
     trace: Trace | None, selection: Selection, parameters: LayerParameters | None
 ) -> tuple[StackName, int] | None:
-    """Return the stack and layer whose weights are missing; None where none are."""
+    """Return the stack and layer whose weights are missing; None if none are."""
     if trace is None or fitting(trace, selection, parameters) is not None:
         return None
     return stack_of(selection.kind), selection.layer
@@ -183,8 +193,8 @@ def missing(
 def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRows:
     """Return a layer's sublayers for the block of rows around a query.
 
-    The last block is kept with the run, while cells, heads and steps change: where
-    fewer steps leave every row as it is, the whole run's rows are those of each step.
+    The last block is kept with the run while cells, heads and steps change: where
+    later steps do not change earlier rows, the whole run's rows serve every step.
     """
     stack, model = parameters.stack, trace.model.config
     whole = trace.whole if _rows_stand(trace.whole, stack) else trace
@@ -209,7 +219,7 @@ def _row_tokens(trace: Trace, stack: StackName) -> tuple[str, ...]:
 
 
 def _rows_stand(trace: Trace, stack: StackName) -> bool:
-    """Tell whether fewer steps leave every row as it is: no masked key has weight."""
+    """Whether later steps leave earlier rows unchanged: no masked key has weight."""
     kinds: tuple[Kind, ...] = (
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )

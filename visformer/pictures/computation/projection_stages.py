@@ -1,0 +1,199 @@
+"""The stages from a sublayer's input to its queries, keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from visformer.analysis.formulas import size
+from visformer.analysis.sublayers import standard
+from visformer.language import _
+from visformer.pictures.computation.head_stages import norm_words
+from visformer.pictures.computation.stage_picture import (
+    StageMap,
+    StagePicture,
+    difference,
+    plus,
+    projected_part,
+    projected_terms,
+    queries,
+    stage_map,
+    vectors,
+    with_bias,
+)
+from visformer.pictures.computation.subject import Subject
+from visformer.pictures.picture import Axis
+from visformer.pictures.position_lab import token_positions
+from visformer.values.arrays import Floats
+from visformer.values.facts import SentenceSide
+from visformer.words import dimension_words, layer_words, number
+
+Projected = Literal["query", "key", "value"]
+LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
+
+
+def input_stage(subject: Subject) -> StagePicture:
+    """Show the rows from which queries, keys and values are projected."""
+    rows, model = subject.rows(), subject.trace.model
+    residual = rows.attention(subject.kind).residual
+    maps = [*_embedding(subject, residual.x)]
+    maps.append(queries(subject, "=" if maps else "", _("stream x"), residual.x))
+    names, values = [_("x of the query")], [residual.x[subject.at]]
+    if model.config.norm_first:
+        maps.append(queries(subject, _("→ norm"), "X", residual.reads))
+        names += [_("(x − mean) / deviation"), "γ", "β"]
+        names.append(_("X = norm(x) of the query"))
+        values.append(standard(model, residual.x[subject.at]).values)
+        values += [residual.norm.gamma, residual.norm.beta, residual.reads[subject.at]]
+    memory = rows.memory(subject.kind, subject.keys)
+    if subject.kind == "cross":
+        encoded = _("M (encoder output)")
+        maps.append(
+            stage_map(subject, _("and"), encoded, lambda: memory, ("key", "model"))
+        )
+    names.append(_("M of the key") if subject.kind == "cross" else _("X of the key"))
+    values.append(memory[subject.key - subject.keys.start])
+    sizes = _(
+        "Its size (L2 norm) is {size}; the key's row, {key}, has size {key_size}.",
+        size=number(float(size(residual.x[subject.at]))),
+        key=subject.token("key"),
+        key_size=number(float(size(values[-1]))),
+    )
+    return StagePicture(
+        formula=_input_formula(subject),
+        maps=tuple(maps),
+        words=f"{_input_words(subject)} {sizes}",
+        table=vectors(subject, "model", names, values),
+    )
+
+
+def _input_formula(subject: Subject) -> str:
+    """Say what queries, keys and values are projected from."""
+    across = subject.kind == "cross"
+    if not subject.trace.model.config.norm_first:
+        if across:
+            return _(
+                "The queries are projected from the residual stream x; the keys and "
+                "values from M, the encoder's output."
+            )
+        return _("Queries, keys and values are projected from the residual stream x.")
+    if across:
+        return _(
+            "The queries are projected from X, the normalised stream ({norm}); the "
+            "keys and values from M, the encoder's output.",
+            norm=norm_words(subject),
+        )
+    return _(
+        "Queries, keys and values are projected from X, the normalised stream "
+        "({norm}).",
+        norm=norm_words(subject),
+    )
+
+
+def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
+    """Split the first layer's input, if the table of positions is known."""
+    if subject.positions is None or subject.layer or subject.kind == "cross":
+        return ()
+    side: SentenceSide = "source" if subject.kind == "encoder" else "target"
+    given = token_positions(subject.trace, subject.positions, side)
+    if given is None:
+        return ()
+    positions = given[subject.queries]
+    return (
+        queries(subject, "", _("x − position"), subject.cut(x) - positions),
+        queries(subject, "+", _("position"), positions),
+    )
+
+
+def _input_words(subject: Subject) -> str:
+    token = subject.token("query")
+    if subject.kind == "cross":
+        return _(
+            "{token}: x is the stream after this layer's self-attention.", token=token
+        )
+    if subject.layer:
+        return _(
+            "{token}: x is the output of {layer}.",
+            token=token,
+            layer=layer_words(subject.layer - 1),
+        )
+    return _(
+        "{token}: x is embedding + position (x − position is the scaled embedding).",
+        token=token,
+    )
+
+
+def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
+    """Return the stage that projects the input to queries, keys or values."""
+
+    def stage(subject: Subject) -> StagePicture:
+        return _projection(subject, part)
+
+    return stage
+
+
+def _projection(subject: Subject, part: Projected) -> StagePicture:
+    config = subject.trace.model.config
+    letter, rows = LETTERS[part], subject.rows()
+    token: Literal["query", "key"] = "query" if part == "query" else "key"
+    side: Axis = token
+    whole = getattr(rows.attention_weights(subject.kind), part)
+    linear = projected_part(whole, subject.columns)
+    reads, result, at = _projected(subject, part)
+    source = "M" if subject.kind == "cross" and part != "query" else "X"
+    weight = (rows.parameters, subject.kind, subject.head)
+    maps = (
+        stage_map(subject, "", source, lambda: reads, (side, "model")),
+        stage_map(
+            subject,
+            "×",
+            f"W_{letter}",
+            lambda: linear.weight,
+            ("model", "head"),
+            key=weight,
+        ),
+        stage_map(subject, plus(linear), letter, lambda: result, (side, "head")),
+    )
+    product = reads[at] @ linear.weight  # [d]
+    values, names = [product, result[at]], [f"{source} W_{letter}", letter.lower()]
+    if linear.bias is not None:
+        values.insert(1, linear.bias)
+        names.insert(1, f"b_{letter}")
+    d, small = subject.dimensions.get("head", 0), letter.lower()
+    words = _(
+        "{token}: {element} = {sum} = {result}. Recomputed here, {vector} differs from "
+        "the model's own by at most {difference}.",
+        token=subject.token(token),
+        element=f"{small}[{dimension_words(d)}]",
+        sum=projected_terms(reads[at], linear, d),
+        result=number(result[at, d]),
+        vector=small,
+        difference=difference(linear(reads[at]), result[at]),
+    )
+    return StagePicture(
+        formula=_(
+            "{formula}  ·  head {head} of {heads} has {columns} of {matrix}",
+            formula=with_bias(f"{letter} = {source} W_{letter}", linear, f"b_{letter}"),
+            head=subject.head + 1,
+            heads=config.heads,
+            columns=subject.columns_words,
+            matrix=f"W_{letter}",
+        ),
+        maps=maps,
+        words=words,
+        table=vectors(subject, "head", names, values, by="all"),
+    )
+
+
+def _projected(subject: Subject, part: Projected) -> tuple[Floats, Floats, int]:
+    """Return what a projection reads, its result, and the cell's row of both."""
+    trace, rows = subject.trace, subject.rows()
+    where = subject.layer, subject.head
+    if part == "query":
+        reads = rows.attention(subject.kind).residual.reads
+        result = trace.queries(subject.kind, *where)[subject.queries]
+        return subject.cut(reads), result, subject.at
+    every = trace.keys if part == "key" else trace.values
+    memory = rows.memory(subject.kind, subject.keys)
+    result = every(subject.kind, *where)[subject.keys]
+    return memory, result, subject.key - subject.keys.start
