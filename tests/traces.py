@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 
 from visformer.bench.random_trace import random_facts, random_trace
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import (
+    Description,
+    ModelFacts,
+)
 from visformer.values.recording import Recording, Row
 from visformer.values.trace import Trace
 
@@ -43,7 +46,8 @@ def make_trace(
 
 def with_config(model: ModelFacts, **choices: Any) -> ModelFacts:
     """Return the same model with other sizes or choices."""
-    return replace(model, config=replace(model.config, **choices))
+    config = replace(model.config, **choices)
+    return replace(model, **Description.of(config, model.kinds)._asdict())
 
 
 def rows_of(trace: Trace) -> list[Row]:

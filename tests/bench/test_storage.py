@@ -14,8 +14,9 @@ from tests.traces import make_trace, with_config
 from visformer.bench import time_storage as storage
 from visformer.bench.random_trace import random_facts, random_recording
 from visformer.values.facts import KINDS
+from visformer.values.row_columns import Columns
 from visformer.values.step import CANDIDATES
-from visformer.values.trace import Columns, Trace
+from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
 TINY = random_facts(d_model=8, heads=2, layers=2, vocabulary=60)

@@ -50,14 +50,18 @@ def test_there_is_nothing_of_an_encoder(preset: str, tmp_path: Path) -> None:
     trace = run(checkpoint, None, TARGET)[0]
     assert (trace.source, trace.source_ids.tolist()) == ((), [])
     assert trace.layers("encoder") == trace.layers("cross") == 0
-    assert trace.encoder_output.shape == (0, 16)
-    assert trace.memory_rows.size == 0
+    assert trace.kinds == ("decoder",)
+    assert trace.encoder_rows.size == trace.memory_rows.size == 0
+    with pytest.raises(InputError, match="output is not in this trace"):
+        _ = trace.encoder_output
     assert [step.origin for step in trace.steps] == ["reference"] * 3 + ["model"]
     kinds: tuple[Kind, ...] = ("encoder", "cross")
     for kind in kinds:
-        with pytest.raises(InputError, match=f"there is no {kind} attention"):
+        with pytest.raises(InputError, match=f"no “{kind}” attention: it has decoder"):
             trace.attention(kind, 0)
-    with pytest.raises(InputError, match="without an encoder"):
+    with pytest.raises(
+        InputError, match="encoder's hidden states are not in this trace"
+    ):
         trace.hidden("encoder", 0)
     trace.save(tmp_path / "alone.vis")
     again = visformer.open_trace(tmp_path / "alone.vis")

@@ -330,7 +330,7 @@ def test_marks_of_fresh_models() -> None:
     [
         ("bert", {}, "no preset"),
         ("paper", {"width": 3}, "“width”"),
-        ("paper", {"norm": "rms"}, "norm is 'rms'"),
+        ("paper", {"norm": "batch"}, "norm is 'batch'"),
         ("paper", {"gated": 1}, "gated is 1"),
         ("paper", {"masked_value": math.nan}, "masked_value is nan"),
         ("handout", {"target_vocabulary": 2}, "too few"),

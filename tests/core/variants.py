@@ -55,6 +55,8 @@ ODD: dict[str, Any] = {
     },
     "some biases": {"encoder_bias": "value_output", "decoder_bias": "value_output"},
     "pre-norm": {"norm_first": True, "final_norm": True},
+    "norms without mean": {"norm": "rms", "norm_first": True, "final_norm": True},
+    "scaling norms": {"norm_bias": False},
 }
 
 

@@ -21,7 +21,7 @@ from visformer.pictures.computation.subject import (
 )
 from visformer.pictures.picture import Axis
 from visformer.session.state import Session, State
-from visformer.values.layer_weights import StackName
+from visformer.values.facts import StackName
 from visformer.values.trace import Trace
 
 

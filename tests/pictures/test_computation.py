@@ -37,12 +37,14 @@ from visformer.pictures.computation.subject import (
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
+from visformer.values.facts import StackName
 from visformer.values.intervention import parse
-from visformer.values.layer_weights import StackName
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},
     "pre-norm": {"norm_first": True, "final_norm": True},
+    "scaling norms": {"norm_bias": False, "norm_first": True},
+    "norms without mean": {"norm": "rms"},
     "gated": {"gated": True, "activation": "silu", "norm": "unbiased"},
     "no biases": {
         "encoder_bias": "none",

@@ -13,7 +13,8 @@ from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
 from visformer.values.facts import KINDS, Kind
-from visformer.values.trace import Columns, Trace
+from visformer.values.row_columns import Columns
+from visformer.values.trace import Trace
 
 
 def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
@@ -35,8 +36,8 @@ def by_hand() -> Trace:
         np.zeros_like(trace.decoder_rows),
         np.zeros_like(trace.memory_rows),
     )
-    decoder[0, layout.part("decoder", 0, 3)] = [np.sqrt(2), 0]
-    memory[:, layout.part("memory", 0, 0)] = [[np.log(3), 7], [0, -7]]
+    decoder[0, layout.part("decoder", "cross queries", 0)] = [np.sqrt(2), 0]
+    memory[:, layout.part("memory", "keys", 0)] = [[np.log(3), 7], [0, -7]]
     return replace(trace, decoder_rows=decoder, memory_rows=memory)
 
 

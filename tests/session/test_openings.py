@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.general_traces import Shape, any_trace
 from tests.opened import opened_model
 from tests.session.sessions import (
     HIDDEN,
@@ -75,7 +76,7 @@ def test_a_recorded_trace_leaves_the_passes_of_another_run(
 
 
 def test_a_recording_without_an_encoder_is_refused(session: Session) -> None:
-    session.do(runs.show_trace, replace(TRACE, model=replace(TRACE.model, cross=False)))
+    session.do(runs.show_trace, any_trace(Shape(kinds=("decoder",))))
     assert session.state.trace is None
     assert "no cross attention" in session.state.error
 

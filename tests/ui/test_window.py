@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.engine.handle import Replaced
@@ -247,8 +248,7 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
 def test_a_trace_without_an_encoder_is_refused(translated: Pair) -> None:
     window, _ = translated
     before = window.session.state.trace
-    facts = replace(make_trace().model, cross=False)
-    window.session.do(show_trace, replace(make_trace(), model=facts))
+    window.session.do(show_trace, any_trace(Shape(kinds=("decoder",))))
     assert "no cross attention to show" in window.session.state.error
     assert window.session.state.trace is before
 

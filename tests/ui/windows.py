@@ -24,7 +24,7 @@ from visformer.session.state import Session, State
 from visformer.ui.views.view import View
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
-from visformer.values.layer_weights import StackName
+from visformer.values.facts import StackName
 from visformer.values.questions import Overrides, WhenToAsk
 from visformer.values.trace import Trace
 

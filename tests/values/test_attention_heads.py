@@ -21,7 +21,7 @@ def test_every_stage_by_hand() -> None:
     queries = np.array([[[1, 0, 2, 0]], [[0, 1, 0, -1]]], np.float32)
     keys = np.array([[[2, 0, 1, 0]], [[0, 4, 0, 0]], [[0, 0, 0, 0]]], np.float32)
     mask = np.array([[True, True, True], [True, False, False]])
-    heads = AttentionHeads(queries, keys, mask, -1e9)
+    heads = AttentionHeads(queries, keys, mask, -1e9, 1 / 2)
     assert heads.products().tolist() == [[[4, 0, 0], [0, 4, 0]]]
     assert heads.scores().tolist() == [[[2, 0, 0], [0, 2, 0]]]
     assert heads.masked().tolist() == [[[2, 0, 0], [0, -1e9, -1e9]]]
@@ -36,14 +36,16 @@ def test_a_rows_digits_hang_on_nothing_that_it_does_not_read(width: int) -> None
     random = np.random.default_rng(0)
     length = 3 * ADDED + BLOCK + 7
     q, k = random.standard_normal((2, length, 2, width)).astype(np.float32)
-    mask = np.tri(length, dtype=bool)
-    whole = AttentionHeads(q, k, mask, -np.inf).weights()
+    mask, scale = np.tri(length, dtype=bool), width**-0.5
+    whole = AttentionHeads(q, k, mask, -np.inf, scale).weights()
     for count in (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, ADDED, 200, 300, length):
-        cut = AttentionHeads(q[:count], k[:count], mask[:count, :count], -np.inf)
+        cut = AttentionHeads(q[:count], k[:count], mask[:count, :count], -np.inf, scale)
         assert np.array_equal(cut.weights(), whole[:, :count, :count])
         last = cut.weights(slice(count - 1, None))
         assert np.array_equal(last, whole[:, count - 1 : count, :count])
-    one = AttentionHeads(q[:, 1:], k[:, 1:], mask, -np.inf).weights(slice(40, 50))
+    one = AttentionHeads(q[:, 1:], k[:, 1:], mask, -np.inf, scale).weights(
+        slice(40, 50)
+    )
     assert np.array_equal(one, whole[1:, 40:50])
 
 

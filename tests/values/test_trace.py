@@ -11,7 +11,8 @@ from visformer.errors import InputError
 from visformer.values.arrays import read_only, softmax
 from visformer.values.facts import KINDS, Kind
 from visformer.values.recording import Recording, Row
-from visformer.values.trace import Columns, Trace
+from visformer.values.row_columns import Columns
+from visformer.values.trace import Trace
 
 
 def two_token_trace() -> Trace:
@@ -61,7 +62,7 @@ def test_a_row_that_may_attend_to_nothing(fill: float, expected: float) -> None:
 def test_decoder_layers_have_their_own_cross_queries() -> None:
     trace = make_trace(layers=2, heads=1, d_model=2)
     columns = trace.columns
-    assert columns.part("decoder", 1, 3) == slice(14, 16)
+    assert columns.part("decoder", "cross queries", 1) == slice(14, 16)
     np.testing.assert_array_equal(
         trace.queries("cross", 1, 0), trace.decoder_rows[:, 14:16]
     )
@@ -71,7 +72,7 @@ def test_decoder_layers_have_their_own_cross_queries() -> None:
 def test_layout_gives_the_final_norm_columns_of_its_own() -> None:
     model = make_trace(layers=2, heads=1, d_model=2).model
     plain, normed = Columns(model), Columns(with_config(model, final_norm=True))
-    assert plain.output("encoder") == plain.hidden("encoder", 2)
+    assert plain.output("encoder") == plain.part("encoder", "hidden", 2)
     assert normed.width("encoder") == plain.width("encoder") + 2
     assert normed.output("encoder").stop == normed.width("encoder")
 
@@ -115,7 +116,9 @@ def test_layer_and_head_must_exist(layer: int, head: int) -> None:
 
 def test_logits_need_the_output_projection() -> None:
     trace = make_trace()
-    with pytest.raises(InputError, match="without the model's output projection"):
+    with pytest.raises(
+        InputError, match="does not contain the model's output projection"
+    ):
         _ = trace.logits
     weight = np.eye(3, 8, dtype=np.float32)
     logits = replace(trace, output_weight=weight).logits

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 from dataclasses import replace
@@ -17,13 +16,14 @@ from tests.traces import make_trace, with_config
 from visformer.errors import InputError, VisformerError
 from visformer.paths import FIRST_TRACE, resource
 from visformer.values.config import FORMER_NAMES
-from visformer.values.facts import KINDS, BlockParameters
+from visformer.values.facts import KINDS, BlockParameters, Description
 from visformer.values.intervention import NO_CHANGES, Intervention, parse
 from visformer.values.trace import Trace
 from visformer.values.trace_file import (
     MAGIC,
     _intervention,
     _model,
+    _model_facts,
     read_trace,
     write_trace,
 )
@@ -100,8 +100,11 @@ def test_a_file_of_version_1_opens(
         BlockParameters("source_embedding", 0, "target_embedding"),
         BlockParameters("output", 0, "target_embedding"),
     )
-    model = replace(model, blocks=blocks, cross=not alone)
-    facts = version_1(dataclasses.asdict(model))
+    model = replace(model, blocks=blocks)
+    if alone:
+        described = Description.of(model.config, ("decoder",))
+        model = replace(model, **described._asdict())
+    facts = version_1(_model_facts(model))
     if alone:
         facts["encoder_layers"] = 0
         model = with_config(model, encoder_layers=1)
@@ -110,7 +113,7 @@ def test_a_file_of_version_1_opens(
 
 def test_a_first_file_without_later_fields_opens() -> None:
     model = with_config(make_trace().model, shared_embedding=False, tied_output=False)
-    facts = version_1(dataclasses.asdict(model), "w1_bias", "w2_bias", "gate_bias")
+    facts = version_1(_model_facts(model), "w1_bias", "w2_bias", "gate_bias")
     del facts["blocks"]
     assert _model(facts) == model
 

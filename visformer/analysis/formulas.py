@@ -34,6 +34,17 @@ def layer_standard(x: Floats, eps: float, *, unbiased: bool = False) -> Standard
         return Standard((x - mean) / deviation, mean, deviation)
 
 
+def rms_standard(x: Floats, eps: float) -> Standard:
+    """Divide every row by its root mean square (Zhang & Sennrich 2019).
+
+    No mean is taken off: it is given as 0.
+    """
+    square = np.square(x).mean(-1, keepdims=True)  # [..., 1]
+    deviation = np.sqrt(square + np.float32(eps))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Standard(x / deviation, np.zeros_like(deviation), deviation)
+
+
 def batch_standard(x: Floats, eps: float) -> Standard:
     """Standardise every column of [N, D] over its rows (Ioffe & Szegedy 2015).
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from visformer.values.arrays import Bools
-from visformer.values.facts import KINDS, Kind
+from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 SURE = -1e4  # a masked score so low has no weight beside any score that occurs
@@ -34,7 +34,7 @@ def leaks(trace: Trace) -> list[Leak]:
     what pads themselves read is not counted.
     """
     all_leaks = []
-    for kind in KINDS:
+    for kind in trace.kinds:
         future, pads, real = forbidden(trace, kind)
         if not (future | pads).any():
             continue
@@ -54,10 +54,12 @@ def leaks(trace: Trace) -> list[Leak]:
 
 def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
     """Tell from the mask alone that no weight can be on ``hidden``, bool [Q, K]."""
+    if trace.is_captured(kind, layer):
+        return False
     mask = trace.mask(kind, layer)
     no_row_is_empty = bool(mask.any(-1).all())
     return (
-        trace.model.config.masked_value <= SURE
+        trace.model.attention[kind].masked_value <= SURE
         and no_row_is_empty
         and not (hidden & mask).any()
     )

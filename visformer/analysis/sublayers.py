@@ -14,15 +14,19 @@ from functools import cached_property
 
 import numpy as np
 
-from visformer.analysis.formulas import ACTIVATIONS, Standard, layer_standard
+from visformer.analysis.formulas import (
+    ACTIVATIONS,
+    Standard,
+    layer_standard,
+    rms_standard,
+)
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind, ModelFacts
+from visformer.values.facts import Kind, ModelFacts, StackName
 from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
     LayerParameters,
     NormWeights,
-    StackName,
 )
 from visformer.values.trace import Trace
 
@@ -34,14 +38,16 @@ def stack_of(kind: Kind) -> StackName:
 
 def standard(model: ModelFacts, x: Floats) -> Standard:
     """Standardise rows as the model's norms do, before gamma and beta."""
-    return layer_standard(
-        x, model.config.norm_eps, unbiased=model.config.norm == "unbiased"
-    )
+    config = model.config
+    if config.norm == "rms":
+        return rms_standard(x, config.norm_eps)
+    return layer_standard(x, config.norm_eps, unbiased=config.norm == "unbiased")
 
 
 def normed(model: ModelFacts, norm: NormWeights, x: Floats) -> Floats:
     """Apply one of the model's norms to rows [..., D]."""
-    return standard(model, x).values * norm.gamma + norm.beta
+    scaled = standard(model, x).values * norm.gamma
+    return scaled if norm.beta is None else scaled + norm.beta
 
 
 def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:

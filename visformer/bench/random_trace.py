@@ -6,10 +6,11 @@ import numpy as np
 
 from visformer.values.arrays import Floats, read_only
 from visformer.values.config import ModelConfig
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import Description, ModelFacts
 from visformer.values.recording import Recording, Row
+from visformer.values.row_columns import Columns
 from visformer.values.step import CANDIDATES, Candidates, Step
-from visformer.values.trace import Columns, Trace
+from visformer.values.trace import Trace
 
 PAD, UNK, BOS, EOS = range(4)
 WORDS = 4  # the first id that is no special token
@@ -37,7 +38,7 @@ def random_facts(
         masked_value=masked_value,
     )
     return ModelFacts(
-        config=config,
+        **Description.of(config)._asdict(),
         name="random",
         digest="",
         layout="native",

@@ -14,9 +14,9 @@ from visformer.core.packed import PackedDecoder
 from visformer.errors import InputError
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import Description, ModelFacts
 from visformer.values.finding import Finding
-from visformer.values.trace import Columns
+from visformer.values.row_columns import Columns
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,7 +60,7 @@ class Checkpoint:
         """What a Trace says about its model."""
         tokenizer = self.tokenizer
         return ModelFacts(
-            config=self.config,
+            **Description.of(self.config)._asdict(),
             name=self.name,
             digest=self.digest,
             layout=self.layout,

@@ -99,11 +99,11 @@ class DecoderState:
             row = self._one_row.extend(int(ids), start, self.lookup)
             return torch.from_numpy(row)[None, None]
         rows = self.cache.new_empty(batch * count, columns.width("decoder"))
-        x = rows[:, columns.hidden("decoder", 0)]
+        x = rows[:, columns.part("decoder", "hidden", 0)]
         x.copy_(model.embed("target", ids, start, lookup=self.lookup).flatten(0, 1))
         for index, part in enumerate(self.packed.layers):
             x = self._layer(index, part, x, rows, masks)
-            rows[:, columns.hidden("decoder", index + 1)] = x
+            rows[:, columns.part("decoder", "hidden", index + 1)] = x
         if model.config.final_norm:
             rows[:, columns.output("decoder")] = model.decoder.norm(x)
         return rows.view(batch, count, -1)
@@ -144,7 +144,7 @@ class DecoderState:
         masks: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
         """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
-        first = self.packed.columns.part("decoder", index, 0).start
+        first = self.packed.columns.part("decoder", "queries", index).start
         width = x.shape[1]
 
         def attend_back(x: Tensor) -> Tensor:

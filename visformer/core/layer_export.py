@@ -11,13 +11,13 @@ from visformer.core.model import Layer, norm_length
 from visformer.core.parts import Attention, FeedForward
 from visformer.core.rows import host
 from visformer.errors import InputError
+from visformer.values.facts import StackName
 from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
     LayerParameters,
     Linear,
     NormWeights,
-    StackName,
 )
 
 
@@ -78,5 +78,5 @@ def _linear(linear: nn.Linear) -> Linear:
 
 
 def _norm(norm: nn.Module) -> NormWeights:
-    gamma, beta = cast("Tensor", norm.weight), cast("Tensor", norm.bias)
-    return NormWeights(host(gamma), host(beta))
+    gamma, beta = cast("Tensor", norm.weight), getattr(norm, "bias", None)
+    return NormWeights(host(gamma), None if beta is None else host(beta))

@@ -153,7 +153,11 @@ def make_stack(config: ModelConfig, *, cross: bool, dropout: float) -> Stack:
 
     def norm() -> nn.Module:
         return make_norm(
-            config.norm, d_model=config.d_model, eps=config.norm_eps, length=length
+            config.norm,
+            d_model=config.d_model,
+            eps=config.norm_eps,
+            bias=config.norm_bias,
+            length=length,
         )
 
     def layer() -> Layer:

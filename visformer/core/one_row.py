@@ -52,11 +52,11 @@ class OneRow:
         x: Floats = self._embedding[id] * self._embedding_scale
         x += placed.numpy().reshape(-1)
         row = np.empty(columns.width("decoder"), np.float32)
-        row[columns.hidden("decoder", 0)] = x
+        row[columns.part("decoder", "hidden", 0)] = x
         with np.errstate(all="ignore"):  # a broken model's NaN is shown, not warned of
             for index, part in enumerate(self._layers):
                 x = self._layer(index, part, x, row, at)
-                row[columns.hidden("decoder", index + 1)] = x
+                row[columns.part("decoder", "hidden", index + 1)] = x
         if self._model.config.final_norm:
             row[columns.output("decoder")] = self._final(x)
         return row
@@ -65,7 +65,7 @@ class OneRow:
         self, index: int, part: PackedLayer, x: Floats, row: Floats, at: int
     ) -> Floats:
         """Run one layer on [D]; leave q, k, v and the cross query in ``row``."""
-        first, width = self._columns.part("decoder", index, 0).start, len(x)
+        first, width = self._columns.part("decoder", "queries", index).start, len(x)
 
         def attend_back(x: Floats) -> Floats:
             qkv = row[first : first + 3 * width]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from visformer.core.model import Layer, Transformer
 from visformer.core.parts import ACTIVATIONS
 from visformer.values.arrays import Floats
-from visformer.values.trace import Columns
+from visformer.values.row_columns import Columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)

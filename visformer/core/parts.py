@@ -210,33 +210,33 @@ class FeedForward(nn.Module):
 class UnbiasedNorm(nn.Module):
     """LayerNorm whose variance divides by D - 1, with eps inside the root."""
 
-    def __init__(self, shape: tuple[int, ...], eps: float) -> None:
+    def __init__(self, shape: tuple[int, ...], eps: float, *, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(shape))
-        self.bias = nn.Parameter(torch.zeros(shape))
+        self.bias = nn.Parameter(torch.zeros(shape)) if bias else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
         variance = x.var(-1, unbiased=True, keepdim=True)
         normed = (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt()
-        return self.weight * normed + self.bias
-
-
-NORMS: dict[NormRule, Callable[[tuple[int, ...], float], nn.Module]] = {
-    "layer": nn.LayerNorm,
-    "unbiased": UnbiasedNorm,
-}
+        scaled = self.weight * normed
+        return scaled if self.bias is None else scaled + self.bias
 
 
 def make_norm(
-    kind: NormRule, *, d_model: int, eps: float, length: int = 0
+    kind: NormRule, *, d_model: int, eps: float, bias: bool, length: int = 0
 ) -> nn.Module:
     """Return a fresh norm.
 
     It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.
+    A norm without a mean (``"rms"``, Zhang & Sennrich 2019) has no bias either.
     """
-    return NORMS[kind]((length, d_model) if length else (d_model,), eps)
+    shape = (length, d_model) if length else (d_model,)
+    if kind == "rms":
+        return nn.RMSNorm(shape, eps)
+    make = nn.LayerNorm if kind == "layer" else UnbiasedNorm
+    return make(shape, eps, bias=bias)
 
 
 def through_sublayers(

@@ -32,9 +32,10 @@ from visformer.core.rows import (
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.tokenizers.tokenizer import Token
-from visformer.values.arrays import Bools, Floats, read_only
-from visformer.values.facts import KINDS, Kind, ModelFacts
+from visformer.values.arrays import Floats, read_only
+from visformer.values.facts import KINDS, Description, Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention, permutation
+from visformer.values.row_columns import Columns
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
 
@@ -72,7 +73,8 @@ def run(
     model, tokenizer, facts = checkpoint.model, checkpoint.tokenizer, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
-        facts = replace(facts, cross=False)
+        alone = Description.of(checkpoint.config, ("decoder",))
+        facts = replace(facts, **alone._asdict())
     source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
     rule, lengths = checkpoint.config.mask_rule, None
@@ -84,7 +86,7 @@ def run(
     changed.check(facts, source.shape[1])
     opened = original.decoder | make_masks(rule, real, shown, causal=False).decoder
     allowed = modified_masks(changed, checkpoint.config, original, opened)
-    if facts.cross:
+    if source_ids is not None:
         encoded = model.encode(source, allowed.encoder)
         memory = encoded.output
     else:
@@ -272,19 +274,16 @@ def _trace(
         intervention=intervention,
     )
     ids = target.tolist()
-    masks: dict[Kind, Bools] = {
-        "encoder": start.masks["encoder"],
-        "decoder": host_mask(allowed.decoder, row),
-        "cross": host_mask(allowed.cross, row),
-    }
+    masks = dict(zip(KINDS, (host_mask(mask, row) for mask in allowed), strict=True))
     return replace(
         start,
         model=facts,
+        encoder_rows=start.encoder_rows[:, : Columns(facts).width("encoder")],
         target=tuple(tokenizer.target.token(i) for i in ids),
         target_ids=read_only(np.array(ids, np.int64)),
         steps=_steps(checkpoint, decoded.output[row], ids),
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
-        masks=masks,
+        masks={kind: masks[kind] for kind in facts.kinds},
         own_weights=_own_weights(checkpoint, allowed, encoded, decoded, row),
     )
 

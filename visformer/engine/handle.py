@@ -8,7 +8,7 @@ arrive on threads of the handle's own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class Engine:
         self._timers: list[threading.Timer] = []  # of openings, until they have ended
         self._opened: Numbered | None = None  # what the working process has open
         self._newest: Numbered | None = None  # the request that a replacement replays
-        self._steps: tuple[Step, ...] = ()  # of the newest decode, as far as it came
+        self._steps: Sequence[Step] = ()  # of the newest decode, as far as it came
         self._mirror = Mirror()
         self._fragile = False  # it was replaced, and has ended no request since
         self._current = Worker(self._receive)

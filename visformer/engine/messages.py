@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import ModelFacts, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.layer_weights import LayerParameters, StackName
+from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row

@@ -25,7 +25,7 @@ LAST = 1 << 30  # beyond any step: the cursor goes to the end
 
 def show_trace(state: State, trace: Trace) -> Next:
     """Show a recorded Trace, whole; one without an encoder is refused."""
-    if not trace.model.cross:
+    if "cross" not in trace.kinds:
         return Next(
             replace(
                 state,

@@ -1,4 +1,4 @@
-"""Scores, mask and softmax of attention heads in numpy: everybody reads them here.
+"""Scores, bias, mask and softmax of attention heads in numpy, for everybody.
 
 A cell's digits hang on nothing but its query, its keys and its mask: not on how many
 rows are asked for at once, nor on how many keys come after those it may attend to. A
@@ -8,12 +8,12 @@ product of matrices rounds by its shape, so all are of one shape, ``BLOCK`` quer
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats
+from visformer.values.score_bias import Bias, bias_rows
 
 BLOCK = 32  # queries and keys multiplied at a time
 ADDED = 128  # weights of a row added up at a time: a multiple of BLOCK
@@ -27,14 +27,18 @@ class AttentionHeads:
     queries: Floats  # [Q, H, d]
     keys: Floats  # [K, H, d]
     mask: Bools  # [Q, K], True = may attend
-    masked_value: float  # replaces the scores that are masked, after scaling
+    masked_value: float  # replaces the scores that are masked, after scaling and adding
+    scale: float  # what the products are multiplied by
+    added: Bias | None = None  # to the scaled products; of these heads
+    # [H, Q, K]: the model's own weights, where they do not follow from all this
+    captured: Floats | None = None
 
     def products(self, rows: slice = ALL) -> Floats:
         """Return q.k of some query rows and all keys, [H, rows, K]."""
         return self._products(rows)[..., : len(self.keys)]
 
     def scores(self, rows: slice = ALL) -> Floats:
-        """Return q.k / sqrt(d), [H, rows, K]."""
+        """Return q.k times the scale, plus what is added, [H, rows, K]."""
         return self._scores(rows)[..., : len(self.keys)]
 
     def masked(self, rows: slice = ALL) -> Floats:
@@ -42,10 +46,12 @@ class AttentionHeads:
         return self._masked(rows)[..., : len(self.keys)]
 
     def weights(self, rows: slice = ALL) -> Floats:
-        """Return the softmax of the masked scores, [H, rows, K].
+        """Return the softmax of the masked scores, or what was captured, [H, rows, K].
 
-        Rows sum to 1; a row of -inf alone becomes NaN, as in torch.
+        Rows of a softmax sum to 1; a row of -inf alone becomes NaN, as in torch.
         """
+        if self.captured is not None:
+            return self.captured[:, rows]
         weights, keys = self._masked(rows), len(self.keys)
         if keys:
             weights[..., keys:] = -np.inf
@@ -76,8 +82,11 @@ class AttentionHeads:
         return products[:, start - first : max(start, stop) - first]
 
     def _scores(self, rows: slice) -> Floats:
-        scores = self._products(rows)
-        scores /= np.float32(math.sqrt(self.queries.shape[2]))
+        scores, keys = self._products(rows), len(self.keys)
+        # dividing by the root of d, as the formula is written, keeps its last digit
+        scores /= np.float32(1 / self.scale)
+        if self.added is not None and scores.size:
+            scores[..., :keys] += bias_rows(self.added, rows, self.mask.shape)
         return scores
 
     def _masked(self, rows: slice) -> Floats:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from visformer.errors import CheckpointError
 
-NormRule = Literal["layer", "unbiased"]
+NormRule = Literal["layer", "unbiased", "rms"]
 Positions = Literal["sinusoidal", "halves", "learned", "none"]
 FrequencyForm = Literal["exp", "power"]
 PositionAxis = Literal["time", "batch", "restart"]
@@ -31,6 +31,7 @@ _CHOICES = {
 _SWITCHES = (
     "norm_first",
     "final_norm",
+    "norm_bias",
     "shared_embedding",
     "tied_output",
     "embedding_scale",
@@ -80,7 +81,9 @@ class ModelConfig:
     shared_embedding: bool = True  # source and target look tokens up in one table
     tied_output: bool = True  # the output projection is the target embedding
     masked_value: float = -1e9  # replaces a masked score, after scaling; may be -inf
-    norm: NormRule = "layer"  # unbiased: variance over D - 1, eps inside the root
+    # unbiased: variance over D - 1, eps inside the root; rms: no mean, never a bias
+    norm: NormRule = "layer"
+    norm_bias: bool = True  # norms shift as well as scale
     embedding_scale: bool = True  # embeddings times sqrt(D)
     positions: Positions = "sinusoidal"  # halves: the sines first, then the cosines
     position_form: FrequencyForm = "exp"  # how frequencies are computed in float32

@@ -1,15 +1,21 @@
-"""What a model is, as far as its Traces tell it, and the kinds of its attention."""
+"""What a model is, as far as its Traces tell it: kinds of attention, stacks, sizes."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
+from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.config import ModelConfig
 
 Kind = Literal["encoder", "decoder", "cross"]
+StackName = Literal["encoder", "decoder"]
 SentenceSide = Literal["source", "target"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+STACKS: tuple[StackName, ...] = ("encoder", "decoder")
 
 
 class BlockParameters(NamedTuple):
@@ -21,27 +27,106 @@ class BlockParameters(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionFacts:
+    """One kind of attention: what its layers have in common, and each layer's scale."""
+
+    scales: tuple[float, ...]  # of each layer: what q.k is multiplied by
+    heads: int
+    key_heads: int  # of keys and values; divides ``heads``, equal to it if ungrouped
+    head_size: int  # numbers in one query or key
+    value_size: int  # numbers in one value
+    masked_value: float  # replaces masked scores, after scaling and adding
+
+    @property
+    def layers(self) -> int:
+        """How many layers have it."""
+        return len(self.scales)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackFacts:
+    """What a Trace keeps of a stack's residual stream."""
+
+    d_model: int
+    hidden: int  # layers + 1: before the first, after each; 0 where it was not kept
+    output: bool  # kept apart, since a final norm makes it differ from the last hidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What is known of the model that made a Trace."""
 
-    config: ModelConfig
+    attention: Mapping[Kind, AttentionFacts]  # of the kinds that it has
+    stacks: Mapping[StackName, StackFacts]
+    known: ModelConfig | None  # None: what it computes beside attention is not known
     name: str
     digest: str  # SHA-256 of the weights as they lie on disk; "" for a fresh model
     layout: str
     device: str
     parameters: int
-    pad: int
+    pad: int  # -1 where it has none; so are the next two
     bos: int
     eos: int
     source_pad: int | None = None  # where it is not ``pad``
-    cross: bool = True  # False: the decoder ran alone, without an encoder
     blocks: tuple[BlockParameters, ...] = ()  # sum to ``parameters``; () in old files
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that it has, in the order of ``KINDS``."""
+        return tuple(kind for kind in KINDS if kind in self.attention)
+
+    @property
+    def config(self) -> ModelConfig:
+        """Its sizes and choices; InputError where they are not known."""
+        if self.known is None:
+            raise InputError(
+                _(
+                    "Only the attention of “{model}” is known, not its other blocks.",
+                    model=self.name,
+                )
+            )
+        return self.known
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers that have attention of this kind; 0 for none."""
-        if kind == "decoder":
-            return self.config.decoder_layers
-        if not self.cross:
-            return 0
-        config = self.config
-        return config.encoder_layers if kind == "encoder" else config.decoder_layers
+        facts = self.attention.get(kind)
+        return 0 if facts is None else facts.layers
+
+
+class Description(NamedTuple):
+    """The facts of a model that follow from its config."""
+
+    attention: Mapping[Kind, AttentionFacts]
+    stacks: Mapping[StackName, StackFacts]
+    known: ModelConfig
+
+    @classmethod
+    def of(cls, config: ModelConfig, kinds: Sequence[Kind] = KINDS) -> Self:
+        """Describe a model of ours, or what of it ran: of its attention ``kinds``."""
+        layers = {
+            "encoder": config.encoder_layers,
+            "decoder": config.decoder_layers,
+            "cross": config.decoder_layers,
+        }
+        attention: dict[Kind, AttentionFacts] = {
+            kind: AttentionFacts(
+                scales=(1 / math.sqrt(config.head_size),) * layers[kind],
+                heads=config.heads,
+                key_heads=config.heads,
+                head_size=config.head_size,
+                value_size=config.head_size,
+                masked_value=config.masked_value,
+            )
+            for kind in KINDS
+            if kind in kinds
+        }
+        stacks: dict[StackName, StackFacts] = {
+            stack: StackFacts(
+                d_model=config.d_model,
+                hidden=layers[stack] + 1,
+                output=config.final_norm,
+            )
+            for stack in STACKS
+            if stack in kinds
+        }
+        return cls(attention, stacks, config)

@@ -7,12 +7,9 @@ token is a row, so a projection is ``x @ weight + bias``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from visformer.values.arrays import Floats
-from visformer.values.facts import ModelFacts
-
-StackName = Literal["encoder", "decoder"]
+from visformer.values.facts import Description, ModelFacts, StackName
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +30,7 @@ class NormWeights:
     """A layer norm's own numbers; its rule and eps are the model's (ModelFacts)."""
 
     gamma: Floats  # [D]
-    beta: Floats  # [D]
+    beta: Floats | None  # [D]; None where the norm only scales
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -78,5 +75,7 @@ def same_model(one: ModelFacts, other: ModelFacts) -> bool:
 
     It may run on another device, or with another value for masked scores.
     """
-    config = replace(one.config, masked_value=other.config.masked_value)
-    return replace(one, config=config, device=other.device) == other
+    if one.known is not None and other.known is not None:
+        config = replace(one.known, masked_value=other.known.masked_value)
+        one = replace(one, **Description.of(config, one.kinds)._asdict())
+    return replace(one, device=other.device) == other

@@ -117,7 +117,7 @@ class Recording:
             steps=tuple(self._steps),
             decoder_rows=read_only(self._rows[:length]),
             masks={
-                "encoder": self._start.masks["encoder"],
+                **self._start.masks,
                 "decoder": read_only(self._self_mask[..., :length, :length]),
                 "cross": read_only(self._cross_mask[..., :length, :]),
             },

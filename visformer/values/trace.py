@@ -1,76 +1,36 @@
-"""Trace: everything one sentence's pass through a model produced (numpy only).
+"""Trace: everything one sentence's pass through the model produced (numpy only).
 
 A Trace keeps causes (queries, keys, values, masks, residual stream) and derives effects
 (scores, weights, logits) when asked. Its arrays are read-only float32, time axis first.
-Rows are kept side by side as the engine sends them: one row a token, in the columns
+Rows are kept side by side as the engine sends them: one row per token, in the columns
 that ``Columns`` names. Letters: ``S T`` source and target length, ``Q K`` query and key
-length of a kind, ``H`` heads, ``D`` model width, ``V`` vocabulary. Layers and heads
-count from 0.
+length of a kind, ``H`` heads, ``d`` head size, ``D`` model width, ``V`` vocabulary.
+Layers and heads count from 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
 from visformer.values.attention_heads import AttentionHeads
-from visformer.values.facts import KINDS, Kind, ModelFacts
+from visformer.values.facts import AttentionFacts, Kind, ModelFacts, StackName
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
-from visformer.values.step import Step
+from visformer.values.row_columns import Columns, RowsName
+from visformer.values.score_bias import Bias, DistanceBias, of_heads
+from visformer.values.step import Candidates, Step
 
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
-
-
-class Columns:
-    """Which columns of a row hold what; the same in the engine and in the window.
-
-    Encoder row: q, k, v of each layer, then the residual stream. Decoder row: q, k, v
-    and the cross attention's q of each layer, then the residual stream. Memory row (one
-    a source token): the cross attention's k, v of each layer. A stack's output follows
-    its residual stream where a final norm makes it differ from the last of it. A
-    decoder that ran alone has no cross attention's q, and no memory.
-    """
-
-    def __init__(self, model: ModelFacts) -> None:
-        self._width = model.config.d_model
-        self._final = model.config.final_norm
-        self._parts = {"encoder": 3, "decoder": 3 + model.cross, "memory": 2}
-        self._layers = {
-            "encoder": model.layers("encoder"),
-            "decoder": model.layers("decoder"),
-            "memory": model.layers("cross"),
-        }
-
-    def width(self, rows: str) -> int:
-        """Columns of an ``"encoder"``, ``"decoder"`` or ``"memory"`` row."""
-        blocks = self._parts[rows] * self._layers[rows]
-        if rows != "memory":
-            blocks += self._layers[rows] + 1 + self._final
-        return blocks * self._width
-
-    def part(self, rows: str, layer: int, index: int) -> slice:
-        """Columns of projection ``index`` (q, k, v, cross q; or k, v) of a layer."""
-        return self._block(self._parts[rows] * layer + index)
-
-    def hidden(self, rows: str, layer: int) -> slice:
-        """Columns of the residual stream: 0 before the first layer, n after layer n."""
-        return self._block(self._parts[rows] * self._layers[rows] + layer)
-
-    def output(self, rows: str) -> slice:
-        """Columns of the stack's output, after any final norm."""
-        return self.hidden(rows, self._layers[rows] + self._final)
-
-    def _block(self, number: int) -> slice:
-        return slice(number * self._width, (number + 1) * self._width)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,6 +38,8 @@ class Trace:
     """One sentence's pass: tokens, steps and every number behind its attention.
 
     ``target[t]`` is the token that row t consumed; ``steps[t]`` is what row t predicts.
+    A model without an encoder has one sequence, the target: its first ``prompt`` tokens
+    were given, the others follow from them. A model without a decoder has no target.
     """
 
     model: ModelFacts
@@ -87,16 +49,21 @@ class Trace:
     source_spans: tuple[tuple[int, int], ...]  # of source_text; () where ids were given
     target: tuple[str, ...]
     target_ids: Ids  # [T]
-    steps: tuple[Step, ...]  # T of them
+    steps: Sequence[Step]  # T of them, or none where they were not kept
     encoder_rows: Floats  # [S, Columns.width("encoder")]
     memory_rows: Floats  # [S, Columns.width("memory")]
     decoder_rows: Floats  # [T, Columns.width("decoder")]
-    # [S, S], [T, T], [T, S], after a layer axis where layers differ; True = may attend
+    # of each kind [Q, K], after a layer axis where layers differ; True = may attend
     masks: Mapping[Kind, Bools]
+    biases: Mapping[Kind, tuple[Bias, ...]] = field(default_factory=dict)  # by layer
+    # [H, Q, K], where the model's weights do not follow from queries, keys and the rest
+    captured: Mapping[tuple[Kind, int], Floats] = field(default_factory=dict)
+    prompt: int = 0  # how many target tokens were given before the model went on
+    # the best tokens in place of a masked source token, by its index
+    fills: Mapping[int, Candidates] = field(default_factory=dict)
     intervention: Intervention = NO_CHANGES  # what modified the run
-    truncated_from: int = (
-        0  # source tokens typed, where more than the model's positions
-    )
+    # how many source tokens were typed, where that is more than the model's positions
+    truncated_from: int = 0
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
@@ -126,18 +93,31 @@ class Trace:
         """Return the first ``length`` decoder rows, sharing every array."""
         if length >= len(self):
             return self
+        cut = {"decoder": (slice(length),) * 2, "cross": (slice(length), slice(None))}
+
+        def shortened(kind: Kind, array: NDArray[Any]) -> NDArray[Any]:
+            return array[..., *cut[kind]] if kind in cut else array
+
         return replace(
             self,
             target=self.target[:length],
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
+            prompt=min(self.prompt, length),
             own_weights=None,
             cut_from=self.whole,
             decoder_rows=self.decoder_rows[:length],
-            masks={
-                "encoder": self.masks["encoder"],
-                "decoder": self.masks["decoder"][..., :length, :length],
-                "cross": self.masks["cross"][..., :length, :],
+            masks={kind: shortened(kind, mask) for kind, mask in self.masks.items()},
+            biases={
+                kind: tuple(
+                    bias if isinstance(bias, DistanceBias) else shortened(kind, bias)
+                    for bias in biases
+                )
+                for kind, biases in self.biases.items()
+            },
+            captured={
+                (kind, layer): shortened(kind, weights)
+                for (kind, layer), weights in self.captured.items()
             },
         )
 
@@ -155,21 +135,57 @@ class Trace:
 
         Attention follows from it, of as many rows as a Trace has.
         """
-        grown = self.decoder_rows, self.masks["decoder"], self.masks["cross"]
-        encoder = self.encoder_rows, self.memory_rows, self.masks["encoder"]
-        return self.model, self.source, *encoder, *map(_owner, grown)
+        grown = self.decoder_rows, *self.masks.values(), *self.captured.values()
+        added = (bias for biases in self.biases.values() for bias in biases)
+        encoder = self.encoder_rows, self.memory_rows
+        return self.model, self.source, *encoder, *map(_owner, (*grown, *added))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone: what is shared with others stays here."""
         return {**self.__dict__, "memo": Memo(), "cut_from": None}
 
+    # ---- what the model has ----------------------------------------------------------
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that the model has, in the order of ``KINDS``."""
+        return self.model.kinds
+
     def layers(self, kind: Kind) -> int:
-        """Return the number of layers with attention of this kind."""
+        """Return the number of layers with attention of this kind; 0 for none."""
         return self.model.layers(kind)
 
     def heads(self, kind: Kind) -> int:
         """Return the number of heads of each layer of this kind; 0 without layers."""
-        return self.model.config.heads if self.layers(kind) else 0
+        return self._facts(kind).heads if self.layers(kind) else 0
+
+    def key_heads(self, kind: Kind) -> int:
+        """Return how many heads have keys and values: fewer where heads share them."""
+        return self._facts(kind).key_heads if self.layers(kind) else 0
+
+    def head_size(self, kind: Kind) -> int:
+        """Return d, how many numbers one query or key has."""
+        return self._facts(kind).head_size
+
+    def scale(self, kind: Kind, layer: int) -> float:
+        """Return what q.k is multiplied by: 1 / sqrt(d) in the paper, 1 in T5."""
+        self._check(kind, layer, 0)
+        return self._facts(kind).scales[layer]
+
+    def added(self, kind: Kind, layer: int) -> Bias | None:
+        """Return what is added to the scaled scores.
+
+        None, a table by distance (``DistanceBias``), or float32 [H or 1, Q, K].
+        """
+        self._check(kind, layer, 0)
+        biases = self.biases.get(kind)
+        return None if biases is None else biases[layer]
+
+    def is_captured(self, kind: Kind, layer: int) -> bool:
+        """Tell whether a layer's weights are the model's own, kept as they were."""
+        return (kind, layer) in self.captured
+
+    # ---- attention -------------------------------------------------------------------
 
     def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the query tokens and the key tokens of a kind."""
@@ -183,42 +199,51 @@ class Trace:
         return mask[layer] if mask.ndim == 3 else mask
 
     def queries(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return one head's queries, float32 [Q, D / H]."""
-        rows, name = self.encoder_rows, "encoder"
-        if kind != "encoder":
-            rows, name = self.decoder_rows, "decoder"
-        part = self.columns.part(name, layer, 3 if kind == "cross" else 0)
-        return self._head(kind, layer, head, rows[:, part])
+        """Return one head's queries, float32 [Q, d]."""
+        self._check(kind, layer, head)
+        return self._split_queries(kind, layer)[:, head]
 
     def keys(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return one head's keys, float32 [K, D / H]."""
-        return self._head(kind, layer, head, self._memory(kind, layer, 0))
+        """Return the keys that a head reads, float32 [K, d]."""
+        self._check(kind, layer, head)
+        return self._split_memory(kind, layer, "keys")[:, self.key_head(kind, head)]
 
     def values(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return one head's values, float32 [K, D / H]."""
-        return self._head(kind, layer, head, self._memory(kind, layer, 1))
+        """Return the values that a head reads, float32 [K, value size]."""
+        self._check(kind, layer, head)
+        return self._split_memory(kind, layer, "values")[:, self.key_head(kind, head)]
+
+    def key_head(self, kind: Kind, head: int) -> int:
+        """Return which of the ``key_heads`` a head reads: neighbours share one."""
+        facts = self._facts(kind)
+        return head // (facts.heads // facts.key_heads)
 
     def attention_heads(
         self, kind: Kind, layer: int, head: int | None = None
     ) -> AttentionHeads:
         """Return what a head's scores and weights follow from; of all heads without."""
         self._check(kind, layer, head or 0)
-        rows, name = self.encoder_rows, "encoder"
-        if kind != "encoder":
-            rows, name = self.decoder_rows, "decoder"
-        queries = rows[:, self.columns.part(name, layer, 3 if kind == "cross" else 0)]
-        keys = self._memory(kind, layer, 0)
+        facts = self._facts(kind)
         heads = slice(None) if head is None else slice(head, head + 1)
-        shape = self.heads(kind), self.model.config.head_size
+        of_keys = [self.key_head(kind, h) for h in range(facts.heads)[heads]]
+        keys = self._split_memory(kind, layer, "keys")
+        grouped = len(of_keys) > 1 and facts.key_heads < facts.heads
+        captured = self.captured.get((kind, layer))
         return AttentionHeads(
-            queries.reshape(len(queries), *shape)[:, heads],
-            keys.reshape(len(keys), *shape)[:, heads],
+            self._split_queries(kind, layer)[:, heads],
+            keys[:, of_keys] if grouped else keys[:, of_keys[0] : of_keys[-1] + 1],
             self.mask(kind, layer),
-            self.model.config.masked_value,
+            facts.masked_value,
+            facts.scales[layer],
+            of_heads(self.added(kind, layer), heads),
+            None if captured is None else captured[heads],
         )
 
     def scores(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
-        """Return q.k / sqrt(d_k), before the mask: [Q, K]; all heads [H, Q, K]."""
+        """Return q.k times the scale plus what is added, before the mask.
+
+        float32 [Q, K]; all heads [H, Q, K].
+        """
         scores = self.attention_heads(kind, layer, head).scores()
         return scores if head is None else scores[0]
 
@@ -229,6 +254,7 @@ class Trace:
         equal weights where masked scores are replaced by a finite number, else NaN.
         Where a pass was just run, its own operations make them again: scores of some
         hundreds, as large embeddings make, leave float32 no room for another order.
+        Where weights were captured (``is_captured``) they are the model's own.
         """
         self._check(kind, layer, head or 0)
         if self.own_weights is not None:
@@ -236,36 +262,53 @@ class Trace:
         weights = self.attention_heads(kind, layer, head).weights()
         return weights if head is None else weights[0]
 
-    def hidden(self, stack: Literal["encoder", "decoder"], layer: int) -> Floats:
+    # ---- hidden states and logits ----------------------------------------------------
+
+    def hidden(self, stack: StackName, layer: int) -> Floats:
         """Return the residual stream, float32 [S or T, D].
 
-        Layer 0 is embedding + position, n is what leaves layer n.
+        Layer 0 is embedding + position, n is what leaves layer n. Raises InputError for
+        another layer, and where hidden states were not kept.
         """
-        self._check(stack, max(0, layer - 1), 0)
-        rows = self.encoder_rows if stack == "encoder" else self.decoder_rows
-        return rows[:, self.columns.hidden(stack, layer)]
+        facts = self.model.stacks.get(stack)
+        if facts is None or not facts.hidden:
+            raise InputError(
+                _("The {stack}'s hidden states are not in this trace.", stack=stack)
+            )
+        if not 0 <= layer < facts.hidden:
+            raise InputError(
+                _(
+                    "There are no hidden states {layer}: the {stack} has 0 to {last}.",
+                    layer=layer,
+                    stack=stack,
+                    last=facts.hidden - 1,
+                )
+            )
+        return self._part(stack, "hidden", layer)
 
     @property
     def encoder_output(self) -> Floats:
         """What the decoder reads, float32 [S, D], after any final norm."""
-        return self.encoder_rows[:, self.columns.output("encoder")]
+        return self._output("encoder")
 
     @property
     def decoder_output(self) -> Floats:
         """What the output projection reads, float32 [T, D], after any final norm."""
-        return self.decoder_rows[:, self.columns.output("decoder")]
+        return self._output("decoder")
 
     @property
     def logits(self) -> Floats:
         """Scores of every next token, float32 [T, V].
 
-        They are log-probabilities where the model itself ends in a softmax.
-        Raises InputError where the Trace is apart from its model (read from a file).
+        They are log-probabilities where the model itself ends in a softmax. Raises
+        InputError where the Trace is apart from its model, as when read from a file.
         """
         if self.output_weight is None:
             raise InputError(
-                "this Trace was read from a file, without the model's output "
-                "projection: run the model again to have its logits."
+                _(
+                    "This trace does not contain the model's output projection: run "
+                    "the model again to get its logits."
+                )
             )
         logits = self.decoder_output @ self.output_weight.T
         if self.output_bias is not None:
@@ -283,32 +326,68 @@ class Trace:
 
         write_trace(self, Path(path))
 
-    def _memory(self, kind: Kind, layer: int, index: int) -> Floats:
-        """Keys (0) or values (1) of all heads, [K, D]."""
-        if kind == "cross":
-            return self.memory_rows[:, self.columns.part("memory", layer, index)]
-        rows = self.encoder_rows if kind == "encoder" else self.decoder_rows
-        return rows[:, self.columns.part(kind, layer, 1 + index)]
+    # ---- rows ------------------------------------------------------------------------
 
-    def _head(self, kind: Kind, layer: int, head: int, joined: Floats) -> Floats:
-        self._check(kind, layer, head)
-        size = self.model.config.head_size
-        return joined[:, head * size : (head + 1) * size]
+    def _facts(self, kind: Kind) -> AttentionFacts:
+        facts = self.model.attention.get(kind)
+        if facts is not None:
+            return facts
+        kinds = ", ".join(self.kinds)
+        raise InputError(
+            _(
+                "This model has no “{kind}” attention: it has {kinds}.",
+                kind=kind,
+                kinds=kinds,
+            )
+        )
+
+    def _split_queries(self, kind: Kind, layer: int) -> Floats:
+        """Return the queries of all heads, [Q, H, d]."""
+        name = "cross queries" if kind == "cross" else "queries"
+        rows = self._part("encoder" if kind == "encoder" else "decoder", name, layer)
+        facts = self._facts(kind)
+        return rows.reshape(len(rows), facts.heads, facts.head_size)
+
+    def _split_memory(self, kind: Kind, layer: int, name: str) -> Floats:
+        """Return the ``"keys"`` or ``"values"`` of all key heads, [K, H', size]."""
+        rows = self._part("memory" if kind == "cross" else kind, name, layer)
+        facts = self._facts(kind)
+        size = facts.head_size if name == "keys" else facts.value_size
+        return rows.reshape(len(rows), facts.key_heads, size)
+
+    def _output(self, stack: StackName) -> Floats:
+        facts = self.model.stacks.get(stack)
+        if facts is None or not (facts.output or facts.hidden):
+            raise InputError(
+                _("The {stack}'s output is not in this trace.", stack=stack)
+            )
+        return self._rows(stack)[:, self.columns.output(stack)]
+
+    def _part(self, rows: RowsName, name: str, layer: int) -> Floats:
+        return self._rows(rows)[:, self.columns.part(rows, name, layer)]
+
+    def _rows(self, rows: RowsName) -> Floats:
+        if rows == "memory":
+            return self.memory_rows
+        return self.encoder_rows if rows == "encoder" else self.decoder_rows
 
     def _check(self, kind: Kind, layer: int, head: int) -> None:
-        if kind not in KINDS:
-            raise InputError(f"kind is {kind!r}: it must be one of {', '.join(KINDS)}.")
-        if not self.layers(kind):
+        facts = self._facts(kind)
+        if not 0 <= layer < facts.layers or not 0 <= head < facts.heads:
             raise InputError(
-                f"the decoder ran without an encoder: there is no {kind} attention."
-            )
-        if not 0 <= layer < self.layers(kind) or not 0 <= head < self.heads(kind):
-            raise InputError(
-                f"there is no layer {layer}, head {head}: {kind} attention has layers "
-                f"0 to {self.layers(kind) - 1} and heads 0 to {self.heads(kind) - 1}."
+                _(
+                    "There is no layer {layer}, head {head}: {kind} attention has "
+                    "layers 0 to {layers} and heads 0 to {heads}.",
+                    layer=layer,
+                    head=head,
+                    kind=kind,
+                    layers=facts.layers - 1,
+                    heads=facts.heads - 1,
+                )
             )
 
 
-def _owner(array: NDArray[Any]) -> NDArray[Any]:
+def _owner(array: Any) -> object:
     """Return the array that a slice was cut from: the same one for every slice."""
-    return array.base if type(array.base) is np.ndarray else array
+    base = getattr(array, "base", None)
+    return base if type(base) is np.ndarray else array

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from visformer.errors import CheckpointError, InputError
 from visformer.values.arrays import read_only
 from visformer.values.config import FORMER_NAMES, ModelConfig
-from visformer.values.facts import BlockParameters, ModelFacts
+from visformer.values.facts import KINDS, BlockParameters, Description, Kind, ModelFacts
 from visformer.values.intervention import Intervention, parse
+from visformer.values.row_columns import Columns
 from visformer.values.step import Candidates, Step
 from visformer.values.trace import Trace
 
@@ -73,14 +74,15 @@ def write_trace(trace: Trace, path: Path) -> None:
 def _array(trace: Trace, name: str) -> NDArray[Any]:
     if name.endswith("_mask"):
         kind = name.removesuffix("_mask")
-        return trace.masks[kind]  # type: ignore[index]
+        masks = {str(kind): mask for kind, mask in trace.masks.items()}
+        return masks.get(kind, np.zeros((0, 0), bool))
     array: NDArray[Any] = getattr(trace, name)
     return array
 
 
 def _facts(trace: Trace) -> bytes:
     facts = {
-        "model": dataclasses.asdict(trace.model),
+        "model": _model_facts(trace.model),
         "source_text": trace.source_text,
         "source": trace.source,
         "source_ids": trace.source_ids.tolist(),
@@ -92,6 +94,13 @@ def _facts(trace: Trace) -> bytes:
         "intervention": trace.intervention.to_json(),
     }
     return json.dumps(facts, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _model_facts(model: ModelFacts) -> dict[str, Any]:
+    facts = dataclasses.asdict(model)
+    facts["config"] = facts.pop("known")
+    del facts["attention"], facts["stacks"]  # they follow from the config
+    return {**facts, "cross": "cross" in model.kinds}
 
 
 def _step_facts(step: Step) -> dict[str, Any]:
@@ -184,8 +193,9 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
         Step(**{**step, "candidates": _candidates(step["candidates"])})
         for step in facts["steps"]
     ]
+    model = _model(facts["model"])
     trace = Trace(
-        model=_model(facts["model"]),
+        model=model,
         source_text=facts["source_text"],
         source=tuple(facts["source"]),
         source_ids=read_only(np.array(facts["source_ids"], np.int64)),
@@ -193,14 +203,13 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
         target=tuple(facts["target"]),
         target_ids=read_only(np.array(facts["target_ids"], np.int64)),
         steps=tuple(steps),
-        encoder_rows=read_only(blocks["encoder_rows"]),
+        # of a decoder that ran alone, older files had the width of an encoder's row
+        encoder_rows=read_only(
+            blocks["encoder_rows"][:, : Columns(model).width("encoder")]
+        ),
         memory_rows=read_only(blocks["memory_rows"]),
         decoder_rows=read_only(blocks["decoder_rows"]),
-        masks={
-            "encoder": read_only(blocks["encoder_mask"]),
-            "decoder": read_only(blocks["decoder_mask"]),
-            "cross": read_only(blocks["cross_mask"]),
-        },
+        masks={kind: read_only(blocks[f"{kind}_mask"]) for kind in model.kinds},
         truncated_from=facts["truncated_from"],
         intervention=_intervention(facts.get("intervention", "")),
     )
@@ -228,7 +237,8 @@ def _model(facts: dict[str, Any]) -> ModelFacts:
     if "config" not in facts:
         facts = _nested(facts, blocks)
     config = ModelConfig(**facts.pop("config"))
-    return ModelFacts(**facts, config=config, blocks=blocks)
+    kinds: tuple[Kind, ...] = KINDS if facts.pop("cross", True) else ("decoder",)
+    return ModelFacts(**Description.of(config, kinds)._asdict(), **facts, blocks=blocks)
 
 
 def _nested(
@@ -267,10 +277,11 @@ def _check(trace: Trace) -> None:
         for kind, mask in trace.masks.items()
         if not changed.by_layer(kind) or len(mask) == trace.layers(kind)
     }
-    square = {
+    lengths = {
         "encoder": (source, source),
         "decoder": (target, target),
         "cross": (target, source),
     }
+    square = {kind: lengths[kind] for kind in trace.kinds}
     if shapes != promised or masks != square or len(trace.steps) != target:
         raise ValueError("the arrays do not fit the facts")

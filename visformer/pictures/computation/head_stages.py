@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual, standard
+from visformer.analysis.sublayers import Residual
 from visformer.language import N_, _
+from visformer.pictures.computation.norms import (
+    norm_numbers,
+    norm_steps,
+    norm_words,
+)
 from visformer.pictures.computation.stage_picture import (
     StagePicture,
     plus,
@@ -179,18 +184,12 @@ def residual_picture(
             "norm(x + Sublayer(x)): the norm comes after the sum (post-norm); {norm}",
             norm=norm_words(subject),
         )
-        standardised = standard(model, total[at])
         output = subject.cut(residual.output)
         maps.append(queries(subject, _("→ norm"), _("output"), output))
-        names += [_("(sum − mean) / deviation"), "γ", "β", _("output")]
-        norm = residual.norm
-        values += [standardised.values, norm.gamma, norm.beta, output[at]]
-        normed = _(
-            "The norm subtracts the mean, {mean}, divides by the deviation, "
-            "{deviation}, and applies γ and β.",
-            mean=number(float(standardised.mean[0])),
-            deviation=number(float(standardised.deviation[0])),
-        )
+        steps = norm_steps(model, residual.norm, total[at], _("sum"))
+        names += [*steps, _("output")]
+        values += [*steps.values(), output[at]]
+        normed = norm_numbers(model, total[at])
     sizes = _(
         "{token}: {sublayer} adds a vector of size {added} to the stream, which has "
         "size {size} (cosine between them: {cosine}).",
@@ -205,23 +204,4 @@ def residual_picture(
         maps=tuple(maps),
         words=f"{sizes} {normed}",
         table=vectors(subject, "model", names, values),
-    )
-
-
-def norm_words(subject: Subject) -> str:
-    """State the formula of the model's norm, with its eps."""
-    config = subject.trace.model.config
-    eps = number(config.norm_eps)
-    if config.norm == "unbiased":
-        return _(
-            "norm: (x − mean) / √(variance + {eps}) · γ + β; the variance has the "
-            "divisor N − 1 = {divisor}",
-            eps=eps,
-            divisor=config.d_model - 1,
-        )
-    return _(
-        "norm: (x − mean) / √(variance + {eps}) · γ + β; the variance has the divisor "
-        "N = {divisor}",
-        eps=eps,
-        divisor=config.d_model,
     )

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from visformer.analysis.formulas import size
-from visformer.analysis.sublayers import standard
 from visformer.language import _
-from visformer.pictures.computation.head_stages import norm_words
+from visformer.pictures.computation.norms import norm_steps, norm_words
 from visformer.pictures.computation.stage_picture import (
     StageMap,
     StagePicture,
@@ -41,10 +40,9 @@ def input_stage(subject: Subject) -> StagePicture:
     names, values = [_("x of the query")], [residual.x[subject.at]]
     if model.config.norm_first:
         maps.append(queries(subject, _("→ norm"), "X", residual.reads))
-        names += [_("(x − mean) / deviation"), "γ", "β"]
-        names.append(_("X = norm(x) of the query"))
-        values.append(standard(model, residual.x[subject.at]).values)
-        values += [residual.norm.gamma, residual.norm.beta, residual.reads[subject.at]]
+        steps = norm_steps(model, residual.norm, residual.x[subject.at], "x")
+        names += [*steps, _("X = norm(x) of the query")]
+        values += [*steps.values(), residual.reads[subject.at]]
     memory = rows.memory(subject.kind, subject.keys)
     if subject.kind == "cross":
         encoded = _("M (encoder output)")

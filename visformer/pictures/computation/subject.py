@@ -16,8 +16,8 @@ from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind
-from visformer.values.layer_weights import LayerParameters, StackName
+from visformer.values.facts import Kind, StackName
+from visformer.values.layer_weights import LayerParameters
 from visformer.values.trace import Trace
 from visformer.words import token_words
 

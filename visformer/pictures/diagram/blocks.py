@@ -13,7 +13,11 @@ from visformer.values.facts import Kind, ModelFacts
 from visformer.values.trace import Trace
 from visformer.words import ACTIVATION_NAMES, count, layer_words, number, probability
 
-NORMS = {"layer": "LayerNorm", "unbiased": "LayerNorm with variance over D − 1"}
+NORMS = {
+    "layer": "LayerNorm",
+    "unbiased": "LayerNorm with variance over D − 1",
+    "rms": "RMSNorm",
+}
 POSITIONS = {
     "sinusoidal": "sinusoidal",
     "halves": "sinusoidal, sines first",
