@@ -195,7 +195,7 @@ def test_parameters_are_the_models_own_and_sum() -> None:
     assert box(drawing, "encoder.1").detail == "100"
     assert box(drawing, "source_embedding").detail == "shared"
     inside = " ".join(texts(drawn(shown(trace), chosen="output")))
-    assert "84 + shared: target embedding" in inside
+    assert "84 parameters and those shared with the target embedding" in inside
     unknown = drawn(shown(make_trace()))
     assert box(unknown, "encoder.0").detail == ""
 
@@ -209,8 +209,8 @@ def test_blocks_are_listed_with_layers_from_one() -> None:
     table = counts_table(trace.model)
     assert table is not None
     assert csv_text(table).splitlines() == [
-        '"block","parameters","shared"',
-        '"encoder layer 1 self attention",100,""',
+        '"block","parameters","shared with"',
+        '"encoder layer 1 self-attention",100,""',
         '"output",84,"target embedding"',
     ]
 

@@ -1,4 +1,4 @@
-"""The model as a diagram, for this sentence and step; inside of the chosen block.
+"""The model as a diagram, for this sentence and step; the inside of a chosen block.
 
 It follows figure 1 of "Attention Is All You Need" (Vaswani et al. 2017).
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from visformer.pictures.diagram.blocks import about, goal, model_of, sentence, shape
+from visformer.language import _
+from visformer.pictures.diagram.blocks import goal, model_of, shape
 from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,
@@ -17,14 +18,15 @@ from visformer.pictures.diagram.columns import (
     paragraph,
     text,
 )
+from visformer.pictures.diagram.model_words import about, sentence
 from visformer.pictures.diagram.stacks import BUS, MARGIN, Stacks
 from visformer.pictures.diagram.zoom import zoom
 from visformer.pictures.selection import Selection
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
 
-NARROWEST = 132.0  # characters: a diagram in less room is scrolled
-SHORTEST, LONGEST = 0.82, 1.6  # lines of an arrow with words beside it
+NARROWEST = 132.0  # characters: with less room the diagram scrolls
+SHORTEST, LONGEST = 0.82, 1.6  # lines: the length of an arrow with words beside it
 
 
 def architecture(
@@ -38,12 +40,12 @@ def architecture(
     lines: float = 40.0,
     closed: frozenset[str] = frozenset(),
 ) -> Drawing | None:
-    """Return the diagram of a Trace's model, or of the ``opened`` one; None without.
+    """Return the diagram of a Trace's model or, without one, of the ``opened`` model.
 
-    ``steps``: how many the Trace's run has.
-    ``chosen`` is the block whose inside is shown; ``columns`` and ``lines`` the room
-    there is, in characters and lines, of which it may take more. Of the stacks in
-    ``closed`` no layer is opened; of the others the selection's layer is.
+    ``steps``: the number of steps in the Trace's run. ``chosen``: the block whose
+    inside is shown. ``columns`` and ``lines``: the available room in characters and
+    lines; the diagram may be larger. No layer is opened in the stacks in ``closed``;
+    in the others the selection's layer is. Without a model: None.
     """
     model = model_of(trace, opened)
     if model is None:
@@ -66,7 +68,7 @@ def architecture(
 
 
 def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
-    """Return the block that is shown inside before any was chosen."""
+    """Return the block whose inside is shown before the user chooses one."""
     if "decoder" in closed:
         return "output"
     layer = min(layer, model.config.decoder_layers - 1)
@@ -83,7 +85,7 @@ def _joined(
     zoomed: float,
     lines: float,
 ) -> Drawing:
-    """Join the columns, and put the chosen block's inside beside them."""
+    """Join the columns and put the chosen block's inside beside them."""
     high = stacks.height + 2 * MARGIN
     _connect(stacks)
     boxes, arrows = _ordered(stacks.encoder, stacks.decoder)
@@ -117,12 +119,12 @@ def _joined(
 
 
 def _connect(stacks: Stacks) -> None:
-    """Lead the encoder's output to every decoder layer, the choice back in."""
+    """Lead the encoder's output to every decoder layer, the next token back in."""
     encoder, decoder = stacks.encoder, stacks.decoder
     bus = encoder.x + encoder.width + BUS / 2 - 1
     top = encoder.y
     used = decoder.strong
-    ys = [top, *(y for _, y in stacks.entries)]
+    ys = [top, *(y for _x, y in stacks.entries)]
     lead = (encoder.spine, top), (bus, top)
     trunk = (bus, min(ys)), (bus, max(ys))
     decoder.arrows += [
@@ -141,12 +143,13 @@ def _connect(stacks: Stacks) -> None:
 
 
 def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]]:
-    """Say what the step and the model are, over the encoder.
+    """Describe the step and the model above the encoder.
 
-    Returns also what found no room there.
+    The second value is what did not fit there.
     """
     encoder, room = stacks.encoder, stacks.encoder.y + down - 1.2
-    label = f"encoder output {shape(stacks.source, stacks.model.config.d_model)}: K, V"
+    output = shape(stacks.source, stacks.model.config.d_model)
+    label = _("encoder output {shape}: K, V", shape=output)
     boxes = [
         text(
             encoder.spine + 1,
@@ -171,7 +174,7 @@ def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]
 def _below(
     left: list[str], x: float, y: float, width: float, bottom: float
 ) -> list[Box]:
-    """Return what is left to say about the model, at the bottom, if there is room."""
+    """Return the rest of the description, at the bottom, if there is room."""
     boxes: list[Box] = []
     for words in left:
         boxes += paragraph(x, boxes[-1].y + 1.2 if boxes else 0.0, width, words)

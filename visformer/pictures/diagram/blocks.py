@@ -1,36 +1,15 @@
-"""The blocks of a model in words and numbers: what each is, and its parameters."""
+"""What the diagram knows of a model's blocks: their parameters, and where to go."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
+from visformer.language import _, ngettext
+from visformer.pictures.diagram.block_names import block_path, block_words, title
 from visformer.pictures.diagram.columns import Goal
 from visformer.pictures.picture import Table
-from visformer.text import visible
-from visformer.values.config import ModelConfig
-from visformer.values.facts import Kind, ModelFacts
+from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import ACTIVATION_NAMES, count, layer_words, number, probability
 
-NORMS = {
-    "layer": "LayerNorm",
-    "unbiased": "LayerNorm with variance over D − 1",
-    "rms": "RMSNorm",
-}
-POSITIONS = {
-    "sinusoidal": "sinusoidal",
-    "halves": "sinusoidal, sines first",
-    "learned": "learned",
-    "none": "none",
-}
-AXES = {
-    "time": "",
-    "batch": ", by row of the batch",
-    "restart": ", restarting at each step",
-}
-BIASES = {"all": "all", "none": "none", "value_output": "V and output only"}
-# What leads to a block's numbers: its name without the layer -> tab and stage.
+# Where a block's numbers are: its name without the layer -> tab and stage.
 _CHANGES: dict[str, Goal] = {
     "attention": {"tab": "attention"},
     "attention.mask": {"tab": "masks"},
@@ -49,35 +28,10 @@ _CHANGES: dict[str, Goal] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPath:
-    """The parts of a block's id, such as ``encoder.0.self_attention``."""
-
-    stack: str  # "encoder", "decoder", or the id of a block outside of both
-    layer: int | None
-    part: str  # "self_attention", "self_attention.mask", "" for a whole layer
-
-    @property
-    def kind(self) -> Kind:
-        """The attention that the block belongs to, or its stack's own."""
-        if self.part.startswith("cross_attention"):
-            return "cross"
-        return "encoder" if self.stack == "encoder" else "decoder"
-
-
-def block_path(id: str) -> BlockPath:
-    """Read a block's id."""
-    stack, _, rest = id.partition(".")
-    number, _, part = rest.partition(".")
-    if number.isdigit():
-        return BlockPath(stack, int(number), part)
-    return BlockPath(stack, None, rest)
-
-
 def goal(id: str) -> Goal:
-    """Return where a block's numbers stand; {} where it has none.
+    """Return where a block's numbers are; {} if it has none.
 
-    A whole layer is chosen where it stands.
+    A whole layer is selected without leaving the diagram.
     """
     path = block_path(id)
     if path.layer is None:
@@ -92,7 +46,8 @@ def goal(id: str) -> Goal:
 def model_of(trace: Trace | None, opened: ModelFacts | None) -> ModelFacts | None:
     """Return what is known of the model on screen.
 
-    A Trace from an older file does not tell its blocks; the same model, open, does.
+    A Trace from an older file does not list its blocks; the same model, if it is open,
+    does.
     """
     if trace is None:
         return opened
@@ -112,7 +67,7 @@ class Counts:
         return bool(self._parts)
 
     def total(self, start: str) -> int:
-        """Count a block and all that is inside of it."""
+        """Count a block's parameters and those of all blocks inside it."""
         return sum(
             part.parameters
             for name, part in self._parts.items()
@@ -120,77 +75,43 @@ class Counts:
         )
 
     def words(self, block: str) -> str:
-        """Return a block's count, and what it shares; "" where it is not known."""
+        """Say how many parameters a block has, and what it shares; "" if unknown."""
         if not self._parts:
             return ""
         part = self._parts.get(block)
-        if part is None:
-            return f"{self.total(block):,}"
-        if not part.shared:
-            return f"{part.parameters:,}"
-        own = f"{part.parameters:,} + " if part.parameters else ""
-        return f"{own}shared: {part.shared.replace('_', ' ')}"
+        if part is None or not part.shared:
+            return ngettext("{n:,} parameter", "{n:,} parameters", self.total(block))
+        owner = block_words(part.shared)
+        if not part.parameters:
+            return _("parameters shared with the {block}", block=owner)
+        return ngettext(
+            "{n:,} parameter and those shared with the {block}",
+            "{n:,} parameters and those shared with the {block}",
+            part.parameters,
+            block=owner,
+        )
+
+    def named(self, block: str) -> str:
+        """Name a block, with its parameters if they are known."""
+        parameters = self.words(block)
+        if not parameters:
+            return title(block)
+        return _("{block}: {parameters}", block=title(block), parameters=parameters)
 
     def short(self, block: str) -> str:
-        """Return a block's count alone, or that it is shared."""
+        """Return a block's count alone, or that it is shared; "" if unknown."""
+        if not self._parts:
+            return ""
         part = self._parts.get(block)
-        return "shared" if part is not None and part.shared else self.words(block)
+        if part is not None and part.shared:
+            return _("shared")
+        return f"{self.total(block):,}"
 
 
 def names(model: ModelFacts, stack: str) -> tuple[str, ...]:
-    """Return the sublayers of a stack's layers, as the data pass them."""
+    """Return the sublayers of a stack's layers, in the order of the data flow."""
     crossed = () if stack == "encoder" else ("cross_attention",)
     return ("self_attention", *crossed, "feed_forward")
-
-
-def title(id: str) -> str:
-    """Name a block as the papers do."""
-    path = block_path(id)
-    if path.layer is None:
-        return _OUTSIDE.get(id, id)
-    part, _, what = path.part.partition(".")
-    stack = f"{path.stack.capitalize()} {layer_words(path.layer)}"
-    if not part:
-        return stack
-    if part.endswith("_norm"):
-        return f"Norm of {_sublayer(path.stack, part.removesuffix('_norm'))}"
-    if what:
-        return f"{what.capitalize()} of {_sublayer(path.stack, part)}"
-    name = _sublayer(path.stack, part)
-    return name[0].upper() + name[1:]
-
-
-def block_words(id: str) -> str:
-    """Name a block in a list, its layer from 1: encoder layer 2 self attention."""
-    path = block_path(id)
-    if path.layer is None:
-        return id.replace(".", " ").replace("_", " ")
-    part = path.part.replace(".", " ").replace("_", " ")
-    return f"{path.stack} {layer_words(path.layer)} {part}".rstrip()
-
-
-def _sublayer(stack: str, part: str) -> str:
-    if part == "self_attention":
-        return f"{'masked ' if stack == 'decoder' else ''}multi-head attention"
-    return {
-        "cross_attention": "multi-head cross-attention",
-        "feed_forward": "feed-forward",
-    }[part]
-
-
-_OUTSIDE = {
-    "source_tokens": "Source tokens",
-    "target_tokens": "Target tokens",
-    "source_embedding": "Source embedding",
-    "target_embedding": "Target embedding",
-    "source_positions": "Positional encoding",
-    "target_positions": "Positional encoding",
-    "encoder.norm": "Final norm of the encoder",
-    "decoder.norm": "Final norm of the decoder",
-    "output": "Linear",
-    "softmax": "Softmax",
-    "prediction": "Next token",
-}
 
 
 def shape(*sizes: int | str) -> str:
@@ -199,131 +120,23 @@ def shape(*sizes: int | str) -> str:
 
 
 def lengths(trace: Trace | None) -> tuple[int | str, int | str]:
-    """Return this sentence's source and target length; letters without a sentence."""
+    """Return this sentence's source and target length, or letters if there is none."""
     if trace is None:
         return "S", "T"
     return len(trace.source), len(trace)
 
 
 def shared(model: ModelFacts, block: str) -> str:
-    """Return the block whose parameters this one uses, "" for none."""
+    """Return the block whose parameters this one shares; "" if none."""
     sharing = (part.shared for part in model.blocks if part.block == block)
     return next(sharing, "")
 
 
-def scale_words(model: ModelFacts) -> str:
-    """Say what embeddings are multiplied by."""
-    config = model.config
-    if not config.embedding_scale:
-        return "not scaled"
-    return f"× √{config.d_model} = {number(math.sqrt(config.d_model))}"
-
-
-def position_words(model: ModelFacts) -> str:
-    """Say what is added for a token's position."""
-    config = model.config
-    kind = POSITIONS.get(config.positions, config.positions)
-    if config.positions == "none":
-        return kind
-    return kind + AXES.get(config.position_axis, "")
-
-
-def softmax_words(model: ModelFacts) -> str:
-    """Say whether the softmax is the model's own."""
-    return f"{'in' if model.config.softmax_output else 'out'}side the model"
-
-
-def activation(config: ModelConfig) -> str:
-    """Name the feed-forward's activation."""
-    return ACTIVATION_NAMES.get(config.activation, config.activation)
-
-
-def norm_words(model: ModelFacts) -> str:
-    """Name the norm."""
-    return NORMS.get(model.config.norm, model.config.norm)
-
-
-def about(model: ModelFacts) -> tuple[str, ...]:
-    """Say what the model is, a sentence a line, the most telling first."""
-    config = model.config
-    counts = Counts(model)
-    placed = "pre-norm: the norm before each sublayer"
-    if not config.norm_first:
-        placed = "post-norm (Add & Norm): the norm after each +"
-    final = "; final norms" if config.final_norm else "; no final norms"
-    return (
-        f"{config.encoder_layers} + {config.decoder_layers} layers, {placed}{final}",
-        _parameters(model, counts),
-        f"width {config.d_model:,} = {config.heads} heads × {config.head_size}; "
-        f"feed-forward {config.feed_forward:,}, {activation(config)}"
-        + (", gated" if config.gated else ""),
-        _biases(model),
-        _ties(model),
-    )
-
-
-def _parameters(model: ModelFacts, counts: Counts) -> str:
-    total = f"{model.parameters:,} parameters"
-    if not counts:
-        return f"{total}; the file does not tell those of the blocks"
-    sides = ("source", "target")
-    tables = [f"{side}_{what}" for side in sides for what in ("embedding", "positions")]
-    embeddings = sum(map(counts.total, tables))
-    output = counts.short("output")
-    return (
-        f"{total}: embeddings {embeddings:,}, encoder {counts.total('encoder'):,}, "
-        f"decoder {counts.total('decoder'):,}, output {output}"
-    )
-
-
-def _biases(model: ModelFacts) -> str:
-    config = model.config
-    first, second = BIASES[config.encoder_bias], BIASES[config.decoder_bias]
-    attention = first if first == second else f"encoder {first}, decoder {second}"
-    inner = {
-        "W1": config.w1_bias,
-        "gate": config.gated and config.gate_bias,
-        "W2": config.w2_bias,
-    }
-    feed = ", ".join(name for name, there in inner.items() if there) or "none"
-    output = "yes" if config.output_bias else "no"
-    return f"biases: attention {attention}; feed-forward {feed}; output {output}"
-
-
-def _ties(model: ModelFacts) -> str:
-    if not model.blocks:
-        return ""
-    both = shared(model, "source_embedding") or shared(model, "target_embedding")
-    tables = "one embedding table" if both else "an embedding table a side"
-    tied = shared(model, "output").replace("_", " ")
-    output = f"tied to the {tied}" if tied else "of its own"
-    return f"{tables}; output projection {output}"
-
-
-def sentence(trace: Trace | None, steps: int) -> str:
-    """Say what a Trace's last step does; ``steps``: how many its run has."""
-    if trace is None:
-        return "No sentence has been run yet: shapes are in letters."
-    length = len(trace)
-    words = f"Step {length} of {steps}: "
-    if not length:
-        return (
-            f"{words}the encoder has read {len(trace.source):,} source tokens in one "
-            "pass; the decoder has not begun."
-        )
-    step = trace.steps[-1]
-    reads = f"the decoder reads {count(length, 'token')}"
-    token, likely = visible(step.token), probability(step.probability)
-    return (
-        f"{words}{reads}; the newest row, “{visible(trace.target[-1])}”, gives "
-        f"“{token}” ({likely}). The encoder's output is used again."
-    )
-
-
 def counts_table(model: ModelFacts | None) -> Table | None:
-    """Return each block's parameters, and the block that it shares them with."""
+    """Return each block's parameters and the block that it shares them with."""
     if model is None or not model.blocks:
         return None
     counts = tuple((part.parameters, block_words(part.shared)) for part in model.blocks)
     names = tuple(block_words(part.block) for part in model.blocks)
-    return Table(names, ("parameters", "shared"), counts, "block")
+    columns = _("parameters"), _("shared with")
+    return Table(names, columns, counts, _("block"))

@@ -1,4 +1,4 @@
-"""Placed boxes, arrows and words, in characters across and lines down."""
+"""Placed boxes, arrows and words; x in characters, y in lines downwards."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ Style = Literal[
 Line = Literal["flow", "residual", "memory", "next"]
 Point = tuple[float, float]
 
-BLOCK = 1.3  # lines that a block is high
+BLOCK = 1.3  # lines: the height of a block
 SMALL = 0.8  # of the text's size: words beside arrows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A block with its name on the left and, where there is room, a detail."""
+    """A block with its name on the left and, if there is room, a detail."""
 
     x: float  # left, in characters
     y: float  # top, in lines
     width: float
     height: float = BLOCK
     title: str = ""
-    detail: str = ""  # on the right; left out where both do not fit
+    detail: str = ""  # on the right; left out if both do not fit
     style: Style = "block"
-    id: str = ""  # of what can be chosen: a block's name, as the parameters' are
-    words: str = ""  # what it is, in a sentence
+    id: str = ""  # of a block that can be chosen, named as in the parameters
+    words: str = ""  # what it is, for screen readers
     strong: bool = False  # on the current step's path
-    stack: int = 1  # drawn so many times, one behind the other
+    stack: int = 1  # how many times it is drawn, one behind the other
 
     @property
     def centre(self) -> Point:
         return self.x + self.width / 2, self.y + self.height / 2
 
     def holds(self, x: float, y: float) -> bool:
-        """Tell whether a point is inside."""
+        """Whether a point is inside."""
         return (
             self.x <= x <= self.x + self.width and self.y <= y <= self.y + self.height
         )
@@ -68,7 +68,7 @@ class Arrow:
 
 
 class Goal(TypedDict, total=False):
-    """Where the numbers of a block stand: the tab, and what is to be chosen in it."""
+    """Where the numbers of a block are: the tab, and what to select in it."""
 
     tab: str
     stage: str
@@ -78,7 +78,7 @@ class Goal(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """All of a diagram, what stands behind first."""
+    """A whole diagram, from back to front."""
 
     width: float  # in characters
     height: float  # in lines
@@ -86,21 +86,20 @@ class Drawing:
     arrows: tuple[Arrow, ...]
     beside: float = 0.0  # where the chosen block's inside begins, in characters
     chosen: str = ""  # the block whose inside is shown
-    path: tuple[Point, ...] = ()  # where the current step's newest row runs along
+    path: tuple[Point, ...] = ()  # the way of the current step's newest row
     sentence: str = ""  # the current step in words
-    goes: Mapping[str, Goal] = field(default_factory=dict)  # by the block's id
+    goes: Mapping[str, Goal] = field(default_factory=dict)  # by block id
 
     def at(self, x: float, y: float) -> str:
-        """Return the id of the foremost box at a point, "" where there is none."""
+        """Return the id of the foremost box at a point; "" if there is none."""
         ids = (box.id for box in reversed(self.boxes) if box.id and box.holds(x, y))
         return next(ids, "")
 
     def box(self, id: str) -> Box | None:
-        """Return the box of an id."""
         return next((box for box in self.boxes if box.id == id), None)
 
     def walk(self, id: str, across: int, down: int) -> str:
-        """Return the nearest block in a direction, the same where there is none."""
+        """Return the nearest block in a direction, or the same if there is none."""
         blocks = [box for box in self.boxes if box.id]
         start = self.box(id)
         if start is None:
@@ -119,20 +118,20 @@ class Drawing:
 
 @dataclass(slots=True)
 class Column:
-    """Builds upwards, as the data flow: each part stands on the last one."""
+    """Builds upwards, as the data flow: each part is put on top of the last one."""
 
     x: float  # left edge
     width: float
-    gap: float  # lines of an arrow that has words beside it
+    gap: float  # lines: the length of an arrow that has words beside it
     strong: bool = False
-    y: float = 0.0  # where the next part stands; negative, upwards
+    y: float = 0.0  # the bottom of the next part; negative, upwards
     gaps: int = 0  # how many arrows are ``gap`` long
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
 
     @property
     def spine(self) -> float:
-        """Where the data run up."""
+        """The x of the arrows in the middle."""
         return self.x + self.width / 2
 
     def box(
@@ -176,14 +175,17 @@ class Column:
             self.beside(words, by)
 
     def beside(self, words: str, height: float) -> None:
-        """Put small words to the right of what was just put on top."""
+        """Put small words to the right of the part on top."""
         room = self.x + self.width - self.spine - 4
         self.boxes.append(
             text(self.spine + 1.8, self.y, room, words, height=height, small=True)
         )
 
     def add(self, id: str, start: float, lane: float, words: str) -> Box:
-        """Put the residual's + on top; its line leaves the spine at y = ``start``."""
+        """Put the residual's + on top; its line leaves the spine at y = ``start``.
+
+        ``lane``: the x at which the line runs up.
+        """
         self.y -= ADD
         middle = self.y + ADD / 2
         bend = (self.spine, start), (lane, start), (lane, middle)
@@ -206,8 +208,8 @@ class Column:
         return box
 
 
-ADD = 1.1  # lines that the + of a residual is high
-RADIUS = 1.3  # characters
+ADD = 1.1  # lines: the height of a residual's +
+RADIUS = 1.3  # characters, of the +
 
 
 def text(
@@ -220,7 +222,7 @@ def text(
     small: bool = False,
     strong: bool = False,
 ) -> Box:
-    """Return words that stand for themselves; small ones are faint."""
+    """Return words without a box; small ones are faint."""
     detail = words if small else ""
     title = "" if small else words
     style: Style = "head" if strong else "text"
@@ -238,7 +240,7 @@ def text(
 def paragraph(
     x: float, y: float, width: float, words: str, *, strong: bool = False
 ) -> list[Box]:
-    """Return words broken into lines one below the other; strong ones are wider."""
+    """Return words broken into lines; strong ones are wider."""
     lines = textwrap.wrap(words, max(8, int(width * (0.84 if strong else 0.96))))
     return [
         text(x, y + 1.05 * at, width, line, strong=strong)
@@ -247,16 +249,16 @@ def paragraph(
 
 
 def characters(token: str) -> int:
-    """Return how many characters wide a token is: wide ones count twice."""
+    """Return a token's width in characters: East Asian wide ones count twice."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in token)
 
 
 def chips(
     tokens: tuple[str, ...], x: float, y: float, width: float, *, strong: int
 ) -> list[Box]:
-    """Return tokens side by side, the last that fit; the one at ``strong`` stands out.
+    """Return as many of the last tokens as fit, side by side.
 
-    What does not fit is left out at the start, where an ellipsis says so.
+    The one at ``strong`` is emphasised; an ellipsis marks what is left out before.
     """
     sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
     if sizes and 0 <= strong < len(sizes):

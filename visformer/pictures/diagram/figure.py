@@ -1,4 +1,4 @@
-"""Builds a figure downwards: the inside of a block, with words around it."""
+"""A figure built downwards: the inside of a block, with words around it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP = 0.95  # lines of an arrow
 
 
 class Figure:
-    """Builds a figure downwards; arrows within it point up, as the data flow."""
+    """Builds a figure downwards; its arrows point up, as the data flow."""
 
     def __init__(
         self, trace: Trace | None, model: ModelFacts, x: float, width: float
@@ -35,6 +35,11 @@ class Figure:
         self.boxes += lines
         self.y += 1.05 * len(lines) + 0.25
 
+    def say_parameters(self, id: str) -> None:
+        """Write how many parameters a block has, if that is known."""
+        if parameters := self.counts.words(id):
+            self.say(parameters)
+
     def row(
         self,
         *blocks: tuple[float, float, str],
@@ -42,7 +47,7 @@ class Figure:
         id: str = "",
         stack: int = 1,
     ) -> list[Box]:
-        """Put blocks side by side: (left, right, title), as shares of the width."""
+        """Put blocks side by side: (left, right, title), the edges as shares."""
         boxes = [
             Box(
                 x=self.x + left * self.width,
@@ -61,7 +66,7 @@ class Figure:
         return boxes
 
     def up(self, *at: float, words: str = "", height: float = STEP) -> None:
-        """Put arrows between what is above and what comes below."""
+        """Put arrows from the next row up to the last one, at shares of the width."""
         for share in at:
             x = self.x + share * self.width
             points = (x, self.y + height), (x, self.y)
@@ -74,7 +79,7 @@ class Figure:
         self.y += height
 
     def labels(self, *names: tuple[float, str]) -> None:
-        """Put words centred at shares of the width."""
+        """Put labels centred at shares of the width."""
         for share, name in names:
             wide = len(name) + 2.0
             x = self.x + share * self.width - wide / 2

@@ -1,21 +1,13 @@
-"""Both columns of the diagram: what enters, the layers, what comes out."""
+"""Both columns of the diagram: inputs, layers and outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from visformer.pictures.diagram.blocks import (
-    Counts,
-    lengths,
-    names,
-    norm_words,
-    position_words,
-    scale_words,
-    shape,
-    softmax_words,
-    title,
-)
+from visformer.language import N_, _
+from visformer.pictures.diagram.block_names import title
+from visformer.pictures.diagram.blocks import Counts, lengths, names, shape
 from visformer.pictures.diagram.columns import (
     ADD,
     BLOCK,
@@ -26,23 +18,32 @@ from visformer.pictures.diagram.columns import (
     Point,
     chips,
 )
+from visformer.pictures.diagram.model_words import (
+    norm_words,
+    position_words,
+    scale_words,
+)
 from visformer.text import visible
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import probability
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 0.7
-WIDER = 1.5  # characters, by which the decoder is wider than the mean
+WIDER = 1.5  # characters by which the decoder is wider than the mean
 SIDE = 2.5  # characters between a layer's frame and its blocks
-MASK = 7.0  # characters of a mask's own block
-MOST_THIN = 7  # closed layers drawn one by one; more are joined
+MASK = 7.0  # characters: the width of a mask's block
+MOST_THIN = 7  # closed layers drawn one by one; if there are more, some share a box
+JOINED = {
+    "encoder": N_("Encoder layers {first} to {last}"),
+    "decoder": N_("Decoder layers {first} to {last}"),
+}
 
 
 class Stacks:
     """The encoder's and the decoder's column, from the bottom up.
 
-    ``layer`` is opened in both, but in those stacks that are ``closed``.
+    ``layer`` is opened in both, except in the stacks that are ``closed``.
     """
 
     def __init__(
@@ -63,18 +64,18 @@ class Stacks:
         self.encoder.strong = self.trace is not None and not decoding
         self.decoder = Column(right, width + WIDER, gap)
         self.decoder.strong = decoding
-        self.entries: list[Point] = []  # where decoder layers read the memory
+        self.entries: list[Point] = []  # where decoder layers read the encoder's output
         self._fill_encoder()
         self._fill_decoder()
 
     @property
     def height(self) -> float:
-        """Lines that the taller column takes: the decoder, but for few layers."""
+        """Lines that the taller column takes."""
         return -min(self.encoder.y, self.decoder.y)
 
     @property
     def gaps(self) -> int:
-        """How many arrows of the taller column may be longer."""
+        """How many arrows of the taller column can be lengthened."""
         return min((self.encoder, self.decoder), key=lambda column: column.y).gaps
 
     def _fill_encoder(self) -> None:
@@ -89,24 +90,38 @@ class Stacks:
         tokens = trace.target if trace is not None else ()
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
         self._fill_stack(column, "decoder", self._target)
-        size = f"{config.d_model:,} → {config.target_vocabulary:,}"
-        self._block(column, "output", f"Linear  {size}", inset=SIDE)
-        column.up(shape(self._target, f"{config.target_vocabulary}") + " logits")
+        self._block(
+            column,
+            "output",
+            _(
+                "Linear  {width:,} → {vocabulary:,}",
+                width=config.d_model,
+                vocabulary=config.target_vocabulary,
+            ),
+            inset=SIDE,
+        )
+        logits = shape(self._target, config.target_vocabulary)
+        column.up(_("{shape} logits", shape=logits))
+        inside = config.softmax_output
         column.box(
-            f"Softmax  ({softmax_words(model)})",
+            _("Softmax  (inside the model)")
+            if inside
+            else _("Softmax  (outside the model)"),
             "softmax",
-            style="block" if config.softmax_output else "outside",
-            words=f"Softmax, {softmax_words(model)}",
+            style="block" if inside else "outside",
+            words=_("Softmax, inside the model")
+            if inside
+            else _("Softmax, outside the model"),
             inset=SIDE,
         )
         rows = 0 if trace is None else len(trace)
-        column.up(f"row {rows} of the probabilities" if rows else "")
+        column.up(_("row {row} of the probabilities", row=rows) if rows else "")
         self._fill_prediction(column)
 
     def _fill_prediction(self, column: Column) -> None:
         trace = self.trace
         if trace is None or not len(trace):
-            column.box("no token yet", "prediction", style="outside", inset=8)
+            column.box(_("no token yet"), "prediction", style="outside", inset=8)
             return
         step = trace.steps[-1]
         column.box(
@@ -114,14 +129,18 @@ class Stacks:
             "prediction",
             detail=probability(step.probability),
             style="token",
-            words=f"Step {len(trace)} gives {visible(step.token)}",
+            words=_(
+                "Step {step} predicts “{token}”",
+                step=len(trace),
+                token=visible(step.token),
+            ),
             inset=8,
         )
 
     def _fill_input(
         self,
         column: Column,
-        side: str,
+        side: SentenceSide,
         tokens: tuple[str, ...],
         length: int | str,
         newest: int,
@@ -129,45 +148,53 @@ class Stacks:
         """Put tokens, embedding and position."""
         model, row = self.model, column.box("", f"{side}_tokens", style="row")
         config = model.config
-        column.boxes[-1] = replace(
-            row,
-            title="" if tokens else f"no {side} tokens yet",
-            words=f"{side} tokens: {length}",
-        )
+        sizes = shape(length)
+        if side == "source":
+            empty = _("no source tokens yet")
+            words = _("source tokens: {length}", length=length)
+            label = _("{shape} source tokens", shape=sizes)
+        else:
+            empty = _("no target tokens yet")
+            words = _("target tokens: {length}", length=length)
+            label = _("{shape} target tokens", shape=sizes)
+        column.boxes[-1] = replace(row, title="" if tokens else empty, words=words)
         shown = tuple(visible(token) for token in tokens)
         column.boxes += chips(shown, row.x + 3, row.y, row.width - 6, strong=newest)
-        column.up(f"{shape(length)} {side} tokens")
-        vocabulary = getattr(model.config, f"{side}_vocabulary")
+        column.up(label)
         self._block(
             column,
             f"{side}_embedding",
-            f"Embedding  {vocabulary:,} × {config.d_model:,}",
+            _(
+                "Embedding  {vocabulary:,} × {width:,}",
+                vocabulary=getattr(config, f"{side}_vocabulary"),
+                width=config.d_model,
+            ),
             inset=SIDE,
         )
         column.up(f"{shape(length, config.d_model)} {scale_words(model)}")
         self._add_positions(column, side)
         column.up(shape(length, config.d_model))
 
-    def _add_positions(self, column: Column, side: str) -> None:
+    def _add_positions(self, column: Column, side: SentenceSide) -> None:
         column.y -= BLOCK
         if self.model.config.positions == "none":
             ends = (column.spine, column.y + BLOCK), (column.spine, column.y)
             column.arrows.append(Arrow(points=ends, strong=column.strong, head=False))
-            column.beside("no positional encoding", BLOCK)
+            column.beside(_("no positional encoding"), BLOCK)
             return
         middle = column.y + BLOCK / 2
         wide = column.width / 2 - SIDE - 4.5
-        name = f"{side}_positions"
+        name, encoding = f"{side}_positions", position_words(self.model)
         column.boxes += [
             Box(
                 x=column.x + SIDE,
                 y=column.y,
                 width=wide,
-                title="Positions",
-                detail=self._counts.words(name) if self._learned else "",
+                title=_("Positions"),
+                detail=self._counts.short(name) if self._learned else "",
                 style="block",
                 id=name,
-                words=f"Positional encoding, {position_words(self.model)}",
+                words=_("Positional encoding, {encoding}", encoding=encoding),
                 strong=column.strong,
             ),
             Box(
@@ -180,7 +207,7 @@ class Stacks:
                 strong=column.strong,
             ),
         ]
-        column.beside(position_words(self.model), BLOCK)
+        column.beside(encoding, BLOCK)
         ends = (column.x + SIDE + wide, middle), (column.spine - RADIUS, middle)
         column.arrows.append(Arrow(points=ends, strong=column.strong))
 
@@ -202,21 +229,22 @@ class Stacks:
         words = shape(length, self.model.config.d_model)
         if self.model.config.final_norm:
             column.up(words)
-            self._norm(column, f"{stack}.norm", "Final norm")
+            name = _("Final norm  ({norm})", norm=norm_words(self.model))
+            self._norm(column, f"{stack}.norm", name)
         column.up(words if stack == "decoder" else "")  # the encoder's stands above
 
     def _thin_layer(self, column: Column, stack: str, first: int, last: int) -> None:
         name = title(f"{stack}.{first}")
         parts = [self._counts.total(f"{stack}.{n}") for n in range(first, last + 1)]
         if last > first:
-            name = f"{stack.capitalize()} layers {first + 1} to {last + 1}"
+            name = _(JOINED[stack], first=first + 1, last=last + 1)
         box = column.box(
             name,
             f"{stack}.{first}",
             detail=f"{sum(parts):,}" if self._counts else "",
             height=1.05,
             style="layer",
-            words=f"{name}, closed",
+            words=_("{layer}, closed", layer=name),
             inset=SIDE,
         )
         if stack == "decoder":
@@ -225,7 +253,7 @@ class Stacks:
     def _open_layer(
         self, column: Column, stack: str, layer: int, length: int | str
     ) -> None:
-        """Put one layer, its inside in a frame."""
+        """Put one layer, with its inside in a frame."""
         bottom, name = column.y, f"{stack}.{layer}"
         behind = len(column.boxes)
         parts = names(self.model, stack)
@@ -237,7 +265,7 @@ class Stacks:
             column.up(words, by=None if words else 0.4)
         column.y -= 1.0
         top = column.y
-        counted = self._counts.words(name)
+        count = getattr(self.model.config, f"{stack}_layers")
         frame = Box(
             x=column.x,
             y=top,
@@ -251,36 +279,41 @@ class Stacks:
             y=top,
             width=column.width,
             height=1.1,
-            title=f"{title(name)} of {getattr(self.model.config, f'{stack}_layers')}",
-            detail=counted,
+            title=_("{layer} of {count}", layer=title(name), count=count),
+            detail=self._counts.short(name),
             style="layer",
             id=name,
-            words=f"{title(name)}, opened",
+            words=_("{layer}, opened", layer=title(name)),
             strong=column.strong,
         )
         column.boxes.insert(behind, frame)
         column.boxes.append(title_box)
 
     def _sublayer(self, column: Column, id: str) -> None:
-        """Put a sublayer with its norm, residual and +, in the order of the model."""
+        """Put a sublayer with its norm and residual, in the model's order."""
         column.up(by=0.3)
         start, lane = column.y, column.x + column.width - 1.2
         column.up(by=0.4)
+        norm = _("Norm  ({norm})", norm=norm_words(self.model))
         if self.model.config.norm_first:
-            self._norm(column, f"{id}_norm", "Norm")
+            self._norm(column, f"{id}_norm", norm)
         self._function(column, id)
         column.up(by=0.4)
-        column.add(f"{id}.add", start, lane, "Residual: the input is added again")
-        if self.model.config.norm_first:
-            return
-        self._norm(column, f"{id}_norm", "Norm")
+        words = _("Residual connection: the sublayer's input is added to its output")
+        column.add(f"{id}.add", start, lane, words)
+        if not self.model.config.norm_first:
+            self._norm(column, f"{id}_norm", norm)
 
     def _function(self, column: Column, id: str) -> None:
-        """Put the sublayer's own block; an attention has its mask at the side."""
+        """Put the sublayer's block; an attention has its mask beside it."""
         config = self.model.config
         if id.endswith("feed_forward"):
-            sizes = f"{config.d_model:,} → {config.feed_forward:,} → {config.d_model:,}"
-            self._block(column, id, f"Feed-forward  {sizes}")
+            name = _(
+                "Feed-forward  {width:,} → {inner:,} → {width:,}",
+                width=config.d_model,
+                inner=config.feed_forward,
+            )
+            self._block(column, id, name)
             return
         block = self._block(column, id, title(id))
         column.boxes[-1] = replace(block, width=block.width - MASK - 0.5)
@@ -288,7 +321,7 @@ class Stacks:
             x=block.x + block.width - MASK,
             y=block.y,
             width=MASK,
-            title="mask",
+            title=_("mask"),
             style="mask",
             id=f"{id}.mask",
             words=title(f"{id}.mask"),
@@ -299,18 +332,21 @@ class Stacks:
             self.entries.append((block.x, block.centre[1]))
 
     def _block(self, column: Column, id: str, name: str, *, inset: float = SIDE) -> Box:
-        counted, short = self._counts.words(id), self._counts.short(id)
-        words = f"{title(id)}, {counted} parameters" if counted else title(id)
-        return column.box(name, id, detail=short, words=words, inset=inset)
+        return column.box(
+            name,
+            id,
+            detail=self._counts.short(id),
+            words=self._counts.named(id),
+            inset=inset,
+        )
 
     def _norm(self, column: Column, id: str, name: str) -> None:
-        counted = self._counts.words(id)
         column.box(
-            f"{name}  ({norm_words(self.model)})",
+            name,
             id,
-            detail=counted,
+            detail=self._counts.short(id),
             style="norm",
-            words=f"{title(id)}, {counted} parameters" if counted else title(id),
+            words=self._counts.named(id),
             inset=SIDE,
         )
 
@@ -318,8 +354,8 @@ class Stacks:
 def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last layer of each box of a stack, from the bottom.
 
-    Each layer has its own box where they are few; else those in the middle, away from
-    the opened one, share one.
+    If there are few, each layer has its own box; otherwise those in the middle, away
+    from the opened one, share boxes.
     """
     kept = {0, 1, count - 2, count - 1, opened - 1, opened, opened + 1}
     layer = 0

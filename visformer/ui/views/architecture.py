@@ -28,7 +28,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import block_path, counts_table, model_of
+from visformer.pictures.diagram.block_names import block_path
+from visformer.pictures.diagram.blocks import counts_table, model_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
 from visformer.session.state import Session, State

@@ -1,0 +1,212 @@
+"""The model and the current step in words."""
+
+from __future__ import annotations
+
+import math
+
+from visformer.language import N_, _, ngettext
+from visformer.pictures.diagram.block_names import block_words
+from visformer.pictures.diagram.blocks import Counts, shared
+from visformer.text import visible
+from visformer.values.config import ModelConfig
+from visformer.values.facts import ModelFacts
+from visformer.values.trace import Trace
+from visformer.words import ACTIVATION_NAMES, number, probability
+
+NORMS = {
+    "layer": N_("LayerNorm"),
+    "unbiased": N_("LayerNorm, variance over D − 1"),
+    "rms": N_("RMSNorm"),
+}
+POSITIONS = {
+    "sinusoidal": N_("sinusoidal"),
+    "halves": N_("sinusoidal, sines first"),
+    "learned": N_("learned"),
+    "none": N_("none"),
+}
+AXES = {
+    "batch": N_("{encoding}, by batch row"),
+    "restart": N_("{encoding}, restarting at each step"),
+}
+BIASES = {
+    "all": N_("all"),
+    "none": N_("none"),
+    "value_output": N_("V and output only"),
+}
+_LAYERS = {  # (pre-norm, final norms)
+    (True, True): N_(
+        "{encoder} + {decoder} layers, pre-norm (a norm before each sublayer), with "
+        "final norms"
+    ),
+    (True, False): N_(
+        "{encoder} + {decoder} layers, pre-norm (a norm before each sublayer), "
+        "without final norms"
+    ),
+    (False, True): N_(
+        "{encoder} + {decoder} layers, post-norm (Add & Norm: a norm after each +), "
+        "with final norms"
+    ),
+    (False, False): N_(
+        "{encoder} + {decoder} layers, post-norm (Add & Norm: a norm after each +), "
+        "without final norms"
+    ),
+}
+
+
+def scale_words(model: ModelFacts) -> str:
+    """Say what embeddings are multiplied by."""
+    config = model.config
+    if not config.embedding_scale:
+        return _("not scaled")
+    return f"× √{config.d_model} = {number(math.sqrt(config.d_model))}"
+
+
+def position_words(model: ModelFacts) -> str:
+    """Say what is added for a token's position."""
+    config = model.config
+    encoding = _(POSITIONS.get(config.positions, config.positions))
+    if config.positions == "none" or config.position_axis not in AXES:
+        return encoding
+    return _(AXES[config.position_axis], encoding=encoding)
+
+
+def activation(config: ModelConfig) -> str:
+    """Name the feed-forward's activation."""
+    return ACTIVATION_NAMES.get(config.activation, config.activation)
+
+
+def norm_words(model: ModelFacts) -> str:
+    """Name the norm."""
+    return _(NORMS.get(model.config.norm, model.config.norm))
+
+
+def about(model: ModelFacts) -> tuple[str, ...]:
+    """Say what the model is, one sentence per line, the most important first."""
+    config = model.config
+    return (
+        _(
+            _LAYERS[config.norm_first, config.final_norm],
+            encoder=config.encoder_layers,
+            decoder=config.decoder_layers,
+        ),
+        _parameters(model),
+        _sizes(config),
+        _biases(config),
+        _ties(model),
+    )
+
+
+def _parameters(model: ModelFacts) -> str:
+    counts = Counts(model)
+    if not counts:
+        return ngettext(
+            "{n:,} parameter; the file does not say how many each block has",
+            "{n:,} parameters; the file does not say how many each block has",
+            model.parameters,
+        )
+    sides = ("source", "target")
+    tables = [f"{side}_{what}" for side in sides for what in ("embedding", "positions")]
+    return ngettext(
+        "{n:,} parameter: embeddings {embeddings:,}, encoder {encoder:,}, decoder "
+        "{decoder:,}, output {output}",
+        "{n:,} parameters: embeddings {embeddings:,}, encoder {encoder:,}, decoder "
+        "{decoder:,}, output {output}",
+        model.parameters,
+        embeddings=sum(map(counts.total, tables)),
+        encoder=counts.total("encoder"),
+        decoder=counts.total("decoder"),
+        output=counts.short("output"),
+    )
+
+
+def _sizes(config: ModelConfig) -> str:
+    fields = {
+        "width": config.d_model,
+        "size": config.head_size,
+        "inner": config.feed_forward,
+        "activation": activation(config),
+    }
+    if config.gated:
+        return ngettext(
+            "width {width:,} = {n} head × {size}; feed-forward {inner:,}, "
+            "{activation}, gated",
+            "width {width:,} = {n} heads × {size}; feed-forward {inner:,}, "
+            "{activation}, gated",
+            config.heads,
+            **fields,
+        )
+    return ngettext(
+        "width {width:,} = {n} head × {size}; feed-forward {inner:,}, {activation}",
+        "width {width:,} = {n} heads × {size}; feed-forward {inner:,}, {activation}",
+        config.heads,
+        **fields,
+    )
+
+
+def _biases(config: ModelConfig) -> str:
+    attention = encoder = _(BIASES[config.encoder_bias])
+    if config.encoder_bias != config.decoder_bias:
+        attention = _(
+            "encoder {encoder}, decoder {decoder}",
+            encoder=encoder,
+            decoder=_(BIASES[config.decoder_bias]),
+        )
+    inner = {
+        "W1": config.w1_bias,
+        _("gate"): config.gated and config.gate_bias,
+        "W2": config.w2_bias,
+    }
+    return _(
+        "biases: attention {attention}; feed-forward {feed_forward}; output {output}",
+        attention=attention,
+        feed_forward=", ".join(name for name, has in inner.items() if has) or _("none"),
+        output=_("yes") if config.output_bias else _("no"),
+    )
+
+
+def _ties(model: ModelFacts) -> str:
+    """Say which blocks share a table; "" if the model's blocks are not known."""
+    if not model.blocks:
+        return ""
+    both = shared(model, "source_embedding") or shared(model, "target_embedding")
+    tied = block_words(shared(model, "output"))
+    if both and tied:
+        return _(
+            "one embedding table for both sides; output projection tied to the {block}",
+            block=tied,
+        )
+    if both:
+        return _("one embedding table for both sides; output projection not tied")
+    if tied:
+        return _(
+            "one embedding table per side; output projection tied to the {block}",
+            block=tied,
+        )
+    return _("one embedding table per side; output projection not tied")
+
+
+def sentence(trace: Trace | None, steps: int) -> str:
+    """Say what a Trace's last step does; ``steps``: how many its run has."""
+    if trace is None:
+        return _("No sentence has been run yet, so the shapes are shown in letters.")
+    if not len(trace):
+        return ngettext(
+            "Step 0 of {steps}: the encoder has read {n:,} source token in one pass; "
+            "the decoder has not started yet.",
+            "Step 0 of {steps}: the encoder has read {n:,} source tokens in one pass; "
+            "the decoder has not started yet.",
+            len(trace.source),
+            steps=steps,
+        )
+    step = trace.steps[-1]
+    return ngettext(
+        "Step {n} of {steps}: the decoder reads {n:,} token; its newest row, “{row}”, "
+        "predicts “{token}” ({probability}). The encoder's output is reused.",
+        "Step {n} of {steps}: the decoder reads {n:,} tokens; its newest row, “{row}”, "
+        "predicts “{token}” ({probability}). The encoder's output is reused.",
+        len(trace),
+        steps=steps,
+        row=visible(trace.target[-1]),
+        token=visible(step.token),
+        probability=probability(step.probability),
+    )
