@@ -270,6 +270,23 @@ def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:
     assert sum("MatMul" in title for title in inside) == 2
 
 
+@pytest.mark.parametrize(
+    ("choices", "formula"),
+    [
+        ({}, "y = (x − mean) / √(variance + ε) · weight + bias"),
+        ({"norm_bias": False}, "y = (x − mean) / √(variance + ε) · weight"),
+        ({"norm": "rms", "norm_bias": False}, "y = x / √(mean of x² + ε) · weight"),
+    ],
+)
+def test_the_inside_of_a_norm_is_the_models_formula(
+    choices: dict[str, Any], formula: str
+) -> None:
+    trace = choosing(make_trace(), **choices)
+    chosen = "encoder.0.feed_forward_norm"
+    drawing = drawn(shown(trace), chosen=chosen, columns=250.0)
+    assert formula in texts(drawing)
+
+
 def test_the_inside_of_every_block_can_be_drawn() -> None:
     for positions in ("learned", "none"):
         trace = choosing(make_trace(), gated=True, positions=positions)

@@ -24,6 +24,7 @@ from visformer.pictures.diagram.model_words import (
 )
 from visformer.pictures.masks import note
 from visformer.text import visible
+from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import (
@@ -174,7 +175,7 @@ def _norm(figure: Figure, id: str) -> None:
             width=config.d_model,
         )
     )
-    figure.say(_("y = (x − mean) / √(variance + ε) · weight + bias"))
+    figure.say(_norm_formula(config))
     figure.say(f"ε = {number(config.norm_eps)}")
     figure.say_parameters(id)
     if id.endswith(".norm"):
@@ -190,6 +191,14 @@ def _norm(figure: Figure, id: str) -> None:
         figure.say(
             _("Post-norm: it comes after the +, so the whole stream passes through it.")
         )
+
+
+def _norm_formula(config: ModelConfig) -> str:
+    if config.norm == "rms":
+        return _("y = x / √(mean of x² + ε) · weight")
+    if not config.norm_bias:
+        return _("y = (x − mean) / √(variance + ε) · weight")
+    return _("y = (x − mean) / √(variance + ε) · weight + bias")
 
 
 def _mask(figure: Figure, path: BlockPath, head: int) -> None:
