@@ -1,1 +1,1 @@
-"""Numpy only: pure functions from a Trace, and a layer's weights, to numbers."""
+"""Pure functions from a Trace and a layer's weights to numbers (numpy only)."""

@@ -1,6 +1,6 @@
-"""One matrix out of many heads, and parts of it: means, maxima, tokens left out.
+"""One matrix from many heads, and parts of it: mean, maximum, fewer tokens.
 
-``H`` heads, ``Q`` queries, ``K`` keys. A row of NaN stays one throughout.
+``H`` heads, ``Q`` queries, ``K`` keys. A row of NaN stays NaN throughout.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from visformer.values.arrays import Bools, Floats
 
 
 def running_mean(parts: Iterable[Floats]) -> Iterator[Floats]:
-    """Yield the mean of the matrices [Q, K] so far; the last one is that of all."""
+    """Yield the mean of the matrices [Q, K] so far; the last is the mean of all."""
     total: Floats | None = None
     for count, part in enumerate(parts, 1):
         total = part.copy() if total is None else total + part
@@ -21,7 +21,7 @@ def running_mean(parts: Iterable[Floats]) -> Iterator[Floats]:
 
 
 def running_maximum(parts: Iterable[Floats]) -> Iterator[Floats]:
-    """Yield each cell's maximum so far; the last is that of all: rows sum to >= 1."""
+    """Yield each cell's maximum so far; the last is that of all. Rows sum to >= 1."""
     highest: Floats | None = None
     for part in parts:
         highest = part if highest is None else np.maximum(highest, part)
@@ -35,10 +35,10 @@ def chosen(
     *,
     renormalise: bool = False,
 ) -> Floats:
-    """Return the rows and columns named, of [Q, K].
+    """Return the given rows and columns of [Q, K].
 
-    ``renormalise`` divides each row by what is left of it, so that it sums to 1 again;
-    a row of which nothing is left stays 0.
+    ``renormalise``: divide each row by its remaining sum, so that it sums to 1 again;
+    a row with nothing left stays 0.
     """
     part = weights[np.ix_(list(queries), list(keys))]  # [Q', K']
     if not renormalise or not part.size:
@@ -51,8 +51,9 @@ def chosen(
 def fewest_keys(weights: Floats, share: float) -> Bools:
     """Mark in each row of [Q, K] the fewest keys that carry ``share`` of its sum.
 
-    The strongest first, of equal ones the first; keys without weight never, nor any
-    in a row of NaN. ``share`` in (0, 1]; 1 marks every key that has weight.
+    Stronger keys come first, and the earlier of two equal ones. Keys without weight
+    are never marked, nor is any key in a row of NaN. ``share`` in (0, 1]; 1 marks
+    every key that has weight.
     """
     marked = np.zeros(weights.shape, bool)
     if not weights.size:

@@ -15,7 +15,7 @@ from visformer.values.arrays import Floats
 
 
 class Standard(NamedTuple):
-    """Numbers brought to mean 0 and deviation 1, and what that took."""
+    """Numbers with mean 0 and deviation 1, and the mean and deviation they had."""
 
     values: Floats  # [..., N]
     mean: Floats
@@ -25,7 +25,7 @@ class Standard(NamedTuple):
 def layer_standard(x: Floats, eps: float, *, unbiased: bool = False) -> Standard:
     """Standardise every row by its own mean and variance (Ba et al. 2016).
 
-    The variance divides by N, where ``unbiased`` by N - 1; eps stands inside the root.
+    The variance is over N, or over N - 1 if ``unbiased``; eps is inside the root.
     """
     mean = x.mean(-1, keepdims=True)  # [..., 1]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -37,7 +37,7 @@ def layer_standard(x: Floats, eps: float, *, unbiased: bool = False) -> Standard
 def rms_standard(x: Floats, eps: float) -> Standard:
     """Divide every row by its root mean square (Zhang & Sennrich 2019).
 
-    No mean is taken off: it is given as 0.
+    No mean is subtracted; the ``mean`` returned is 0.
     """
     square = np.square(x).mean(-1, keepdims=True)  # [..., 1]
     deviation = np.sqrt(square + np.float32(eps))
@@ -48,7 +48,7 @@ def rms_standard(x: Floats, eps: float) -> Standard:
 def batch_standard(x: Floats, eps: float) -> Standard:
     """Standardise every column of [N, D] over its rows (Ioffe & Szegedy 2015).
 
-    As batch norm does in training: the variance divides by the number of rows.
+    As batch norm does in training: the variance is over the number of rows.
     """
     by_token = layer_standard(np.ascontiguousarray(x.T), eps)  # [D, N]
     return Standard(by_token.values.T, by_token.mean.T, by_token.deviation.T)

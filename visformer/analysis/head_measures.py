@@ -1,7 +1,7 @@
-"""One number a head: how spread, how peaked, how aligned its attention is.
+"""One number per head: how spread out, how peaked, how aligned its attention is.
 
-Each is a mean over the queries; a query whose weights are NaN is left out, and a head
-without any other is NaN.
+Each is a mean over the queries, without those whose weights are NaN; it is NaN if no
+query is left.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def maximum(weights: Floats) -> float:
 
 
 def place_correlation(weights: Floats) -> float:
-    """Return how straight the reading runs through the keys, in [-1, 1], of [Q, K].
+    """Return how steadily attention [Q, K] advances through the keys, in [-1, 1].
 
-    Pearson's correlation of a query's place q with the mean place of the keys it
+    Pearson's correlation of a query's place q with the mean place of the keys that it
     reads, sum over k of k w[q, k] / sum of w[q]. 1: along a straight line; -1:
-    backwards; NaN for fewer than two queries or where either never changes.
+    backwards; NaN for fewer than two queries or if either never changes.
     """
     if not weights.size:
         return math.nan
@@ -56,15 +56,15 @@ def place_correlation(weights: Floats) -> float:
 
 
 def offset_mass(weights: Floats, offset: int) -> float:
-    """Return the mean weight on the key at q + offset, of [Q, Q].
+    """Return the mean weight that [Q, Q] gives to the key at q + offset.
 
-    Over the queries that have such a key; NaN where none has.
+    The mean is over the queries that have such a key; NaN if none has.
     """
     return _mean(np.diagonal(weights, offset))
 
 
 def neighbour(weights: Floats) -> tuple[str, float]:
-    """Return the one of previous, itself, next that gets most weight, and its mean."""
+    """Return which of previous, itself, next gets most weight, and its mean weight."""
     masses = {name: offset_mass(weights, by) for name, by in OFFSETS.items()}
     known = {name: mass for name, mass in masses.items() if not math.isnan(mass)}
     if not known:

@@ -1,4 +1,4 @@
-"""Leaks: queries that read what a decoder must not know yet, or what is no word."""
+"""Leaks: queries that read later target tokens or padding."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-SURE = -1e4  # a masked score so low has no weight beside any score that occurs
-LEAST = 1e-6  # a smaller weight is rounding, not reading
+SURE = -1e4  # with a masked value this low, a masked key has no weight at all
+LEAST = 1e-6  # smaller weights are rounding errors
 
 
 class Leak(NamedTuple):
@@ -29,9 +29,9 @@ class Leak(NamedTuple):
 def leaks(trace: Trace) -> list[Leak]:
     """Find every layer and query that reads a later target token or a pad.
 
-    Of a query's heads and forbidden keys the one with the largest weight is named, the
-    worst query first. Weights up to 1e-6 count as none. Pads are told by their ids;
-    what pads themselves read is not counted.
+    Each leak names the head and the forbidden key with the query's largest weight; the
+    worst query comes first. Weights up to 1e-6 are ignored. Pads are recognised by
+    their ids; what pads themselves read is ignored.
     """
     all_leaks = []
     for kind in trace.kinds:
@@ -53,7 +53,7 @@ def leaks(trace: Trace) -> list[Leak]:
 
 
 def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
-    """Tell from the mask alone that no weight can be on ``hidden``, bool [Q, K]."""
+    """Whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
     if trace.is_captured(kind, layer):
         return False
     mask = trace.mask(kind, layer)
@@ -66,15 +66,15 @@ def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
 
 
 def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
-    """Return what no query may read: future keys and pads, bool [Q, K].
+    """Return what no query may read: future keys and pads, bool [Q, K] each.
 
-    The third is bool [Q]: the queries that are no pads themselves.
+    The third is bool [Q]: the queries that are not pads themselves.
     """
     model = trace.model
     source_pad = model.pad if model.source_pad is None else model.source_pad
     source = trace.source_ids == source_pad  # [S]
     target = trace.target_ids == model.pad  # [T]
-    # a model whose sentences begin with its pad reads a word there
+    # some models begin each target with their pad, which is a word there
     target &= np.arange(len(target)) > 0
     queries = source if kind == "encoder" else target
     keys = target if kind == "decoder" else source

@@ -1,4 +1,4 @@
-"""Attention rollout: what a token of the last layer reads of the first one's input.
+"""Attention rollout: how much of each input token reaches each token of a layer.
 
 Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers", section 3.
 """
@@ -13,7 +13,7 @@ from visformer.values.arrays import Bools, Floats
 
 
 def with_residual(weights: Floats) -> Floats:
-    """Return 0.5 A + 0.5 I of [Q, Q], rows renormalised: the residual's equal share."""
+    """Return 0.5 A + 0.5 I of [Q, Q], rows renormalised: residuals count one half."""
     mixed = (weights + np.eye(len(weights), dtype=np.float32)) / np.float32(2)
     normalised: Floats = mixed / mixed.sum(axis=1, keepdims=True)
     return normalised
@@ -22,9 +22,9 @@ def with_residual(weights: Floats) -> Floats:
 def running_rollout(layers: Iterable[Floats]) -> Iterator[Floats]:
     """Yield the product of the layers so far, [Q, Q]; the last is that of all.
 
-    ``layers``: weights averaged over heads, the first layer first. Row q says which
-    tokens of the first layer's input row q is made of, as far as attention and equal
-    residuals tell; rows sum to 1.
+    ``layers``: weights averaged over heads, the first layer first. Row q gives the
+    share of each token of the first layer's input in row q, if attention and residuals
+    count one half each; rows sum to 1.
     """
     product: Floats | None = None
     for weights in layers:
@@ -36,8 +36,8 @@ def running_rollout(layers: Iterable[Floats]) -> Iterator[Floats]:
 def through(weights: Floats, below: Floats) -> Floats:
     """Return weights [Q, K] @ below [K, S].
 
-    A row is NaN where it is NaN itself or gives weight to a row that is; a plain
-    product would make every row NaN.
+    A row is NaN if it is NaN itself or gives weight to a row that is; a plain product
+    would make every row NaN.
     """
     unknown: Bools = np.logical_or.reduce(np.isnan(below), axis=1)  # [K]
     reads = np.isnan(weights) | ((weights > 0) & unknown)  # [Q, K]

@@ -1,9 +1,9 @@
-"""One layer again, sublayer by sublayer: from what the Trace and the engine keep.
+"""One layer recomputed, sublayer by sublayer, from the Trace and the layer's weights.
 
 A Trace keeps the residual stream between layers and every query, key and value; what
-happens between (heads joined, W_O, residual, norm, feed-forward) is computed here from
-the layer's weights, for a block of rows, since every row is computed by itself once the
-keys and values are there.
+happens in between (concatenation, W_O, residual, norm, feed-forward) is computed here
+from the layer's weights, for a block of rows: once the keys and values are there, the
+rows do not depend on each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from visformer.values.trace import Trace
 
 
 def stack_of(kind: Kind) -> StackName:
-    """Return the stack whose tokens are a kind's queries."""
+    """Return the stack whose tokens are the queries of a kind of attention."""
     return "encoder" if kind == "encoder" else "decoder"
 
 
@@ -53,7 +53,7 @@ def normed(model: ModelFacts, norm: NormWeights, x: Floats) -> Floats:
 def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
     """Return the outputs of all heads side by side, [rows, D], before W_O.
 
-    A head at a time, so that no [H, rows, K] exists.
+    One head at a time, so that no [H, rows, K] is needed.
     """
     outputs = [
         trace.attention_heads(kind, layer, head).weights(rows)[0]
@@ -65,7 +65,7 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """What a sublayer reads, adds and leaves; all [rows, D]."""
+    """A sublayer's input, what it adds, and its output; all [rows, D]."""
 
     model: ModelFacts
     norm: NormWeights
@@ -74,7 +74,7 @@ class Residual:
 
     @property
     def reads(self) -> Floats:
-        """What it computes from: the stream, after the norm in pre-norm models."""
+        """The sublayer's input: the stream, normalised in pre-norm models."""
         return self.normed if self.model.config.norm_first else self.x
 
     @cached_property
@@ -89,12 +89,12 @@ class Residual:
 
     @cached_property
     def normed(self) -> Floats:
-        """What the norm makes of it."""
+        """What the norm returns."""
         return normed(self.model, self.norm, self.to_norm)
 
     @property
     def output(self) -> Floats:
-        """The residual stream afterwards."""
+        """The residual stream after the sublayer."""
         return self.summed if self.model.config.norm_first else self.normed
 
 
@@ -172,31 +172,31 @@ class LayerRows:
 
     @cached_property
     def feed_forward(self) -> FeedForwardRows:
-        """The last sublayer; what it leaves is what leaves the layer."""
+        """The last sublayer; its output is the layer's."""
         before = self.cross_attention or self.self_attention
         weights = self.parameters.feed_forward
         return _feed(self.trace.model, weights, before.residual.output)
 
     def attention(self, kind: Kind) -> AttentionRows:
-        """Return the sublayer of a kind; ValueError where the layer has none."""
+        """Return the sublayer of a kind; ValueError if the layer has none."""
         if kind != "cross":
             return self.self_attention
         if self.cross_attention is None:
-            raise ValueError("an encoder layer has no cross attention.")
+            raise ValueError("an encoder layer has no cross-attention.")
         return self.cross_attention
 
     def attention_weights(self, kind: Kind) -> AttentionWeights:
-        """Return the weights of that sublayer; ValueError where there is none."""
+        """Return the weights of that sublayer; ValueError if there is none."""
         if kind != "cross":
             return self.parameters.self_attention
         if self.parameters.cross_attention is None:
-            raise ValueError("an encoder layer has no cross attention.")
+            raise ValueError("an encoder layer has no cross-attention.")
         return self.parameters.cross_attention
 
     def memory(self, kind: Kind, rows: slice) -> Floats:
-        """Return what some keys and values are made of, [rows, D].
+        """Return what keys and values are projected from, [rows, D].
 
-        The encoder's output in the cross attention, else what the queries read.
+        In cross-attention the encoder's output, otherwise the same as for the queries.
         """
         if kind == "cross":
             return self.trace.encoder_output[rows]
@@ -207,9 +207,9 @@ class LayerRows:
 
 
 def dead_units(active: Floats) -> tuple[Floats, float]:
-    """Return the share of units that are exactly 0: a row each, and in all rows.
+    """Return the share of units that are exactly 0: per row, and in all rows at once.
 
-    ``active`` [rows, F]; shares in [0, 1], NaN where there is nothing to count.
+    ``active`` [rows, F]; shares in [0, 1], NaN if there is nothing to count.
     """
     zero = active == 0
     if not zero.size:

@@ -1,10 +1,10 @@
-"""Subwords into words: which tokens make a word, and the weights of words.
+"""Subwords into words: which tokens make up a word, and the weights of words.
 
-A piece that begins with ``▁`` (sentencepiece's mark of a space) begins a word, and so
+A piece that begins with ``▁`` (sentencepiece's mark for a space) begins a word, and so
 does one that follows a token that stands alone. These stand alone: special tokens,
-punctuation other than apostrophes and hyphens, and pieces of scripts written without
-spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese), whose words no mark tells, and
-``<unk>``. A lone mark joins the token that follows it.
+``<unk>``, punctuation other than apostrophes and hyphens, and pieces of scripts written
+without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese), whose words are not
+marked. A mark on its own joins the token that follows it.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def has_word_marks(tokens: Sequence[str]) -> bool:
-    """Tell whether tokens say where a word begins; else each is a word."""
+    """Whether tokens mark where a word begins; if not, each token is a word."""
     return any(token.startswith(SPACE) for token in tokens)
 
 
 @lru_cache(maxsize=8192)
 def is_punctuation(token: str) -> bool:
-    """Tell whether a piece holds punctuation and nothing else (Unicode's P*)."""
+    """Whether a piece is punctuation and nothing else (Unicode's P*)."""
     text = bare(token)
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
 
 
 def bare(token: str) -> str:
-    """Return a piece without its mark of a space; of an unknown one, its text."""
+    """Return a piece without its space mark; of an unknown piece, its text."""
     if token.startswith("<unk:"):
         token = token.removeprefix("<unk:").removesuffix(">")
     return token.removeprefix(SPACE)
 
 
 def glued_source(trace: Trace) -> frozenset[int]:
-    """Return the source tokens whose mark of a space is none in the typed text.
+    """Return the source tokens whose space mark stands for no space in the typed text.
 
-    Some normalisers put a gap where there is none: after the apostrophe of "l'animal".
+    Some normalisers insert a space, for example after the apostrophe of "l'animal".
     """
     spans = trace.source_spans
     return frozenset(
@@ -60,7 +60,7 @@ def glued_source(trace: Trace) -> frozenset[int]:
 
 
 def glued_target(trace: Trace) -> frozenset[int]:
-    """Return the target tokens whose mark of a space is none in the decoded text."""
+    """Return the target tokens whose space mark stands for none in the decoded text."""
     texts = ["", *(step.text for step in trace.steps)]
     return frozenset(
         at
@@ -78,13 +78,13 @@ def word_groups(
 ) -> Groups:
     """Return the indices of each word's tokens, in order; each token once.
 
-    ``special``: indices of tokens that stand alone whatever they look like; ``glued``:
-    of tokens that begin no word although they begin with a mark.
+    ``special``: tokens that stand alone whatever they look like. ``glued``: tokens
+    that begin no word although they begin with a space mark. Both are indices.
     """
     if not has_word_marks(tokens):
         return tuple((index,) for index in range(len(tokens)))
     groups: list[list[int]] = []
-    before = ""  # the token before, where its word may go on
+    before = ""  # the token before, if its word may go on
     for index, token in enumerate(tokens):
         apart = index in special
         alone = apart or _stands_alone(token)
@@ -101,7 +101,7 @@ def word_groups(
 @lru_cache(maxsize=8192)
 def _stands_alone(token: str) -> bool:
     text = bare(token)
-    if token == "<unk>":  # of which nothing else is known
+    if token == "<unk>":  # nothing else is known of it
         return True
     if is_punctuation(token):
         return not all(character in JOINERS for character in text)
@@ -109,15 +109,16 @@ def _stands_alone(token: str) -> bool:
 
 
 def word_text(tokens: Sequence[str]) -> str:
-    """Return one word's pieces joined, without marks; a lone mark stays."""
+    """Return a word's pieces joined without marks; a mark on its own stays."""
     return "".join(bare(token) for token in tokens) or "".join(tokens)
 
 
 def merged(weights: Floats, queries: Groups, keys: Groups) -> Floats:
     """Return [words, words] of [Q, K]: the sum over keys, the mean over queries.
 
-    So a row that sums to 1 still does (Clark et al. 2019, section 4.1). A word with a
-    query of NaN is NaN. ``queries`` and ``keys`` hold every index once, in order.
+    A row that sums to 1 still does (Clark et al. 2019, section 4.1). A word that
+    contains a query of NaN is NaN. ``queries`` and ``keys`` hold every index once, in
+    order.
     """
     if not weights.size:
         return np.zeros((len(queries), len(keys)), np.float32)

@@ -37,8 +37,8 @@ _PART_TITLES = {
     "cross_attention.add": N_("Residual connection of the multi-head cross-attention"),
     "cross_attention_norm": N_("Norm of the multi-head cross-attention"),
     "feed_forward": N_("Feed-forward"),
-    "feed_forward.add": N_("Residual connection of the feed-forward"),
-    "feed_forward_norm": N_("Norm of the feed-forward"),
+    "feed_forward.add": N_("Residual connection of the feed-forward network"),
+    "feed_forward_norm": N_("Norm of the feed-forward network"),
 }
 _DECODER_TITLES = {  # where they differ from the encoder's
     "self_attention": N_("Masked multi-head attention"),
