@@ -1,0 +1,1 @@
+"""Mutants of every file that Visformer reads, tried in limited processes."""

@@ -1,0 +1,154 @@
+"""What is mutated: a sound file or folder for every reader, and how it is used."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import save
+
+from tests.formats.folders import PIECES, SPECIAL, pieces, write_letters
+from tests.formats.layout_models import MAKERS, state
+from tests.formats.test_marian import add_tokenizer, random_model
+from tests.fuzz import mutations
+from tests.fuzz.mutations import Mutation
+from tests.models import tiny_model
+from tests.traces import make_trace
+from visformer.formats.layouts.native import TokenizerFiles, write_native
+
+BLIND = (mutations.bytes_changed, mutations.cut)
+
+
+class Case(NamedTuple):
+    """One file that is mutated, alone or among the others of its folder."""
+
+    make: Callable[[Path], Path]  # writes it all, returns what is opened
+    spoilt: str  # the file that is mutated: "" for what is opened itself
+    mutation: Mutation  # that knows the format
+    use: str  # a name of ``tests.fuzz.worker.USES``
+
+
+def _native(path: Path) -> Path:
+    return write_letters(path / "native")
+
+
+def _pieces(path: Path) -> Path:
+    folder = path / "pieces"
+    model = tiny_model(source_vocabulary=PIECES, target_vocabulary=PIECES)
+    name = "tokenizer.model"
+    files = TokenizerFiles("sentencepiece", name, name, {name: pieces()})
+    write_native(folder, model, name="pieces", special=SPECIAL, tokenizer=files)
+    return folder
+
+
+def _marian(path: Path) -> Path:
+    folder = path / "marian"
+    random_model().save_pretrained(folder)
+    add_tokenizer(folder)
+    return folder
+
+
+def _tutorial(layout: str, way: str, path: Path) -> Path:
+    tensors = state(MAKERS[layout])
+    file = path / f"{layout}.{'safetensors' if way == 'safetensors' else 'pt'}"
+    if way == "safetensors":
+        file.write_bytes(save(tensors))
+    else:
+        value = {"model": tensors, "epoch": 3, "config": {"num_heads": 2}}
+        torch.save(value, file, _use_new_zipfile_serialization=way == "zip")
+    return file
+
+
+def _pairs(path: Path) -> Path:
+    file = path / "pairs.tsv"
+    file.write_text("".join(f"one {i}\tun {i}\tmore\n" for i in range(50)))
+    return file
+
+
+def _trace(path: Path) -> Path:
+    file = path / "run.vis"
+    make_trace(source=4, target=3, layers=2).save(file)
+    return file
+
+
+_TUTORIAL: dict[str, Case] = {
+    f"{layout} {way}": Case(partial(_tutorial, layout, way), "", mutation, "state dict")
+    for layout in ("handout", "d2l", "scratch", "torch")
+    for way, mutation in (
+        ("zip", mutations.archive_changed),
+        ("legacy", mutations.bytes_changed),
+        ("safetensors", mutations.safetensors_changed),
+    )
+}
+CASES: Mapping[str, Case] = {
+    "native config": Case(_native, "config.json", mutations.json_changed, "checkpoint"),
+    "native weights": Case(
+        _native, "model.safetensors", mutations.safetensors_changed, "checkpoint"
+    ),
+    "native vocabulary": Case(
+        _native, "vocab.json", mutations.json_changed, "checkpoint"
+    ),
+    "native pieces": Case(
+        _pieces, "tokenizer.model", mutations.protocol_buffer_changed, "checkpoint"
+    ),
+    "marian config": Case(_marian, "config.json", mutations.json_changed, "checkpoint"),
+    "marian generation": Case(
+        _marian, "generation_config.json", mutations.json_changed, "checkpoint"
+    ),
+    "marian weights": Case(
+        _marian, "model.safetensors", mutations.safetensors_changed, "checkpoint"
+    ),
+    "marian vocabulary": Case(
+        _marian, "vocab.json", mutations.json_changed, "checkpoint"
+    ),
+    "marian pieces": Case(
+        _marian, "source.spm", mutations.protocol_buffer_changed, "checkpoint"
+    ),
+    **_TUTORIAL,
+    "pairs": Case(_pairs, "", mutations.lines_changed, "pairs"),
+    "trace": Case(_trace, "", mutations.bytes_changed, "trace"),
+}
+
+
+class Maker:
+    """Writes mutants of a case, each a copy of its sound files with one spoilt."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.case = CASES[name]
+        sound = folder / "sound"
+        sound.mkdir(parents=True)
+        opened = self.case.make(sound)
+        self._opened, self._sound = opened.relative_to(sound), sound
+        spoilt = opened / self.case.spoilt if self.case.spoilt else opened
+        self._spoilt = spoilt.relative_to(sound)
+        self._data = spoilt.read_bytes()
+        self._folder = folder
+
+    def write(self, seed: str) -> Path:
+        """Write the mutant of a seed; return the path to open."""
+        draw = Random(seed)
+        knowing = draw.random() < 0.7
+        mutation = self.case.mutation if knowing else draw.choice(BLIND)
+        target = self._folder / "mutant"
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(self._sound, target)
+        (target / self._spoilt).write_bytes(mutation(self._data, draw))
+        return target / self._opened
+
+    def sound(self) -> Path:
+        """Return the path of the sound files."""
+        return self._sound / self._opened
+
+
+def printed(value: object) -> str:
+    """Return an odd value for a terminal."""
+    out = io.StringIO()
+    print(value, file=out, end="")
+    return out.getvalue().encode("ascii", "backslashreplace").decode()

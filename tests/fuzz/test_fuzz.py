@@ -1,0 +1,86 @@
+"""A short run of the fuzz, and the proof that it notices what it must."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import mutations, worker
+from tests.fuzz.__main__ import Worker, trials
+from tests.fuzz.cases import CASES, Maker
+from visformer.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def processes() -> object:
+    made = Worker()
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mutants_are_used_or_refused(name: str, processes: Worker) -> None:
+    outcomes = list(trials(name, 12, 0, processes))
+    assert [t for t in outcomes if t.outcome not in ("used", "refused")] == []
+    assert len(outcomes) == 12
+    assert any(t.outcome == "refused" for t in outcomes)
+
+
+def test_a_seed_makes_the_same_mutant_again(tmp_path: Path) -> None:
+    maker = Maker("native config", tmp_path)
+    first = (maker.write("a") / "config.json").read_bytes()
+    other = (maker.write("b") / "config.json").read_bytes()
+    assert (maker.write("a") / "config.json").read_bytes() == first != other
+
+
+def fails(error: BaseException) -> object:
+    def use(path: Path) -> None:
+        raise error
+
+    return use
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (InputError("x.vis is damaged: save it again."), "refused"),
+        (InputError("x" * 201), "fault"),
+        (InputError("two\nlines"), "fault"),
+        (KeyError("x"), "fault"),
+        (MemoryError(), "fault"),
+    ],
+)
+def test_outcomes(error: BaseException, outcome: str) -> None:
+    assert worker.outcome(fails(error), Path())["outcome"] == outcome  # type: ignore[arg-type]
+
+
+def test_a_death_and_a_hang_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is another process, so it is given a device that never answers."""
+    processes = Worker()
+    try:
+        assert processes.use("pairs", Path("/dev/null"))[0] == "used"
+        assert processes._process is not None
+        os.kill(processes._process.pid, 19)  # SIGSTOP
+        monkeypatch.setattr("tests.fuzz.__main__.PATIENCE", 0.2)
+        assert processes.use("pairs", Path("/dev/null")) == ("hung", "0.2 s")
+        monkeypatch.undo()
+        assert processes.use("pairs", Path("/dev/null"))[0] == "used"
+        processes._process.kill()
+        processes._process.wait()
+        assert processes.use("pairs", Path("/dev/null"))[0] == "died"
+    finally:
+        processes.end()
+
+
+def test_a_changed_header_has_its_right_length() -> None:
+    from random import Random
+
+    from tests.formats.hostile import entry
+
+    header = b'{"a":' + str(entry([4], 4)).replace("'", '"').encode() + b"}"
+    data = len(header).to_bytes(8, "little") + header + bytes(16)
+    made = [mutations.safetensors_changed(data, Random(n)) for n in range(40)]
+    fits = [int.from_bytes(m[:8], "little") + 24 == len(m) for m in made]
+    assert 30 <= sum(fits) < 40
