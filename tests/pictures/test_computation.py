@@ -298,6 +298,18 @@ def test_the_norms_words_are_of_the_cells_row_and_of_a_column() -> None:
         assert numbers == pytest.approx(expected, rel=2e-3, abs=1e-6)
 
 
+def test_the_models_own_norm_stands_beside_batch_norm() -> None:
+    checkpoint, trace = traced(norm="rms", norm_bias=False)
+    made = shown(state_of(checkpoint, trace), "norms")
+    x, rms, _ = (one.make() for one in made.maps)
+    wide = x.values.astype(np.float64)
+    roots = np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5)
+    assert rms.values == pytest.approx(wide / roots, abs=1e-4)
+    assert rms.title.startswith("RMS norm [")
+    assert f"root mean square {words.number(roots[-1, 0])}," in made.words
+    assert "layer norm" not in f"{made.formula} {made.words}".lower()
+
+
 def test_the_head_that_gives_most_is_named() -> None:
     checkpoint, trace = traced()
     concat = values(state_of(checkpoint, trace), "concat")[1]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.analysis.formulas import batch_standard, cosine, size
-from visformer.analysis.sublayers import Residual, dead_units, standard
+from visformer.analysis.formulas import cosine, size
+from visformer.analysis.sublayers import Residual, dead_units
 from visformer.language import _, ngettext
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
@@ -277,58 +277,4 @@ def _sublayers_formula(subject: Subject) -> str:
         "What each sublayer adds to a token's stream: its size | | (L2 norm) and its "
         "direction (cosine with the stream x). norm in, norm out: the size before and "
         "after its norm, which is applied to the sum of x and what was added"
-    )
-
-
-def norms_stage(subject: Subject) -> StagePicture:
-    """Show layer norm and batch norm of the same numbers."""
-    model, at = subject.trace.model, subject.at
-    x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
-    layer, batch = standard(model, x), batch_standard(x, model.config.norm_eps)
-    d = subject.dimensions.get("model", 0)
-    dim = dimension_words(d)
-    names = "x", _("layer norm"), _("batch norm")
-    return StagePicture(
-        formula=_norms_formula(subject, len(x)),
-        maps=(
-            queries(subject, "", "x", x),
-            queries(subject, _("→ along rows"), names[1], layer.values),
-            queries(subject, _("or along columns"), names[2], batch.values),
-        ),
-        words=_(
-            "{token}: its row has mean {row_mean}, deviation {row_deviation}, whatever "
-            "the other tokens are. The column of {dimension} has mean {column_mean}, "
-            "deviation {column_deviation}, which change with the tokens. The model "
-            "uses layer norm: x[{dimension}] = {x} becomes {layer}; with batch norm it "
-            "would be {batch}.",
-            token=subject.token("query"),
-            row_mean=number(float(layer.mean[at, 0])),
-            row_deviation=number(float(layer.deviation[at, 0])),
-            dimension=dim,
-            column_mean=number(float(batch.mean[0, d])),
-            column_deviation=number(float(batch.deviation[0, d])),
-            x=number(x[at, d]),
-            layer=number(layer.values[at, d]),
-            batch=number(batch.values[at, d]),
-        ),
-        table=vectors(
-            subject, "model", names, [x[at], layer.values[at], batch.values[at]]
-        ),
-    )
-
-
-def _norms_formula(subject: Subject, tokens: int) -> str:
-    """State both norms' formula, and which numbers each takes together."""
-    config = subject.trace.model.config
-    return ngettext(
-        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
-        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
-        "norm: over the {n:,} token of a column (divisor N). eps = {eps}",
-        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
-        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
-        "norm: over the {n:,} tokens of a column (divisor N). eps = {eps}",
-        tokens,
-        width=config.d_model,
-        divisor="N − 1" if config.norm == "unbiased" else "N",
-        eps=number(config.norm_eps),
     )

@@ -1,15 +1,21 @@
-"""The model's norm in formulas, words and columns of a table."""
+"""The model's norm in formulas, words and a table, and beside batch norm."""
 
 from __future__ import annotations
 
+from visformer.analysis.formulas import Standard, batch_standard
 from visformer.analysis.sublayers import standard
-from visformer.language import _
+from visformer.language import _, ngettext
+from visformer.pictures.computation.stage_picture import (
+    StagePicture,
+    queries,
+    vectors,
+)
 from visformer.pictures.computation.subject import Subject
 from visformer.values.arrays import Floats
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.layer_weights import NormWeights
-from visformer.words import number
+from visformer.words import dimension_words, number
 
 
 def norm_steps(
@@ -53,10 +59,17 @@ def norm_words(subject: Subject) -> str:
     eps = number(config.norm_eps)
     if config.norm == "rms":
         return _("norm: x / √(mean of x² + {eps}) · γ", eps=eps)
-    formula = f"(x − mean) / √(variance + {eps}) · γ{' + β' * config.norm_bias}"
+    if not config.norm_bias:
+        return _(
+            "norm: (x − mean) / √(variance + {eps}) · γ; the variance has the divisor "
+            "{divisor}",
+            eps=eps,
+            divisor=_divisor(config),
+        )
     return _(
-        "norm: {formula}; the variance has the divisor {divisor}",
-        formula=formula,
+        "norm: (x − mean) / √(variance + {eps}) · γ + β; the variance has the divisor "
+        "{divisor}",
+        eps=eps,
         divisor=_divisor(config),
     )
 
@@ -65,3 +78,86 @@ def _divisor(config: ModelConfig) -> str:
     if config.norm == "unbiased":
         return f"N − 1 = {config.d_model - 1}"
     return f"N = {config.d_model}"
+
+
+def norms_stage(subject: Subject) -> StagePicture:
+    """Show the model's norm and batch norm of the same numbers."""
+    model, at = subject.trace.model, subject.at
+    x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
+    own, batch = standard(model, x), batch_standard(x, model.config.norm_eps)
+    name = _("RMS norm") if model.config.norm == "rms" else _("layer norm")
+    names = "x", name, _("batch norm")
+    return StagePicture(
+        formula=_norms_formula(subject, len(x)),
+        maps=(
+            queries(subject, "", "x", x),
+            queries(subject, _("→ along rows"), name, own.values),
+            queries(subject, _("or along columns"), names[2], batch.values),
+        ),
+        words=_norms_words(subject, x, own, batch),
+        table=vectors(
+            subject, "model", names, [x[at], own.values[at], batch.values[at]]
+        ),
+    )
+
+
+def _norms_formula(subject: Subject, tokens: int) -> str:
+    """State both norms' formulas, and the numbers that each normalises together."""
+    config = subject.trace.model.config
+    if config.norm == "rms":
+        return ngettext(
+            "Without γ and β. RMS norm, as in the model: x / √(mean of x² + eps), over "
+            "the {width} numbers of a token. Batch norm: (x − mean) / √(variance + "
+            "eps), over the {n:,} token of a column. eps = {eps}",
+            "Without γ and β. RMS norm, as in the model: x / √(mean of x² + eps), over "
+            "the {width} numbers of a token. Batch norm: (x − mean) / √(variance + "
+            "eps), over the {n:,} tokens of a column. eps = {eps}",
+            tokens,
+            width=config.d_model,
+            eps=number(config.norm_eps),
+        )
+    return ngettext(
+        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
+        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
+        "norm: over the {n:,} token of a column (divisor N). eps = {eps}",
+        "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
+        "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
+        "norm: over the {n:,} tokens of a column (divisor N). eps = {eps}",
+        tokens,
+        width=config.d_model,
+        divisor="N − 1" if config.norm == "unbiased" else "N",
+        eps=number(config.norm_eps),
+    )
+
+
+def _norms_words(subject: Subject, x: Floats, own: Standard, batch: Standard) -> str:
+    """Say what both norms do to the cell's row and to one of its numbers."""
+    at, d = subject.at, subject.dimensions.get("model", 0)
+    fields = {
+        "token": subject.token("query"),
+        "row_mean": number(float(own.mean[at, 0])),
+        "row_deviation": number(float(own.deviation[at, 0])),
+        "dimension": dimension_words(d),
+        "column_mean": number(float(batch.mean[0, d])),
+        "column_deviation": number(float(batch.deviation[0, d])),
+        "x": number(x[at, d]),
+        "own": number(own.values[at, d]),
+        "batch": number(batch.values[at, d]),
+    }
+    if subject.trace.model.config.norm == "rms":
+        return _(
+            "{token}: its row has the root mean square {row_deviation}, whatever the "
+            "other tokens are. The column of {dimension} has mean {column_mean}, "
+            "deviation {column_deviation}, which change with the tokens. The model "
+            "uses RMS norm: x[{dimension}] = {x} becomes {own}; with batch norm it "
+            "would be {batch}.",
+            **fields,
+        )
+    return _(
+        "{token}: its row has mean {row_mean}, deviation {row_deviation}, whatever the "
+        "other tokens are. The column of {dimension} has mean {column_mean}, "
+        "deviation {column_deviation}, which change with the tokens. The model uses "
+        "layer norm: x[{dimension}] = {x} becomes {own}; with batch norm it would be "
+        "{batch}.",
+        **fields,
+    )

@@ -19,7 +19,6 @@ from visformer.pictures.computation.attention_stages import (
 from visformer.pictures.computation.feed_forward_stages import (
     activation_stage,
     feed_residual_stage,
-    norms_stage,
     sublayers_stage,
     w1_stage,
     w2_stage,
@@ -30,6 +29,7 @@ from visformer.pictures.computation.head_stages import (
     residual_stage,
     weighted_stage,
 )
+from visformer.pictures.computation.norms import norms_stage
 from visformer.pictures.computation.projection_stages import (
     input_stage,
     projection_stage,

@@ -78,7 +78,7 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
             figure.x + 0.34 * figure.width,
             figure.y - STEP,
             0.4 * figure.width,
-            f"{weights} {_sums(figure, id)}",
+            _sums(figure, id, weights),
             height=STEP,
             small=True,
         )
@@ -103,13 +103,15 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
     )
 
 
-def _sums(figure: Figure, id: str) -> str:
+def _sums(figure: Figure, id: str, shape: str) -> str:
     """Say what a row of weights sums to, or what a row that is all masked becomes."""
     trace, path = figure.trace, block_path(id)
-    if trace is None or path.layer is None:
-        return _("rows sum to 1")
-    if not attends_to_nothing(trace, path.kind, path.layer):
-        return _("rows sum to 1")
+    if (
+        trace is None
+        or path.layer is None
+        or not attends_to_nothing(trace, path.kind, path.layer)
+    ):
+        return _("{shape} rows sum to 1", shape=shape)
     if math.isinf(figure.model.config.masked_value):
-        return _("all masked: NaN")
-    return _("all masked: equal")
+        return _("{shape} all masked: NaN", shape=shape)
+    return _("{shape} all masked: equal", shape=shape)

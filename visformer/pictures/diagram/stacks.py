@@ -125,7 +125,7 @@ class Stacks:
             return
         step = trace.steps[-1]
         column.box(
-            f"“{visible(step.token)}”",
+            _("“{token}”", token=visible(step.token)),
             "prediction",
             detail=probability(step.probability),
             style="token",
@@ -171,7 +171,13 @@ class Stacks:
             ),
             inset=SIDE,
         )
-        column.up(f"{shape(length, config.d_model)} {scale_words(model)}")
+        column.up(
+            _(
+                "{shape} {scale}",
+                shape=shape(length, config.d_model),
+                scale=scale_words(model),
+            )
+        )
         self._add_positions(column, side)
         column.up(shape(length, config.d_model))
 
