@@ -1,4 +1,4 @@
-"""Places count from 1 in words; numbers have one voice."""
+"""Places count from 1 in words; numbers are written in one style."""
 
 from __future__ import annotations
 

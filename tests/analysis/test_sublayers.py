@@ -1,4 +1,4 @@
-"""A layer from numpy alone must leave what the model's own layer leaves."""
+"""A layer computed with numpy alone has the same output as the model's layer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def passed(checkpoint: Checkpoint) -> Trace:
 
 
 def close(made: Floats, expected: Floats) -> bool:
-    """Compare as the design says: 2e-5 of the largest magnitude, at least of 1."""
+    """Allow 2e-5 of the largest magnitude, which counts as at least 1."""
     if not np.isfinite(expected).all():
         return False
     bound = 2e-5 * max(1.0, float(np.abs(expected).max()))
@@ -99,7 +99,7 @@ def test_a_block_of_rows_is_those_rows_of_the_whole() -> None:
 
 
 def test_residual_and_norm_by_hand() -> None:
-    """Post-norm: x + added is normed; pre-norm: x is normed, x + added leaves."""
+    """Post-norm normalises x + added; pre-norm normalises x and returns x + added."""
     checkpoint = tiny_checkpoint()
     rows = LayerRows(
         passed(checkpoint), layer_parameters(checkpoint, "encoder", 0), slice(0, 1)
@@ -136,7 +136,7 @@ def test_weights_cannot_be_written() -> None:
 
 
 def test_a_layer_is_masked_by_its_own_mask() -> None:
-    """The causal mask is off in the second layer alone."""
+    """The causal mask is off in the second layer only."""
     checkpoint = tiny_checkpoint()
     change = parse(["causal off @ layer 2"])
     trace = run(checkpoint, [[4, 5, 3]], [[2, 6, 7]], intervention=change)[0]

@@ -1,4 +1,4 @@
-"""Small real models, decoded, as the Computation tab's pictures take them."""
+"""Small real models with decoded sentences, for the Computation tab's pictures."""
 
 from __future__ import annotations
 

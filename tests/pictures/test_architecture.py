@@ -1,4 +1,4 @@
-"""The diagram of a model: what stands where, and with which numbers."""
+"""The diagram of a model: which blocks are where, and with which numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.blocks import counts_table, goal
+from visformer.pictures.diagram.block_names import block_words
+from visformer.pictures.diagram.blocks import Counts, counts_table, goal
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.diagram.stacks import runs
 from visformer.pictures.picture import csv_text
@@ -213,6 +214,38 @@ def test_blocks_are_listed_with_layers_from_one() -> None:
         '"encoder layer 1 self-attention",100,""',
         '"output",84,"target embedding"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("id", "words"),
+    [
+        ("encoder.1", "encoder layer 2"),
+        ("decoder.0.cross_attention_norm", "decoder layer 1 cross-attention norm"),
+        ("encoder.2.my_adapter", "encoder layer 3 my adapter"),
+        ("tower.0.mixer", "tower 0 mixer"),  # of a file, not of our models
+        ("decoder.norm", "decoder norm"),
+        ("", ""),
+    ],
+)
+def test_every_block_has_a_name_in_lists(id: str, words: str) -> None:
+    assert block_words(id) == words
+
+
+@pytest.mark.parametrize(
+    ("own", "owner", "words"),
+    [
+        (1, "", "1 parameter"),
+        (1234, "", "1,234 parameters"),
+        (0, "target_embedding", "parameters shared with the target embedding"),
+        (
+            *(1, "target_embedding"),
+            "1 parameter and those shared with the target embedding",
+        ),
+    ],
+)
+def test_a_blocks_parameters_in_words(own: int, owner: str, words: str) -> None:
+    facts = replace(make_trace().model, blocks=(BlockParameters("x", own, owner),))
+    assert Counts(facts).words("x") == words
 
 
 def test_rows_of_the_predictions_count_from_one() -> None:

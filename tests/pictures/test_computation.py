@@ -58,7 +58,7 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_stage_follows_from_the_one_before(name: str, kind: str) -> None:
-    """Each matrix that a sign announces is what that sign says of those before it."""
+    """Each matrix is the result of the sign before it, applied to those on its left."""
     checkpoint, trace = traced(**MODELS[name])
     state = state_of(checkpoint, trace, kind=kind, layer=1, head=1)
     close = pytest.approx
@@ -345,7 +345,7 @@ def test_stages_are_walked_and_the_ends_hold() -> None:
 
 @pytest.mark.parametrize("change", ["multiply", "causal off", "positions shifted 3"])
 def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
-    """The same weights, other masks or positions: what leaves is the run's own."""
+    """With the same weights and other masks or positions, the output is the run's."""
     checkpoint = tiny_checkpoint()
     decoding = Decoding(checkpoint, "abcde", limit=5, intervention=parse([change]))
     trace = decoding.finish()

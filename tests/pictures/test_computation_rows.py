@@ -1,4 +1,4 @@
-"""Which rows the Computation tab shows: kept ones, earlier ones, a block of many."""
+"""Which rows the Computation tab shows: kept rows, earlier rows, a block of many."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_two_runs_are_two_calls() -> None:
 
 
 def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
-    """Later keys leak into earlier rows: those of the whole run are other numbers."""
+    """Later keys leak into earlier rows, so the whole run has different numbers."""
     checkpoint, trace = traced()
     leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
     state = state_of(checkpoint, leaking, step=3, kind="decoder")
@@ -55,7 +55,7 @@ def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
 
 
 def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
-    """Its weights are equal ones, of as many keys as there are: they change."""
+    """Its weights are all equal to 1 / the number of keys, which grows."""
     checkpoint, trace = traced()
     parameters = layer_parameters(checkpoint, "decoder", 0)
     assert layer_rows(trace.until(3), parameters, 0).trace is trace

@@ -1,4 +1,4 @@
-"""The Architecture tab: mouse, keys, the step's way, and words that fit."""
+"""The Architecture tab: mouse, keys, the current step's path, and words that fit."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def trace() -> Trace:
 
 @pytest.fixture
 def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
-    """Return a window on the tab, whole sentence, without weights."""
+    """Return a window on the tab with a whole sentence and no weights yet."""
     window, engine = make_window(qtbot, tmp_path)
     window.receive(opened())
     window.translate("a b")
@@ -56,7 +56,7 @@ def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
 
 
 def give(window: MainWindow, engine: FakeEngine) -> None:
-    """Answer the last question for weights."""
+    """Answer the last request for weights."""
     stack, layer = engine.asked[-1]
     made = layer_parameters(CHECKPOINT, stack, layer)
     window.receive(ParametersDone(number=len(engine.asked), parameters=made))

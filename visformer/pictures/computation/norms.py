@@ -136,7 +136,7 @@ def _norms_words(subject: Subject, x: Floats, own: Standard, batch: Standard) ->
     fields = {
         "token": subject.token("query"),
         "row_mean": number(float(own.mean[at, 0])),
-        "row_deviation": number(float(own.deviation[at, 0])),
+        "row_deviation": number(float(own.deviation[at, 0])),  # or root mean square
         "dimension": dimension_words(d),
         "column_mean": number(float(batch.mean[0, d])),
         "column_deviation": number(float(batch.deviation[0, d])),

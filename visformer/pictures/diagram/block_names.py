@@ -65,7 +65,7 @@ _OUTSIDE_TITLES = {
 class BlockPath:
     """The parts of a block's id, such as ``encoder.0.self_attention``."""
 
-    stack: str  # "encoder", "decoder", or the id of a block outside of both
+    stack: str  # "encoder", "decoder", or the id of a block outside both
     layer: int | None
     part: str  # "self_attention", "self_attention.mask", "" for a whole layer
 
@@ -101,7 +101,7 @@ def title(id: str) -> str:
 def block_words(id: str) -> str:
     """Name a block in a list, its layer from 1: encoder layer 2 self-attention.
 
-    A name that a file made up stays, with blanks.
+    A name that only a file uses is kept, with spaces.
     """
     path = block_path(id)
     if path.layer is None or path.stack not in STACKS:

@@ -7,7 +7,7 @@ from visformer.pictures.diagram.columns import BLOCK, Arrow, Box, Style, paragra
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
 
-STEP = 0.95  # lines of an arrow
+STEP = 0.95  # lines: the length of an arrow
 
 
 class Figure:

@@ -237,7 +237,7 @@ class Stacks:
             column.up(words)
             name = _("Final norm  ({norm})", norm=norm_words(self.model))
             self._norm(column, f"{stack}.norm", name)
-        column.up(words if stack == "decoder" else "")  # the encoder's stands above
+        column.up(words if stack == "decoder" else "")  # the encoder's label is above
 
     def _thin_layer(self, column: Column, stack: str, first: int, last: int) -> None:
         name = title(f"{stack}.{first}")
