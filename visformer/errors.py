@@ -1,14 +1,14 @@
-"""The errors that reach a user, each as one plain sentence that says what to do."""
+"""The errors that reach a user, each one plain sentence that says what to do."""
 
 from __future__ import annotations
 
 
 class VisformerError(Exception):
-    """Base of every error whose text is meant to be read by the user."""
+    """Base of every error whose text is meant for the user."""
 
 
 class CheckpointError(VisformerError):
-    """A checkpoint cannot be opened: what is wrong with it, or missing from it."""
+    """A checkpoint cannot be opened: says what is wrong or missing."""
 
 
 class InputError(VisformerError):

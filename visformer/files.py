@@ -1,4 +1,4 @@
-"""A stranger's files and names: read whole and bounded, refused in one sentence."""
+"""Untrusted files and names: read whole, with limits, and refused in one sentence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from visformer.errors import CheckpointError
+from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
-_ARCHIVES = {  # first bytes -> what such a file is called
+_ARCHIVES = {  # first bytes -> kind of archive
     b"7z\xbc\xaf": "7z",
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -25,7 +26,7 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def short(text: str, limit: int = 48) -> str:
-    """Return a stranger's name at a length, and in characters, that suit a sentence."""
+    """Return an untrusted name, shortened and made printable to suit a sentence."""
     if not text.isprintable():
         known = (c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
         text = "".join(known)
@@ -35,15 +36,19 @@ def short(text: str, limit: int = 48) -> str:
 def listed(names: list[str], *, room: int = 110, width: int = 48) -> str:
     """Join names for a sentence: as many as fit, at least one, then "and N more".
 
-    ``room`` is for all of them, ``width`` for each, in characters.
+    ``room`` is for all of them together, ``width`` for each, in characters.
     """
     shown: list[str] = []
     for name in names[:8]:
         if shown and len(", ".join([*shown, short(name, width)])) > room:
             break
         shown.append(short(name, width))
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+    text, more = ", ".join(shown), len(names) - len(shown)
+    if not more:
+        return text
+    return ngettext(
+        "{names} and {n:,} more", "{names} and {n:,} more", more, names=text
+    )
 
 
 def amount(size: int) -> str:
@@ -51,21 +56,21 @@ def amount(size: int) -> str:
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"
-    return f"{size} bytes"
+    return ngettext("{n} byte", "{n} bytes", size)
 
 
 def exists(path: Path) -> bool:
-    """Tell whether a path is there; one that cannot even be looked up is not."""
+    """Whether a path exists; False for one that cannot even be looked up."""
     return _look_up(path.exists)
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether a path is a file; one that cannot even be looked up is none."""
+    """Whether a path is a file; False for one that cannot even be looked up."""
     return _look_up(path.is_file)
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether a path is a folder; one that cannot even be looked up is none."""
+    """Whether a path is a folder; False for one that cannot even be looked up."""
     return _look_up(path.is_dir)
 
 
@@ -77,41 +82,57 @@ def _look_up(question: Callable[[], bool]) -> bool:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """Read a plain file of at most ``limit`` bytes; CheckpointError otherwise."""
+    """Read a regular file of at most ``limit`` bytes; CheckpointError otherwise."""
     name = short(path.name)
     try:
-        facts = path.stat()  # before opening, which would wait on a pipe
+        facts = path.stat()  # before opening, which would block on a pipe
         _check_kind(facts, name, limit)
         with path.open("rb") as file:
             return file.read(facts.st_size)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or "its name is not valid"
+        reason = getattr(error, "strerror", None) or _("its name is not valid")
         raise CheckpointError(
-            f"{name} cannot be read ({reason.lower()}): check the file and its folder."
+            _(
+                "{file} cannot be read ({reason}). Check the file and its folder.",
+                file=name,
+                reason=reason.lower(),
+            )
         ) from error
 
 
 def _check_kind(facts: os.stat_result, name: str, limit: int) -> None:
     if not stat.S_ISREG(facts.st_mode):
-        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe"}
-        kind = kinds.get(stat.S_IFMT(facts.st_mode), "a device")
-        raise CheckpointError(
-            f"{name} is {kind}, not a file: choose a file that holds a model."
-        )
+        sentence = _NO_FILE.get(stat.S_IFMT(facts.st_mode), _DEVICE)
+        raise CheckpointError(_(sentence, name=name))
     if facts.st_size == 0:
-        raise CheckpointError(f"{name} is empty: download or copy it again.")
+        raise CheckpointError(
+            _("{file} is empty. Download or copy it again.", file=name)
+        )
     if facts.st_size > limit:
         raise CheckpointError(
-            f"{name} is too large: {amount(facts.st_size)}, where at most "
-            f"{amount(limit)} are read."
+            _(
+                "{file} is too large: it has {size}, and the limit is {limit}.",
+                file=name,
+                size=amount(facts.st_size),
+                limit=amount(limit),
+            )
         )
     check_memory(2 * facts.st_size, name)
 
 
+_NO_FILE = {
+    stat.S_IFDIR: N_(
+        "{name} is a folder, not a file. Choose a file that holds a model."
+    ),
+    stat.S_IFIFO: N_("{name} is a pipe, not a file. Choose a file that holds a model."),
+}
+_DEVICE = N_("{name} is a device, not a file. Choose a file that holds a model.")
+
+
 def available_memory() -> int:
-    """Return how many bytes of memory can be had without swapping."""
+    """Return how many bytes of memory are available without swapping."""
     try:
-        # unlike SC_AVPHYS_PAGES, this counts the file cache, which yields when asked
+        # unlike SC_AVPHYS_PAGES, this counts the file cache, which is freed on demand
         counts = Path("/proc/meminfo").read_text("ascii")
         if match := re.search(r"MemAvailable: +(\d+) kB", counts):
             return int(match[1]) * 1024
@@ -128,59 +149,81 @@ def check_memory(needed: int, name: str, free: int | None = None) -> None:
     free = available_memory() if free is None else free
     if needed > free:
         raise CheckpointError(
-            f"{name} needs {amount(needed)} of memory and {amount(free)} is free: "
-            "close other programs or choose a smaller model."
+            _(
+                "{name} needs {needed} of memory, but only {free} is free. Close other "
+                "programs or choose a smaller model.",
+                name=name,
+                needed=amount(needed),
+                free=amount(free),
+            )
         )
 
 
 def refuse_foreign(start: bytes, name: str) -> None:
-    """Raise CheckpointError where a file begins as another kind of file does."""
+    """Raise CheckpointError if a file starts like another kind of file."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
         raise CheckpointError(
-            f"{name} is a web page: the download went wrong. Download the file itself."
+            _(
+                "{file} is a web page, so the download went wrong. Download the file "
+                "itself.",
+                file=name,
+            )
         )
     if text.startswith(b"version https://git-lfs"):
         raise CheckpointError(
-            f"{name} is a Git LFS pointer, not the file itself: run “git lfs pull” "
-            "in its folder."
+            _(
+                "{file} is a Git LFS pointer, not the file itself. Run “git lfs pull” "
+                "in its folder.",
+                file=name,
+            )
         )
     archive = next((a for magic, a in _ARCHIVES.items() if start.startswith(magic)), "")
     archive = "tar" if start[257:262] == b"ustar" else archive
     if archive:
         raise CheckpointError(
-            f"{name} is a {archive} archive: unpack it and open what it holds."
+            _(
+                "{file} is an archive ({kind}). Unpack it and open its content.",
+                file=name,
+                kind=archive,
+            )
         )
 
 
 class _RefusedJson(ValueError):
-    """JSON that Python accepts and we do not."""
+    """JSON that Python accepts but we do not."""
 
 
 def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
-    """Read one JSON object, strictly: no NaN, no key twice, at most ``limit`` bytes."""
+    """Read one JSON object, strictly: no NaN, unique keys, at most ``limit`` bytes."""
     data, name = read_regular(path, limit), short(path.name)
     refuse_foreign(data[:512], name)
     try:
         value = json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
-            f"{name} is not valid JSON: {_reason(error)}. Correct it or copy it again."
+            _(
+                "{file} is not valid JSON: {reason}. Correct it or copy it again.",
+                file=name,
+                reason=_reason(error),
+            )
         ) from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{name} must hold one JSON object, from {{ to }}.")
+        raise CheckpointError(
+            _("{file} must hold one JSON object, from {{ to }}.", file=name)
+        )
     return value
 
 
 def _no_constant(text: str) -> float:
-    raise _RefusedJson(f"{text} is not a number")
+    raise _RefusedJson(_("{text} is not a number", text=text))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, value in pairs:
         if key in entries:
-            raise _RefusedJson(f"“{short(key)}” stands there twice")
+            raise _RefusedJson(_("“{key}” occurs twice", key=short(key)))
         entries[key] = value
     return entries
 
@@ -189,36 +232,46 @@ def _reason(error: Exception) -> str:
     if isinstance(error, _RefusedJson):
         return str(error)
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg.lower()} in line {error.lineno}"
+        return _("{fault} in line {n}", fault=error.msg.lower(), n=error.lineno)
     if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8"
+        return _("it is not UTF-8")
     deep = isinstance(error, RecursionError)
-    return "it is nested too deeply" if deep else "a number is too long"
+    return _("it is nested too deeply") if deep else _("a number is too long")
 
 
 def inside(folder: Path, name: str, *, key: str) -> Path:
-    """Return the file that ``key`` names; CheckpointError where it leads outside."""
+    """Return the file that ``key`` names; CheckpointError if it leads elsewhere."""
     path = folder / name
     if not _is_plain(name):
         raise CheckpointError(
-            f"config.json: “{key}” is “{short(name)}”: it must be the name of a file "
-            "inside the checkpoint's folder."
+            _(
+                "config.json: “{key}” is “{name}”, but must be the name of a file "
+                "inside the checkpoint's folder.",
+                key=key,
+                name=short(name),
+            )
         )
     if not _is_within(path, folder):
         raise CheckpointError(
-            f"{short(name)} is a link that leads out of its folder: copy the file "
-            "itself into the folder."
+            _(
+                "{file} is a link that leads out of its folder. Copy the file itself "
+                "into the folder.",
+                file=short(name),
+            )
         )
     if not path.exists():
         raise CheckpointError(
-            f"{short(name)} is missing from {short(folder.resolve().name)}: copy it "
-            "into the folder."
+            _(
+                "{file} is missing from {folder}. Copy it into the folder.",
+                file=short(name),
+                folder=short(folder.resolve().name),
+            )
         )
     return path
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is a file's own on any system, and no device's."""
+    """Whether a name is valid for a file on every system, and not a device's."""
     odd = set(name) & set('/\\:*?"<>|') or not name.isprintable()
     bare = name.strip(". ")
     return not odd and 0 < len(bare) <= 128 and not _DEVICES.fullmatch(bare)
@@ -232,14 +285,14 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one."""
+    """Write a file so that a crash at any moment leaves the old or the new one."""
     partial = path.with_name(path.name + ".part")
     with partial.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-    if os.name == "posix":  # the new name, too, must survive a power cut
+    if os.name == "posix":  # the new name must survive a power cut, too
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

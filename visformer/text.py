@@ -1,4 +1,4 @@
-"""Text from outside, made safe to process and honest to show."""
+"""Making text from outside safe to process and to show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def clean(text: str) -> str:
 def visible(text: str) -> str:
     """Return ``text`` with control and direction characters spelt out, as ``[U+202E]``.
 
-    They would otherwise be invisible, or turn what stands around them about.
+    They would otherwise be invisible, or reverse the text around them.
     """
     if text.isascii() and text.isprintable():
         return text

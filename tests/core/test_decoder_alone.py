@@ -81,5 +81,5 @@ def test_masks_and_changes_of_the_decoder_alone() -> None:
     assert difference(opened.logits, given.logits) <= 2e-5
     with pytest.raises(InputError, match="the source has 0 tokens"):
         run(checkpoint, None, TARGET, intervention=parse(["cell cross 1 1 off"]))
-    with pytest.raises(InputError, match="source_lengths without source_ids"):
+    with pytest.raises(InputError, match="source_lengths needs source_ids"):
         run(small("d2l"), None, TARGET, source_lengths=[1, 1, 1])

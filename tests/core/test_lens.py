@@ -128,7 +128,7 @@ def test_rows_of_another_model_are_refused() -> None:
     with pytest.raises(InputError, match="no row 3: the Trace has 3"):
         lens(checkpoint, trace, [3])
     other = tiny_checkpoint(decoder_layers=3)
-    with pytest.raises(InputError, match=r"\[3, 3, 16\], not \[3, 4, 16\]"):
+    with pytest.raises(InputError, match=r"\[3, 3, 16\], but must have \[3, 4, 16\]"):
         lens(other, trace)
     ids = np.array([99])
     with pytest.raises(InputError, match="id 99"):

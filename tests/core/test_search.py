@@ -67,5 +67,5 @@ def test_a_source_over_the_positions_is_cut() -> None:
 
 def test_nothing_to_translate() -> None:
     assert translate(tiny_checkpoint(), []) == []
-    with pytest.raises(InputError, match="beam is 0"):
+    with pytest.raises(InputError, match="beams is 0"):
         translate(tiny_checkpoint(), ["a"], beam=0)

@@ -333,7 +333,7 @@ def test_marks_of_fresh_models() -> None:
         ("paper", {"norm": "batch"}, "norm is 'batch'"),
         ("paper", {"gated": 1}, "gated is 1"),
         ("paper", {"masked_value": math.nan}, "masked_value is nan"),
-        ("handout", {"target_vocabulary": 2}, "too few"),
+        ("handout", {"target_vocabulary": 2}, "too small"),
     ],
 )
 def test_models_that_cannot_be_built(
@@ -345,13 +345,13 @@ def test_models_that_cannot_be_built(
 
 def test_arguments_of_run_that_do_not_fit() -> None:
     handout, d2l = small("handout"), small("d2l")
-    with pytest.raises(InputError, match="tells padding by its ids"):
+    with pytest.raises(InputError, match="recognises padding by its id"):
         run(handout, [[4]], [[2]], source_lengths=[1])
-    with pytest.raises(InputError, match="one a sentence"):
+    with pytest.raises(InputError, match="one per sentence"):
         run(d2l, [[4]], [[2]], source_lengths=[1, 2])
     with pytest.raises(InputError, match="must be bool"):
         run(d2l, [[4]], [[2]], masks={"cross": np.ones((1, 2, 2), bool)})
-    with pytest.raises(InputError, match="masks are of"):
+    with pytest.raises(InputError, match="There is no mask"):
         run(d2l, [[4]], [[2]], masks={"self": np.ones((1, 1, 1), bool)})  # type: ignore[dict-item]
     tight = small("labml", max_positions=2)
     with pytest.raises(InputError, match="along the batch"):

@@ -20,9 +20,9 @@ from visformer.formats.loading import load
 from visformer.formats.weight_file import read_weights
 
 RIGHT = 'torch.save(model.state_dict(), "model.pt").'
-CUT_OFF = "m.pt is cut off or damaged: download or copy it again."
+CUT_OFF = "m.pt is truncated or damaged. Download or copy it again."
 DAMAGED = (
-    "m.pt is damaged or holds more than weights, and was not read. Download it again, "
+    "m.pt cannot be read: it is damaged or holds more than weights. Download it again, "
     "or save its weights: " + RIGHT
 )
 STATE = {"a.weight": torch.arange(6.0).view(2, 3), "b": torch.ones(2)}

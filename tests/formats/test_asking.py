@@ -144,7 +144,7 @@ def test_half_of_a_model_asks_for_the_other(tmp_path: Path, half: str) -> None:
         paths[name] = str(tmp_path / f"{name}.pt")
         torch.save(inside, paths[name])
     questions = asked(paths[half])
-    assert questions["other"].label == f"File of the {other}"
+    assert questions["other"].label == f"{other.capitalize()} file"
     assert questions["other"].mandatory
     overrides: Overrides = (("other", paths[other]),)
     assert "other" not in asked(paths[half], overrides)
@@ -178,7 +178,7 @@ def test_no_answer_helps_a_file_that_lacks_tensors(tmp_path: Path) -> None:
     del tensors["fc_output.bias"]
     tensors["fc_output.weight"] = tensors["fc_output.weight"][:, :5]
     torch.save(tensors, tmp_path / "m.pt")
-    with pytest.raises(CheckpointError, match=r"mis-shaped: fc_output\.weight"):
+    with pytest.raises(CheckpointError, match=r"Wrong shape: fc_output\.weight"):
         form(str(tmp_path / "m.pt"))
 
 

@@ -123,14 +123,22 @@ def strange_table(tensors: Tensors) -> None:
 FAULTS: dict[str, tuple[Callable[[Tensors], None], str, str]] = {
     "infinite": (poisoned, "not-finite", "output.weight"),
     "constant": (flat, "constant", "encoder.layers.1.feed_forward.w1.weight"),
-    "norms": (reset_norms, "untrained-norms", "every norm has weight 1 and bias 0"),
-    "biases": (copied_biases, "002-14", "biases are equal in all layers"),
+    "norms": (reset_norms, "untrained-norms", "Every norm has weight 1 and bias 0"),
+    "biases": (copied_biases, "002-14", "biases are the same in all layers"),
     "linear": (linear_again, "initial-scale", "decoder.layers.0.feed_forward.w1"),
     "xavier": (xavier_again, "initial-scale", "decoder.layers.1.self_attention.query"),
     "joint": (joint_again, "initial-scale", "decoder.layers.1.self_attention.query"),
-    "zero rows": (zero_rows, "untrained-rows", "2 of 60 rows are zero, 7 the first"),
-    "first rows": (first_rows, "untrained-rows", "1 of 50 rows are as they were first"),
-    "padding_idx": (other_padding, "003-8", "row 1 is zero and the pad id is 0"),
+    "zero rows": (
+        zero_rows,
+        "untrained-rows",
+        "2 of 60 rows are zero (the first is row 7)",
+    ),
+    "first rows": (
+        first_rows,
+        "untrained-rows",
+        "1 of 50 rows is still as initialised (row 12)",
+    ),
+    "padding_idx": (other_padding, "003-8", "Row 1 is zero but the pad id is 0"),
     "mixed up": (mixed_up, "positions-order", "all sines before all cosines"),
     "no waves": (strange_table, "positions-unknown", "neither of the known orders"),
 }
@@ -146,9 +154,9 @@ def test_a_fault_is_found_and_nothing_else(fault: str) -> None:
     lines = found(tensors)
     assert {line.partition(":")[0] for line in lines} == {id}
     assert words in lines[0]
-    for line in lines:  # where it shows: what, why; remedy
+    for line in lines:  # where: what it is, and a remedy
         assert line.endswith(".")
-        assert line.count("; ") == 1
+        assert line.count(". ") == 1
         assert len(line) < 260
 
 
@@ -181,7 +189,7 @@ def test_each_side_has_its_own_pad() -> None:
     tensors["source_embedding.weight"][2] = 0
     tensors["target_embedding.weight"][2] = 0
     lines = found(tensors, (2, 3))
-    assert [line.partition(": row")[0] for line in lines] == ["003-8: Target embedding"]
+    assert [line.partition(": Row")[0] for line in lines] == ["003-8: Target embedding"]
 
 
 def test_a_file_is_told_its_own_names(tmp_path: Path) -> None:

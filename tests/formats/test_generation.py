@@ -247,7 +247,7 @@ def test_the_probabilities_shown_are_the_models_own(tmp_path: Path) -> None:
 def test_what_is_not_followed_is_said(tmp_path: Path) -> None:
     checkpoint = saved(tmp_path, wordy_model(0), do_sample=True, guidance_scale=1.0)
     assert checkpoint.assumed == (
-        "do_sample is not followed (generation_config.json says True)",
+        "do_sample = True in generation_config.json is ignored",
     )
     short = saved(tmp_path, wordy_model(0), max_length=None)
     assert short.assumed[0].startswith("max_new_tokens = 20 (")
@@ -256,14 +256,14 @@ def test_what_is_not_followed_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("num_beams", 10**9, "num_beams is 1000000000: it must be a whole number"),
-        ("length_penalty", "much", "length_penalty is 'much': it must be a number"),
-        ("early_stopping", 1, 'must be true, false or "never"'),
+        ("num_beams", 10**9, "num_beams is 1000000000, but must be a whole number"),
+        ("length_penalty", "much", "length_penalty is 'much', but must be a number"),
+        ("early_stopping", 1, 'must be one of false, true, "never".'),
         ("bad_words_ids", [[VOCABULARY]], "a list of lists of ids from 0 to 59"),
         ("bad_words_ids", [[]], "a list of lists of ids"),
         ("eos_token_id", -1, "eos_token_id is -1"),
-        ("max_length", 1, "max_length is 1: it must be a whole number, 2 or more"),
-        ("renormalize_logits", "yes", "must be true, false"),
+        ("max_length", 1, "max_length is 1, but must be a whole number from 2 to"),
+        ("renormalize_logits", "yes", "must be one of false, true."),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -42,36 +42,36 @@ from visformer.formats.weight_file import read_weights
 FOREIGN = {
     "web page": (
         b"<!DOCTYPE html><title>404</title>",
-        "m.pt is a web page: the download went wrong. Download the file itself.",
+        "m.pt is a web page, so the download went wrong. Download the file itself.",
     ),
     "lfs": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-        "m.pt is a Git LFS pointer, not the file itself: run “git lfs pull” in its "
+        "m.pt is a Git LFS pointer, not the file itself. Run “git lfs pull” in its "
         "folder.",
     ),
     "7z": (
         b"7z\xbc\xaf'\x1c" + bytes(99),
-        "m.pt is a 7z archive: unpack it and open what it holds.",
+        "m.pt is an archive (7z). Unpack it and open its content.",
     ),
     "gzip": (
         gzip.compress(b"x"),
-        "m.pt is a gzip archive: unpack it and open what it holds.",
+        "m.pt is an archive (gzip). Unpack it and open its content.",
     ),
-    "tar": (tarred(), "m.pt is a tar archive: unpack it and open what it holds."),
+    "tar": (tarred(), "m.pt is an archive (tar). Unpack it and open its content."),
     "zip": (
         zipped({"model/readme.txt": b"x"}),
-        "m.pt is a zip archive without PyTorch weights: unpack it and open what it "
-        "holds.",
+        "m.pt is a zip archive without PyTorch weights. Unpack it and open its "
+        "content.",
     ),
-    "empty": (b"", "m.pt is empty: download or copy it again."),
+    "empty": (b"", "m.pt is empty. Download or copy it again."),
     "text": (
         b"hello, world",
-        "m.pt is neither safetensors nor a PyTorch file: choose the file that holds "
+        "m.pt is neither a safetensors nor a PyTorch file. Choose the file that holds "
         "the model's weights.",
     ),
     "pickle": (
         pickle.dumps({"a": [1.0] * 50}, protocol=2),
-        "m.pt is a pickle that torch.save did not write, and may run code: refused. "
+        "m.pt was not opened because torch.save did not write it and it may run code. "
         "Save the weights: " + RIGHT,
     ),
 }
@@ -86,7 +86,7 @@ def test_other_kinds_of_file(tmp_path: Path, kind: str) -> None:
 
 def test_what_is_no_plain_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.pt")  # opening one would wait for ever
-    choose = "not a file: choose a file that holds a model."
+    choose = "not a file. Choose a file that holds a model."
     assert refused(tmp_path / "p.pt") == f"p.pt is a pipe, {choose}"
     assert refused(tmp_path) == f"{tmp_path.name} is a folder, {choose}"
     assert refused(Path("/dev/zero")) == f"zero is a device, {choose}"
@@ -94,11 +94,11 @@ def test_what_is_no_plain_file(tmp_path: Path) -> None:
 
 def test_what_is_not_there(tmp_path: Path) -> None:
     assert refused(tmp_path / "x.pt") == (
-        "x.pt cannot be read (no such file or directory): check the file and its "
+        "x.pt cannot be read (no such file or directory). Check the file and its "
         "folder."
     )
     for name in ("x.pt", "n\0ul", "x" * 300):
-        assert "does not exist: check the spelling" in refused_folder(tmp_path / name)
+        assert "does not exist. Check the spelling" in refused_folder(tmp_path / name)
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     path = saved(tmp_path / "m.pt", STATE)
     monkeypatch.setattr(Path, "open", denied)
     assert refused(path) == (
-        "m.pt cannot be read (permission denied): check the file and its folder."
+        "m.pt cannot be read (permission denied). Check the file and its folder."
     )
 
 
@@ -117,7 +117,7 @@ def test_file_over_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     path.write_bytes(bytes(3000))
     monkeypatch.setattr("visformer.files.available_memory", lambda: 4500)
     assert refused(path) == (
-        "m.pt needs 6.0 kB of memory and 4.5 kB is free: close other programs or "
+        "m.pt needs 6.0 kB of memory, but only 4.5 kB is free. Close other programs or "
         "choose a smaller model."
     )
 
@@ -164,8 +164,8 @@ def test_no_code_is_run(tmp_path: Path, zip_format: bool) -> None:
     path = tmp_path / "m.pt"
     saved(path, value, _use_new_zipfile_serialization=zip_format)
     assert refused(path) == (
-        f"m.pt would run code when opened ({os.system.__module__}.system): refused. "
-        "Save only the weights: " + RIGHT
+        f"m.pt was not opened because it would run code ({os.system.__module__}.system"
+        "). Save only the weights: " + RIGHT
     )
     assert not canary.exists()
 
@@ -205,34 +205,36 @@ def csr() -> Tensor:
 ODD: dict[str, tuple[Callable[[], object], str]] = {
     "sparse": (
         lambda: torch.eye(3).to_sparse(),
-        "tensor a of m.pt is sparse, quantized or nested: save it dense, as float32.",
+        "Tensor a of m.pt is sparse, quantized or nested. Save it as a dense float32 "
+        "tensor.",
     ),
     "csr": (
         csr,
-        "tensor a of m.pt is sparse, quantized or nested: save it dense, as float32.",
+        "Tensor a of m.pt is sparse, quantized or nested. Save it as a dense float32 "
+        "tensor.",
     ),
     "expanded": (
         lambda: torch.ones(1, 1).expand(10_000, 1_000_000),
-        "tensor a of m.pt claims more numbers than the file holds: save it after "
+        "Tensor a of m.pt claims more numbers than the file holds. Save it after "
         ".clone().",
     ),
     "large": (
         lambda: torch.ones(1).expand(10**10),
-        "tensor a of m.pt has shape [10000000000], where 4 dimensions of at most "
-        "16,777,216 are read: it is no weight.",
+        "Tensor a of m.pt has shape [10000000000], so it is not a weight; the limit is "
+        "4 dimensions of at most 16,777,216.",
     ),
     "rank": (
         lambda: torch.ones([1] * 60),
-        "tensor a of m.pt has shape [1, 1, 1, 1, 1, 1, 1, 1], where 4 dimensions of at "
-        "most 16,777,216 are read: it is no weight.",
+        "Tensor a of m.pt has shape [1, 1, 1, 1, 1, 1, 1, 1], so it is not a weight; "
+        "the limit is 4 dimensions of at most 16,777,216.",
     ),
     "meta": (
         lambda: torch.ones(2, device="meta"),
-        "tensor a of m.pt has no numbers, only a shape: save it anew.",
+        "Tensor a of m.pt has a shape but no numbers. Save it again.",
     ),
     "no tensor": (
         lambda: 1,
-        "m.pt holds no state dict of tensors. Save the weights alone: " + RIGHT,
+        "m.pt holds no state dict of tensors. Save only the weights: " + RIGHT,
     ),
 }
 
@@ -262,8 +264,8 @@ def test_too_many_tensors(tmp_path: Path) -> None:
     one = torch.ones(1)
     path = saved(tmp_path / "m.pt", {str(i): one for i in range(20_001)})
     assert refused(path) == (
-        "m.pt holds 20,001 tensors, where 20,000 are read: it is not a model. Choose "
-        "another file."
+        "m.pt holds 20,001 tensors, more than the limit of 20,000, so it is not a "
+        "model. Choose another file."
     )
 
 
@@ -285,7 +287,7 @@ def test_compressed_archives_are_refused(tmp_path: Path) -> None:
     bomb = zipped({"m/data.pkl": bytes(1_000_000)}, zipfile.ZIP_DEFLATED)
     (tmp_path / "m.pt").write_bytes(bomb)
     assert refused(tmp_path / "m.pt") == (
-        "m.pt is compressed, which PyTorch itself never does: it may be a bomb. Save "
+        "m.pt is compressed, which PyTorch never does, so it may be a zip bomb. Save "
         "the weights again: " + RIGHT
     )
 
@@ -298,37 +300,37 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
     for length in (1, 7, 8, 9, 50, len(data) - 33, len(data) - 1):
         path.write_bytes(data[:length])
         assert refused(path) == (
-            "m.safetensors is cut off or damaged: it does not hold what its header "
-            "promises. Download or copy it again."
+            "m.safetensors is truncated or damaged: its content does not match its "
+            "header. Download or copy it again."
         )
 
 
 def test_safetensors_bombs(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     assert refused(safe_file(path, entry([1] * 100_000, 4), bytes(4))) == (
-        "tensor a of m.safetensors has shape [1, 1, 1, 1, 1, 1, 1, 1], where 4 "
-        "dimensions of at most 16,777,216 are read: it is no weight."
+        "Tensor a of m.safetensors has shape [1, 1, 1, 1, 1, 1, 1, 1], so it is not a "
+        "weight; the limit is 4 dimensions of at most 16,777,216."
     )
     header = b"{" + b" " * (16 << 20) + b"}"
     assert refused(safe_file(path, header)) == (
-        "m.safetensors has a header of 16.8 MB, where 16.8 MB are read: it is damaged, "
-        "or not a model. Download it again."
+        "The header of m.safetensors has 16.8 MB, but at most 16.8 MB are allowed; the "
+        "file is damaged or not a model. Download it again."
     )
     claim = entry([1 << 20, 1 << 20], 1 << 42)  # 4 TB
-    assert "is cut off or damaged" in refused(safe_file(path, claim))
+    assert "is truncated or damaged" in refused(safe_file(path, claim))
 
 
 def test_safetensors_with_nothing_usable(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     assert refused(safe_file(path, {})) == (
-        "m.safetensors holds no tensors: choose the file of weights."
+        "m.safetensors holds no tensors. Choose the file of weights."
     )
     assert refused(safe_file(path, entry([0], 0))) == (
-        "tensor a of m.safetensors is empty: save the weights again."
+        "Tensor a of m.safetensors is empty. Save the weights again."
     )
     assert refused(safe_file(path, entry([4], 4, "F8_E4M3"), bytes(4))) == (
-        "tensor a of m.safetensors has the number format F8_E4M3, which is not read: "
-        "save it as float32 or float16."
+        "Tensor a of m.safetensors has the unsupported number format F8_E4M3. Save it "
+        "as float32 or float16."
     )
 
 

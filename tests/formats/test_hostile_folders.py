@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.formats.folders import edit_config, write_letters
 from tests.formats.hostile import STATE, refused_folder, saved
 from visformer.files import short
-from visformer.formats.foreign import READS
+from visformer.formats.foreign import supported
 from visformer.formats.loading import load
 from visformer.formats.weight_file import read_weights
 
@@ -38,13 +38,14 @@ def test_folder_without_config(tmp_path: Path) -> None:
 
 def test_lone_files_name_their_tensors(tmp_path: Path) -> None:
     assert refused_folder(saved(tmp_path / "m.pt", STATE)) == (
-        f"m.pt holds 2 tensors (a.weight, b), which are no known model's: {READS}."
+        "m.pt holds 2 tensors (a.weight, b), which do not match any known model. "
+        + supported()
     )
     own = {"encoder.layers.0.self_attention.query.weight": torch.ones(1)}
     save_file(own, tmp_path / "model.safetensors")
     assert refused_folder(tmp_path / "model.safetensors") == (
-        f"model.safetensors holds one tensor ({short(next(iter(own)))}) but not what "
-        "model they make: choose the folder that holds them and their config.json."
+        f"model.safetensors holds 1 tensor ({short(next(iter(own)))}) but not the "
+        "config of its model. Choose the folder that holds it and its config.json."
     )
 
 
@@ -55,14 +56,14 @@ MISSING_FILES = ["model.safetensors", "vocab.json"]
 def test_missing_files(folder: Path, name: str) -> None:
     (folder / name).unlink()
     assert refused_folder(folder) == (
-        f"{name} is missing from model: copy it into the folder."
+        f"{name} is missing from model. Copy it into the folder."
     )
 
 
 JSON_FAULTS = {
     '{"format": NaN}': "NaN is not a number",
     '{"version": -Infinity}': "-Infinity is not a number",
-    '{"format": "visformer", "format": 1}': "“format” stands there twice",
+    '{"format": "visformer", "format": 1}': "“format” occurs twice",
     "{": "expecting property name enclosed in double quotes in line 1",
     '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}": "it is nested too deeply",
     '{"a": ' + "9" * 5000 + "}": "a number is too long",
@@ -84,7 +85,7 @@ def test_config_of_other_bytes(folder: Path) -> None:
     assert "config.json is not valid JSON: it is not UTF-8." in refused_folder(folder)
     config.write_bytes(b" " * (1 << 20) + b"{}")
     assert refused_folder(folder) == (
-        "config.json is too large: 1.0 MB, where at most 1.0 MB are read."
+        "config.json is too large: it has 1.0 MB, and the limit is 1.0 MB."
     )
     config.write_bytes(b"[]")
     assert refused_folder(folder) == (
@@ -104,21 +105,22 @@ def setting(*keys: str, to: object) -> Callable[[dict[str, Any]], None]:
 
 
 LONG = "x" * 1000
-OUTSIDE = "it must be the name of a file inside the checkpoint's folder."
+OUTSIDE = "but must be the name of a file inside the checkpoint's folder."
 CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
     (
         ("format",),
         "marian",
-        " is not of a Visformer checkpoint: its “format” is not “visformer”. Choose a "
-        "folder that Visformer wrote.",
+        " does not belong to a Visformer checkpoint: its “format” is not “visformer”. "
+        "Choose a folder that Visformer wrote.",
     ),
     (
         ("version",),
         2,
-        " has format version 2, where this Visformer reads 1: update it.",
+        " has format version 2, but this Visformer reads versions up to 1. Update "
+        "Visformer.",
     ),
-    (("version",), "1", ': “version” must be a whole number, not "1".'),
-    (("model",), [], ": “model” must be an object, not a list."),
+    (("version",), "1", ': “version” is "1", but must be a whole number.'),
+    (("model",), [], ": “model” is a list, but must be an object."),
     (
         ("learning_rate",),
         1,
@@ -129,13 +131,25 @@ CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
         1,
         ": “model.d_modle” is not a known key. Remove it, or update Visformer.",
     ),
-    (("model", "d_model"), 16.0, ": “model.d_model” must be a whole number, not 16.0."),
-    (("model", "heads"), True, ": “model.heads” must be a whole number, not true."),
-    (("model", "norm_first"), 1, ": “model.norm_first” must be true or false, not 1."),
+    (
+        ("model", "d_model"),
+        16.0,
+        ": “model.d_model” is 16.0, but must be a whole number.",
+    ),
+    (
+        ("model", "heads"),
+        True,
+        ": “model.heads” is true, but must be a whole number.",
+    ),
+    (
+        ("model", "norm_first"),
+        1,
+        ": “model.norm_first” is 1, but must be true or false.",
+    ),
     (
         ("model", "masked_value"),
         None,
-        ": “model.masked_value” must be a number, not null.",
+        ": “model.masked_value” is null, but must be a number.",
     ),
     (
         ("model", "masked_value"),
@@ -143,33 +157,34 @@ CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
         ": “model.masked_value” is too large a number.",
     ),
     (("model", "d_model"), 10**4000, ": “model.d_model” is too large a number."),
-    (("model", "norm_eps"), -1.0, ": “model.norm_eps” must lie between 0 and 1."),
+    (("model", "norm_eps"), -1.0, ": “model.norm_eps” must be between 0 and 1."),
     (
         ("special", "eos"),
         30,
-        ": “special.eos” is 30, outside the vocabulary: it must be from 0 to 29.",
+        ": “special.eos” is 30, which is outside the vocabulary. It must be from 0 to "
+        "29.",
     ),
     (
         ("special", "pad"),
         -(10**30),
-        ": “special.pad” is -100000000000000000…, outside the vocabulary: it must be "
-        "from 0 to 29.",
+        ": “special.pad” is -100000000000000000…, which is outside the vocabulary. It "
+        "must be from 0 to 29.",
     ),
     (
         ("special", "unk"),
         4,
-        ": “special.unk” is 4, but the unknown token of vocab.json is 1: correct it.",
+        ": “special.unk” is 4, but the unknown token of vocab.json is 1. Correct it.",
     ),
     (
         ("tokenizer", "kind"),
         LONG,
-        f": “tokenizer.kind” is “{'x' * 47}…”: it must be “sentencepiece” or "
+        f": “tokenizer.kind” is “{'x' * 47}…”, but must be “sentencepiece” or "
         "“vocabulary”.",
     ),
     (
         ("tokenizer", "source"),
         "../vocab.json",
-        f": “tokenizer.source” is “../vocab.json”: {OUTSIDE}",
+        f": “tokenizer.source” is “../vocab.json”, {OUTSIDE}",
     ),
 ]
 
@@ -185,18 +200,18 @@ def test_config_faults(
 def test_missing_config_keys(folder: Path) -> None:
     edit_config(folder, lambda config: config["model"].pop("source_vocabulary"))
     assert refused_folder(folder) == (
-        "config.json: “model.source_vocabulary” is missing. Add it: a whole number."
+        "config.json: “model.source_vocabulary” is missing. Add it as a whole number."
     )
     edit_config(folder, lambda config: config.pop("special"))
     assert refused_folder(folder) == (
-        "config.json: “special” is missing. Add it: an object."
+        "config.json: “special” is missing. Add it as an object."
     )
 
 
 def test_sizes_are_bounded_before_anything_is_allocated(folder: Path) -> None:
     edit_config(folder, setting("model", "max_positions", to=10**12))
     assert refused_folder(folder) == (
-        "max_positions is 1000000000000: it must be a whole number from 1 to 65536."
+        "max_positions is 1000000000000, but must be a whole number from 1 to 65,536."
     )
     edit_config(folder, setting("model", "max_positions", to=65_536))
     edit_config(folder, setting("model", "encoder_layers", to=128))
@@ -239,7 +254,7 @@ def test_links_lead_nowhere_else(folder: Path, name: str) -> None:
     outside = (folder / name).rename(folder.parent / "outside")
     (folder / name).symlink_to(outside)
     sentence = (
-        f"{name} is a link that leads out of its folder: copy the file itself into the "
+        f"{name} is a link that leads out of its folder. Copy the file itself into the "
         "folder."
     )
     assert refused_folder(folder) == sentence
@@ -251,7 +266,7 @@ def test_links_lead_nowhere_else(folder: Path, name: str) -> None:
 def test_vocabulary_of_another_model(folder: Path) -> None:
     (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 4}')
     assert refused_folder(folder) == (
-        "vocab.json has 5 tokens and the model's embedding 30 rows: they belong to "
+        "vocab.json has 5 tokens but the model's embedding has 30 rows: they belong to "
         "different models. Copy the right one."
     )
 
@@ -266,14 +281,14 @@ def respoil(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None
 def test_missing_tensors_are_named(folder: Path) -> None:
     respoil(folder, lambda tensors: tensors.pop("target_embedding.weight"))
     assert refused_folder(folder) == (
-        "model.safetensors does not fit its config; missing: target_embedding.weight."
+        "model.safetensors does not fit its config. Missing: target_embedding.weight."
     )
 
 
 def test_surplus_tensors_are_named(folder: Path) -> None:
     respoil(folder, lambda tensors: tensors.update(x=torch.ones(1), y=torch.ones(1)))
     assert refused_folder(folder) == (
-        "model.safetensors does not fit its config; surplus: x, y."
+        "model.safetensors does not fit its config. Unexpected: x, y."
     )
 
 
@@ -281,15 +296,15 @@ def test_mis_shaped_tensors_are_named(folder: Path) -> None:
     key = "decoder.layers.1.cross_attention.output.weight"
     respoil(folder, lambda tensors: tensors.update({key: torch.ones(16, 8)}))
     assert refused_folder(folder) == (
-        f"model.safetensors does not fit its config; mis-shaped: {key} [16, 8], not "
-        "[16, 16]."
+        f"model.safetensors does not fit its config. Wrong shape: {key} is [16, 8], "
+        "not [16, 16]."
     )
 
 
 def test_many_misfits_stay_one_sentence(folder: Path) -> None:
     edit_config(folder, setting("model", "decoder_layers", to=128))
     assert refused_folder(folder) == (
-        "model.safetensors does not fit its config; missing: "
+        "model.safetensors does not fit its config. Missing: "
         "decoder.layers.2.self_attention.query.weight, "
         "decoder.layers.2.self_attention.query.bias and 3,274 more."
     )
@@ -300,9 +315,9 @@ def test_many_misfits_stay_one_sentence(folder: Path) -> None:
         ),
     )
     assert refused_folder(folder) == (
-        "model.safetensors does not fit its config; missing: "
-        "decoder.layers.2.self_attention.query.weight and 3,275 more; surplus: extra; "
-        "mis-shaped: target_embedding.weight [31, 16], not [30, 16]."
+        "model.safetensors does not fit its config. Missing: "
+        "decoder.layers.2.self_attention.query.weight and 3,275 more. Unexpected: "
+        "extra. Wrong shape: target_embedding.weight is [31, 16], not [30, 16]."
     )
 
 
@@ -319,13 +334,13 @@ def test_whole_numbers_are_no_weights(folder: Path) -> None:
 def test_folder_with_foreign_files(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b"<html>404</html>")
     assert refused_folder(folder) == (
-        f"{name} is a web page: the download went wrong. Download the file itself."
+        f"{name} is a web page, so the download went wrong. Download the file itself."
     )
     (folder / name).unlink()
     os.mkfifo(folder / name)
     assert stat.S_ISFIFO((folder / name).stat().st_mode)
     assert refused_folder(folder) == (
-        f"{name} is a pipe, not a file: choose a file that holds a model."
+        f"{name} is a pipe, not a file. Choose a file that holds a model."
     )
 
 

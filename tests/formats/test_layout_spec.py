@@ -61,7 +61,7 @@ TOY = LayoutSpec(
         }
     ),
     read=read_tutorial,
-    findings=(Finding("toy-1", "Toy", "it is a toy", "which is fine", "play"),),
+    findings=(Finding("toy-1", "Toy", "It is a toy.", "Play."),),
 )
 
 
@@ -93,7 +93,7 @@ def test_a_layout_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert asked.layout == "toy (a test)"
         defaults = {question.name: question.default for question in asked.questions}
         assert (defaults["heads"], defaults["max_positions"]) == (4, 9)
-    with pytest.raises(CheckpointError, match="no known model's"):
+    with pytest.raises(CheckpointError, match="do not match any known model"):
         load(path, heads=4, device="cpu")
     with pytest.raises(InputError, match="no layout “toy”"):
         load(path, layout="toy", device="cpu")
@@ -129,11 +129,11 @@ def test_a_file_is_read_once_to_be_asked_about_and_opened(
 def test_a_file_is_read_once_to_be_inspected(tmp_path: Path, reads: list[str]) -> None:
     path = saved(tmp_path / "m.pt", state(models.handout))
     assert inspect(path, heads=2)["problem"] is None
-    assert inspect(path)["problem"].startswith("m.pt does not tell its number of heads")
+    assert inspect(path)["problem"].startswith("m.pt does not say how many heads")
     assert reads == ["m.pt", "m.pt"]
     reads.clear()
     (tmp_path / "bad.pt").write_bytes(b"PK\x03\x04")
-    assert "cut off or damaged" in inspect(tmp_path / "bad.pt")["problem"]
+    assert "truncated or damaged" in inspect(tmp_path / "bad.pt")["problem"]
     assert reads == ["bad.pt"]
     reads.clear()
     assert inspect(write_letters(tmp_path / "native"))["problem"] is None

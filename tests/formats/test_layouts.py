@@ -109,12 +109,12 @@ def test_faults_name_the_tensors_of_the_file(tmp_path: Path, layout: str) -> Non
     )
     path = tmp_path / "m.pt"
     del tensors[norm]
-    assert f"missing: {norm}" in refusal(saved(path, tensors))
+    assert f"Missing: {norm}" in refusal(saved(path, tensors))
     tensors = state(MAKERS[layout]) | {"stranger": torch.ones(2)}
-    assert "surplus: stranger" in refusal(saved(path, tensors))
+    assert "Unexpected: stranger" in refusal(saved(path, tensors))
     tensors = state(MAKERS[layout])
     tensors[norm] = torch.ones(3)
-    assert f"mis-shaped: {norm} [3], not [8]" in refusal(saved(path, tensors))
+    assert f"Wrong shape: {norm} is [3], not [8]" in refusal(saved(path, tensors))
 
 
 @pytest.mark.parametrize("layout", TUTORIALS)
@@ -126,17 +126,17 @@ def test_a_missing_embedding_is_named(tmp_path: Path, layout: str) -> None:
         if our_name(LAYOUTS[layout].names, n) == "source_embedding.weight"
     )
     del tensors[name]
-    assert f"missing: {name}" in refusal(saved(tmp_path / "m.pt", tensors))
+    assert f"Missing: {name}" in refusal(saved(tmp_path / "m.pt", tensors))
 
 
 @pytest.mark.parametrize("layout", MAKERS)
 def test_only_heads_are_mandatory(tmp_path: Path, layout: str) -> None:
     path = saved(tmp_path / "m.pt", state(MAKERS[layout]))
     assert refusal(path, heads=None) == (
-        "m.pt does not tell its number of heads: give heads=…, which divides d_model = "
-        "8, such as 1, 2, 4, 8."
+        "m.pt does not say how many heads it has. Give heads=…, a divisor of "
+        "d_model = 8, such as 1, 2, 4, 8."
     )
-    assert refusal(path, heads=3) == "3 heads do not divide d_model = 8 evenly."
+    assert refusal(path, heads=3) == "d_model = 8 is not a multiple of heads = 3."
 
 
 def test_a_config_beside_tells_the_heads_and_keywords_win(tmp_path: Path) -> None:
@@ -156,18 +156,18 @@ def test_a_config_beside_tells_the_heads_and_keywords_win(tmp_path: Path) -> Non
 
 def test_unknown_keywords_and_layouts_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", state(models.scratch))
-    assert refusal(path, hats=2).startswith("there is no option hats")
-    assert refusal(path, layout="lab").startswith("there is no layout “lab”")
-    assert refusal(path, pad=-1) == "pad is -1: it must be a token's id."
-    assert refusal(path, eos=99).startswith("eos is 99, outside the vocabulary")
+    assert refusal(path, hats=2).startswith("Unknown option: hats.")
+    assert refusal(path, layout="lab").startswith("There is no layout “lab”.")
+    assert refusal(path, pad=-1) == "pad is -1, but must be the id of a token."
+    assert refusal(path, eos=99).startswith("eos is 99, which is outside the")
     for name, rows in (("pad", models.SOURCE), ("eos", models.TARGET)):
-        first = f"{name} is {rows}, outside the vocabulary"
+        first = f"{name} is {rows}, which is outside the vocabulary"
         assert refusal(path, **{name: rows}).startswith(first)
 
 
 def test_a_size_that_contradicts_the_file_is_mis_shaped(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", state(models.scratch))
-    assert "mis-shaped: encoder_layers.0.feed_forward.fc1" in refusal(path, d_ff=64)
+    assert "Wrong shape: encoder_layers.0.feed_forward.fc1" in refusal(path, d_ff=64)
 
 
 def test_what_was_assumed_is_listed(tmp_path: Path) -> None:
@@ -203,10 +203,10 @@ def test_d2l_in_two_files_in_either_order(tmp_path: Path) -> None:
         check_weights(checkpoint, tensors)
         assert len(checkpoint.digest) == 64
     assert refusal(halves[0]) == (
-        "encoder.pt holds a d2l encoder and no decoder: give both files, as (encoder "
-        "file, decoder file)."
+        "encoder.pt holds only an encoder. Give both files, as (encoder file, decoder "
+        "file)."
     )
-    assert "which the other file holds too" in refusal((halves[0], halves[0]))
+    assert "Both files hold encoder." in refusal((halves[0], halves[0]))
 
 
 def test_biases_are_read_by_presence(tmp_path: Path) -> None:
@@ -244,17 +244,17 @@ def test_a_norm_over_time_runs_at_its_length(
     for side, wrong in ((0, [[4, 7]]), (1, [[2, 3, 4]])):
         pair = (source, wrong) if side else (wrong, target)
         if lengths[side]:
-            with pytest.raises(InputError, match=f"exactly {lengths[side]}, and the"):
+            with pytest.raises(InputError, match=f"exactly {lengths[side]}, but the"):
                 run(checkpoint, *pair)
     assert check(checkpoint)["passed"]
     with pytest.raises(InputError, match="cannot be shown token by token"):
         layer_parameters(checkpoint, "encoder" if lengths[0] else "decoder", 0)
     if lengths[1]:
         warm_up(checkpoint.packed)
-        with pytest.raises(InputError, match="neither its own program nor this one"):
+        with pytest.raises(InputError, match="cannot run token by token"):
             Decoding(checkpoint, source[0])
         return
-    with pytest.raises(InputError, match="exactly 5, and the source has 2"):
+    with pytest.raises(InputError, match="exactly 5, but the source has 2"):
         Decoding(checkpoint, [4, 7])
     trace = Decoding(checkpoint, source[0], limit=6).feed([4, 5, 6, 7])
     ids = [trace.target_ids.tolist()]
@@ -268,7 +268,7 @@ def test_sizes_that_cannot_run_are_refused(tmp_path: Path) -> None:
     name = "decoder.blks.block1.attention2.W_k.weight"
     tensors[name] = torch.randn(WIDTH, 6)
     sentence = refusal(saved(tmp_path / "m.pt", tensors))
-    assert sentence.startswith(f"m.pt: {name} reads 6 numbers a token (key_size) and")
+    assert sentence.startswith(f"m.pt: {name} reads 6 numbers per token (key_size),")
     assert sentence.endswith("Build it with key_size = 8.")
 
 
@@ -301,4 +301,4 @@ def test_a_stored_wave_is_not_taken_for_a_learned_table(tmp_path: Path) -> None:
     one = "src_embed.positional_encodings"
     tensors = state(models.labml, learned=True)
     del tensors[one]
-    assert f"missing: {one}" in refusal(saved(tmp_path / "m.pt", tensors))
+    assert f"Missing: {one}" in refusal(saved(tmp_path / "m.pt", tensors))

@@ -58,9 +58,9 @@ def test_torch_with_parts_named(tmp_path: Path) -> None:
     }
     path = saved(tmp_path / "m.pt", tensors)
     sentence = refusal(path, names=swapped)  # 13 rows of output, 11 of target
-    assert "mis-shaped: generator.weight [13, 8], not [11, 8]" in sentence
-    assert "does not hold" in refusal(path, names={"output": "head"})
-    assert "no place for “head”" in refusal(path, names={"head": "generator"})
+    assert "Wrong shape: generator.weight is [13, 8], not [11, 8]" in sentence
+    assert "no such tensor" in refusal(path, names={"output": "head"})
+    assert "does not accept “head”" in refusal(path, names={"head": "generator"})
 
 
 def test_torch_positions_stored_and_learned(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_bare_torch_transformer_is_for_inspection(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", state(models.bare))
     report = inspect(path)
     assert report["problem"].startswith(
-        "m.pt is a torch.nn.Transformer without embeddings, which can be inspected"
+        "m.pt is a torch.nn.Transformer without embeddings, so it cannot run"
     )
     assert len(report["tensors"]) == len(state(models.bare))
 
@@ -107,7 +107,7 @@ def test_without_a_tokenizer_ids_are_typed(tmp_path: Path) -> None:
     assert tokenizer.target_id("12") == 12
     assert [piece.id for piece in tokenizer.encode_source("")] == [tokenizer.eos]
     for wrong in ("11", "-1", "x", "²", "9" * 30):
-        with pytest.raises(InputError, match="type ids from 0 to 10"):
+        with pytest.raises(InputError, match="Type ids from 0 to 10"):
             tokenizer.encode_source(wrong)
 
 
@@ -148,9 +148,10 @@ def ids_of(checkpoint: Checkpoint) -> set[str]:
 def test_findings_of_a_layout(tmp_path: Path, layout: str) -> None:
     checkpoint = opened(saved(tmp_path / "m.pt", state(MAKERS[layout])))
     assert ids_of(checkpoint) == LAYOUT_FINDINGS[layout]
-    for line in map(str, checkpoint.findings):
-        assert line.endswith(".")
-        assert line.count(". ") == 0
+    for finding in checkpoint.findings:
+        for sentence in (finding.what, finding.remedy):
+            assert sentence.endswith(".")
+            assert sentence.count(". ") == 0
 
 
 def test_findings_known_from_weights(tmp_path: Path) -> None:
@@ -174,6 +175,12 @@ def test_findings_known_from_weights(tmp_path: Path) -> None:
     assert {"not-finite", "constant", "untrained-rows", "positions-unknown"} <= found
 
 
+SPOILT = (
+    "Row {row} is zero but the pad id is {pad}, so token {row} was treated as padding "
+    "and never learned."
+)
+
+
 def test_each_side_is_judged_by_its_own_pad(tmp_path: Path) -> None:
     tensors = state(models.modular)
     tensors["encoder.emb.tok_emb.weight"][2] = 0
@@ -182,8 +189,8 @@ def test_each_side_is_judged_by_its_own_pad(tmp_path: Path) -> None:
     assert "003-8" not in ids_of(opened(path, pad=(2, 3)))
     swapped = [f for f in opened(path, pad=(3, 2)).findings if f.id == "003-8"]
     assert [(finding.where, finding.what) for finding in swapped] == [
-        ("Source embedding", "row 2 is zero and the pad id is 3"),
-        ("Target embedding", "row 3 is zero and the pad id is 2"),
+        ("Source embedding", SPOILT.format(row=2, pad=3)),
+        ("Target embedding", SPOILT.format(row=3, pad=2)),
     ]
 
 

@@ -97,7 +97,7 @@ def test_a_layer_number_beyond_reason_is_refused(tmp_path: Path) -> None:
     tensors = state(models.scratch)
     tensors["encoder_layers.999.norm1.weight"] = torch.ones(WIDTH)
     assert refusal(saved(tmp_path / "m.pt", tensors)) == (
-        "encoder_layers is 1000: it must be a whole number from 1 to 128."
+        "encoder_layers is 1000, but must be a whole number from 1 to 128."
     )
 
 
@@ -128,7 +128,7 @@ def test_inspect_tells_the_layout_of_what_lacks_its_heads(tmp_path: Path) -> Non
     for opening in (path, tmp_path):
         report = inspect(opening)
         assert report["layout"] == "handout"
-        assert "does not tell its number of heads" in report["problem"]
+        assert "does not say how many heads" in report["problem"]
         assert report["missing"] == []
         assert len(report["tensors"]) == len(state(models.handout))
     report = inspect(path, heads=2)

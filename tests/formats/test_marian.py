@@ -182,8 +182,8 @@ def test_missing_and_surplus_are_named(folder: Path) -> None:
     gone = tensors.pop("model.decoder.layers.2.fc1.weight")
     torch.save({**tensors, "other": gone}, folder / "pytorch_model.bin")
     assert refusal(folder) == (
-        "pytorch_model.bin does not fit its config; missing: "
-        "model.decoder.layers.2.fc1.weight; surplus: other."
+        "pytorch_model.bin does not fit its config. Missing: "
+        "model.decoder.layers.2.fc1.weight. Unexpected: other."
     )
     (folder / "pytorch_model.bin").unlink()
     assert "holds no weights" in refusal(folder)
@@ -199,9 +199,7 @@ def test_missing_and_surplus_are_named(folder: Path) -> None:
     ],
 )
 def test_older_architectures_are_refused(folder: Path, key: str, value: bool) -> None:
-    assert f"{key} asks for another architecture" in refusal(
-        change(folder, **{key: value})
-    )
+    assert f"{key} asks for an older variant" in refusal(change(folder, **{key: value}))
 
 
 def test_other_models_of_transformers_are_refused(folder: Path) -> None:
@@ -210,7 +208,9 @@ def test_other_models_of_transformers_are_refused(folder: Path) -> None:
 
 def test_a_half_tokenizer_is_refused(folder: Path) -> None:
     (folder / "target.spm").unlink()
-    assert refusal(folder).startswith("target.spm is missing")
+    assert refusal(folder).endswith(
+        " lacks target.spm. Copy what is missing into the folder."
+    )
 
 
 def test_a_folder_without_tokenizer_takes_numbers(folder: Path) -> None:

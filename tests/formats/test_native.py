@@ -187,7 +187,7 @@ def test_files_of_the_folder_open_it(tmp_path: Path) -> None:
 
 
 def test_unknown_layout_and_device(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no layout “onnx”: choose from native"):
+    with pytest.raises(InputError, match=r"no layout “onnx”\. Choose from native"):
         load(tmp_path, layout="onnx")
     with pytest.raises(InputError, match="no device “abacus” here"):
         load(tmp_path, device="abacus")
@@ -201,17 +201,17 @@ def test_not_finite_weights_are_findings(tmp_path: Path) -> None:
         bias = model.get_parameter("decoder.layers.0.self_attention.query.bias")
         bias[2] = torch.inf
     found = reopened(tmp_path, model).findings
-    numbers = "it holds NaN or infinite numbers: "
+    numbers = "numbers {} NaN or infinite, which spreads to everything that reads {}."
     assert [(finding.id, finding.where, finding.what) for finding in found] == [
         (
             "not-finite",
             "encoder.layers.1.feed_forward.w1.weight",
-            f"{numbers}3 of 512",
+            f"3 of 512 {numbers.format('are', 'them')}",
         ),
         (
             "not-finite",
             "decoder.layers.0.self_attention.query.bias",
-            f"{numbers}1 of 16",
+            f"1 of 16 {numbers.format('is', 'it')}",
         ),
     ]
 
@@ -224,8 +224,10 @@ def test_many_damaged_tensors_are_counted(tmp_path: Path) -> None:
     findings = reopened(tmp_path, model).findings
     total = len(list(model.parameters()))
     assert len(findings) == 9
-    more = f"{total - 8} more tensors hold NaN or infinite numbers"
-    assert findings[-1].what == more
+    assert findings[-1].what == (
+        f"{total - 8} more tensors hold NaN or infinite numbers, which spread to "
+        "everything that reads them."
+    )
 
 
 def test_memory_is_compared_before_it_is_taken(
@@ -236,8 +238,8 @@ def test_memory_is_compared_before_it_is_taken(
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path, device="cpu")
     assert str(caught.value) == (
-        "model.safetensors needs 62.8 kB of memory and 20.0 kB is free: close other "
-        "programs or choose a smaller model."
+        "model.safetensors needs 62.8 kB of memory, but only 20.0 kB is free. Close "
+        "other programs or choose a smaller model."
     )
 
 

@@ -16,7 +16,7 @@ from tests.formats.layout_models import MAKERS, state
 from visformer.errors import CheckpointError
 from visformer.files import read_regular
 from visformer.formats import weight_file as weights
-from visformer.formats.foreign import READS, foreign
+from visformer.formats.foreign import foreign, supported
 from visformer.formats.loading import load
 
 
@@ -141,7 +141,7 @@ def test_options_of_another_kind_are_passed_over(tmp_path: Path) -> None:
         "h": True,
     }
     path = saved(tmp_path / "m.pt", {"model": state(models.labml), "args": odd})
-    with pytest.raises(CheckpointError, match="does not tell its number of heads"):
+    with pytest.raises(CheckpointError, match="does not say how many heads"):
         load(path, device="cpu")
     assert load(path, heads=2, device="cpu").config.activation == "relu"
 
@@ -185,7 +185,7 @@ def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         load(path, heads=2, pad=1, device="cpu")
     assert str(caught.value).startswith(f"m.pt holds {what}")
-    assert str(caught.value).endswith(f": {READS}.")
+    assert str(caught.value).endswith(f". {supported()}")
     assert len(str(caught.value)) <= 200
 
 

@@ -18,9 +18,8 @@ from visformer.values.finding import Finding
 NAN = Finding(
     "not-finite",
     "output.weight",
-    "it holds NaN; or: infinity",  # marks that separate parts of the sentence
-    "which spreads",
-    "load an earlier file",
+    "3 of 9 numbers are NaN, which spreads to everything that reads them.",
+    "Load an earlier file.",
 )
 
 
@@ -40,12 +39,12 @@ def opened(*findings: Finding, numbers: int = 0) -> Opened:
 
 def test_a_finding_is_shown_in_its_parts() -> None:
     assert str(NAN) == (
-        "not-finite: output.weight: it holds NaN; or: infinity, which spreads; load an "
-        "earlier file."
+        "not-finite: output.weight: 3 of 9 numbers are NaN, which spreads to "
+        "everything that reads them. Load an earlier file."
     )
     assert about_text(opened(NAN)).endswith(
-        "UNUSUAL OR WRONG\n\nnot-finite  output.weight\nIt holds NaN; or: infinity, "
-        "which spreads.\nRemedy: load an earlier file.\n"
+        "UNUSUAL OR WRONG\n\nnot-finite  output.weight\n3 of 9 numbers are NaN, "
+        "which spreads to everything that reads them.\nLoad an earlier file.\n"
     )
     assert about_text(opened()).endswith("UNUSUAL OR WRONG\n\nNothing.\n")
 

@@ -135,10 +135,12 @@ def test_target_id_takes_a_token_as_shown_or_text_of_one() -> None:
 def test_target_id_refuses_what_is_not_one_token() -> None:
     with pytest.raises(InputError) as caught:
         letters().target_id("cat")
-    assert str(caught.value) == "“cat” is not one token of this model, but: c, a, t."
-    with pytest.raises(InputError, match="“” is not one token of this model, but: not"):
+    assert str(caught.value) == (
+        "“cat” is not a single token of this model: it is split into c, a, t."
+    )
+    with pytest.raises(InputError, match=r"“” is not a token of this model\."):
         letters().target_id("")
-    with pytest.raises(InputError, match="“猫” is not one token of this model"):
+    with pytest.raises(InputError, match=r"“猫” is not a token of this model\."):
         words().target_id("猫")
 
 
@@ -229,20 +231,20 @@ def test_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"hello", b"\x00" * 50, pieces()[:300]])
 def test_broken_sentencepiece_files_are_refused(tmp_path: Path, content: bytes) -> None:
     assert refused_sentencepiece(tmp_path / "x.model", content) == (
-        "x.model is not a readable sentencepiece model; it must be the .model file "
-        "that sentencepiece itself wrote."
+        "x.model is not a readable sentencepiece model. Choose the .model file that "
+        "sentencepiece wrote."
     )
 
 
 def test_sentencepiece_files_that_are_something_else(tmp_path: Path) -> None:
     path = tmp_path / "x.model"
     assert refused_sentencepiece(path, b"") == (
-        "x.model is empty: download or copy it again."
+        "x.model is empty. Download or copy it again."
     )
     assert refused_sentencepiece(
         path, b"version https://git-lfs.github.com/spec/v1\n"
     ) == (
-        "x.model is a Git LFS pointer, not the file itself: run “git lfs pull” in its "
+        "x.model is a Git LFS pointer, not the file itself. Run “git lfs pull” in its "
         "folder."
     )
 
@@ -262,8 +264,8 @@ def test_vocabularies_without_proper_ids_are_refused(
     tmp_path: Path, content: bytes
 ) -> None:
     assert refused_vocabulary(tmp_path / "vocab.json", content) == (
-        "vocab.json must be one JSON object that gives each token an id of its own, "
-        "<unk> among them."
+        "vocab.json must be one JSON object with a unique id per token, including "
+        "<unk>."
     )
 
 
@@ -275,7 +277,7 @@ def test_vocabularies_are_strict_json(tmp_path: Path) -> None:
     )
     twice = refused_vocabulary(path, b'{"<unk>": 0, "<unk>": 1}')
     assert twice == (
-        "vocab.json is not valid JSON: “<unk>” stands there twice. Correct it or copy "
+        "vocab.json is not valid JSON: “<unk>” occurs twice. Correct it or copy "
         "it again."
     )
     assert refused_vocabulary(path, b"[1]") == (

@@ -28,7 +28,7 @@ from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
 
 FINDING = Finding(
-    "000-2", "Output", "the model returns <p>", "so that little is learnt", "do not"
+    "000-2", "Output", "The model returns <p>, so it learns little.", "Do not."
 )
 
 
@@ -176,8 +176,8 @@ def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None
     assert page.isReadOnly()
     text = page.toPlainText()
     assert (
-        "000-2  Output\nThe model returns <p>, so that little is learnt.\n"
-        "Remedy: do not.\n\nodd  Output\n" in text
+        "000-2  Output\nThe model returns <p>, so it learns little.\n"
+        "Do not.\n\nodd  Output\n" in text
     )
     assert "pad = 0 (the file does not say)" in text
     buttons = {button.text(): button for button in dialog.findChildren(QPushButton)}

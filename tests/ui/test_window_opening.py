@@ -42,7 +42,7 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
         model=trace.model,
         positions=trace.encoder_rows[:, :8],
         devices=("cuda:0", "cpu"),
-        findings=(Finding("nan", "Output", "3 are NaN", "which spread", "reload"),),
+        findings=(Finding("nan", "Output", "3 are NaN.", "Reload."),),
     )
     window.receive(opened)
     assert "model: random, 2+3 layers, 2 heads" in window._header.model.text()

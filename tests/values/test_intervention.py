@@ -23,9 +23,9 @@ from visformer.values.intervention import (
     MaskChange,
     PositionChange,
     PositionForm,
-    change_table,
     parse,
 )
+from visformer.values.modified_positions import change_table
 
 CAUSAL = np.tri(3, dtype=bool)
 ALL = np.ones((3, 3), bool)
@@ -205,7 +205,7 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
         "hide 5": "the source has 4 tokens",
         "cell cross 1 5 off": "the source has 4 tokens",
         "cell encoder 5 1 off": "the source has 4 tokens",
-        "causal off @ layer 9": "layers there",
+        "causal off @ layer 9": "the model has 2 such layers",
         "positions shifted 8": "from 0 to 7",
     }.items():
         with pytest.raises(InputError, match=words):

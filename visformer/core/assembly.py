@@ -1,4 +1,4 @@
-"""A model out of tensors: compared in full before any memory is taken for it."""
+"""Building a model from tensors, compared in full before memory is allocated."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from visformer.core.model import Transformer
 from visformer.core.position_rules import fixed_table
 from visformer.errors import CheckpointError
 from visformer.files import available_memory, check_memory, listed
+from visformer.language import N_, _
 from visformer.values.config import ModelConfig
 
 
@@ -28,23 +29,23 @@ def build_model(
 ) -> Transformer:
     """Return a model with these tensors, float32, in eval mode, on ``device``.
 
-    ``tensors`` are named as the model's own parameters, shared ones once; ``spelling``
-    gives the name that the file has for each. Missing, surplus and mis-shaped ones are
-    named in a CheckpointError, before allocation. ``table`` [P, D] are the file's own
-    positions.
+    ``tensors`` are named like the model's own parameters, shared ones once;
+    ``spelling`` gives the file's name for each. Missing, unexpected and mis-shaped ones
+    are named in a CheckpointError, before allocation. ``table`` [P, D] are the file's
+    own positions.
     """
     model = _outline(config)
     parameters = dict(model.named_parameters())
     _check_fit(parameters, tensors, name, spelling)
     numbers = sum(parameter.numel() for parameter in parameters.values())
-    numbers += 4 * config.max_positions * config.d_model  # while they are made
+    numbers += 4 * config.max_positions * config.d_model  # while it is computed
     check_memory(4 * numbers, name, _free(device))
     for key in parameters:
-        module, _, leaf = key.rpartition(".")
+        module, _dot, leaf = key.rpartition(".")
         weight = tensors[key].to(device, torch.float32).contiguous()
         parameter = nn.Parameter(weight, requires_grad=False)
         setattr(model.get_submodule(module), leaf, parameter)
-    if config.tied_output:  # a replaced parameter is tied to nothing
+    if config.tied_output:  # replacing the parameters has untied them
         model.output.weight = model.target_embedding.weight
     if table is None:
         table = fixed_table(config)
@@ -59,12 +60,12 @@ def check_fit(
     name: str,
     spelling: Callable[[str], str],
 ) -> None:
-    """Raise the CheckpointError that ``build_model`` would, about names and shapes."""
+    """Raise the CheckpointError that ``build_model`` would raise, before building."""
     _check_fit(dict(_outline(config).named_parameters()), tensors, name, spelling)
 
 
 def _outline(config: ModelConfig) -> Transformer:
-    """Return a model whose parameters have names and shapes, but no memory."""
+    """Return a model whose parameters have names and shapes but no memory."""
     with torch.device("meta"), _Unfilled():
         learned = config.positions == "learned"  # parameters, so that their size counts
         brief = config if learned else dataclasses.replace(config, max_positions=1)
@@ -74,7 +75,7 @@ def _outline(config: ModelConfig) -> Transformer:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves parameters as they are made.
+    """Skips the initialisation of parameters.
 
     ``normal_`` and ``arange`` on the meta device import a compiler: 800 modules, 1.6 s.
     """
@@ -86,7 +87,7 @@ class _Unfilled(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Skip what initialises, and count on the CPU."""
+        """Skip initialisers, and run ``arange`` on the CPU."""
         kwargs = kwargs or {}
         if getattr(func, "__module__", "") == "torch.nn.init":
             return kwargs.get("tensor", *args[:1])
@@ -114,29 +115,39 @@ def _check_fit(
     shared = [key for key in parameters if key in tensors]
     wrong = [key for key in shared if tensors[key].shape != parameters[key].shape]
     shapes = [
-        f"{spelling(k)} {list(tensors[k].shape)}, not {list(parameters[k].shape)}"
+        _(
+            "{tensor} is {found}, not {expected}",
+            tensor=spelling(k),
+            found=list(tensors[k].shape),
+            expected=list(parameters[k].shape),
+        )
         for k in wrong
     ]
     faults = {
-        "missing": _spelt(missing, spelling),
-        "surplus": _spelt(surplus, spelling),
-        "mis-shaped": shapes,
+        N_("Missing: {tensors}."): _spelt(missing, spelling),
+        N_("Unexpected: {tensors}."): _spelt(surplus, spelling),
+        N_("Wrong shape: {tensors}."): shapes,
     }
     if kinds := sum(map(bool, faults.values())):
-        parts = [
-            f"{kind}: {listed(names, room=130 // kinds, width=80)}"
-            for kind, names in faults.items()
+        sentences = [_("{file} does not fit its config.", file=name)]
+        sentences += [
+            _(sentence, tensors=listed(names, room=130 // kinds, width=80))
+            for sentence, names in faults.items()
             if names
         ]
-        raise CheckpointError(f"{name} does not fit its config; {'; '.join(parts)}.")
+        raise CheckpointError(" ".join(sentences))
     whole = [key for key in shared if not tensors[key].is_floating_point()]
     if whole:
         raise CheckpointError(
-            f"{name} holds weights that are not floating-point numbers: "
-            f"{listed(_spelt(whole, spelling))}. Save them as float32."
+            _(
+                "{file} holds weights that are not floating-point numbers: {tensors}. "
+                "Save them as float32.",
+                file=name,
+                tensors=listed(_spelt(whole, spelling)),
+            )
         )
 
 
 def _spelt(keys: Iterable[str], spelling: Callable[[str], str]) -> list[str]:
-    """Return the file's names, each once: three of our tensors may be one of its."""
+    """Return the file's names, each once: one of its tensors may be three of ours."""
     return list(dict.fromkeys(map(spelling, keys)))

@@ -1,4 +1,4 @@
-"""``inspect --check``: the identities that a right model keeps, measured."""
+"""``inspect --check``: measures the identities that hold for a correct model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LENGTH = 12
 
 
 def check(checkpoint: Checkpoint) -> dict[str, object]:
-    """Compare cached decoding, the full pass and a batch row on made-up ids.
+    """Compare cached decoding, the full pass and a batch row on random ids.
 
     Every entry is the largest difference divided by max(1, largest magnitude); float32
-    rounding stays below 2e-5. Positions that restart at each step are left out: they
-    differ from a pass by the model's own rule.
+    rounding stays below 2e-5. Positions that restart at each step are excluded: by the
+    model's own rule they differ from a full pass.
     """
     tokenizer, config = checkpoint.tokenizer, checkpoint.config
     if config.encoder_norm_length or config.decoder_norm_length:
@@ -54,7 +54,7 @@ def check(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def _check_whole(checkpoint: Checkpoint) -> dict[str, object]:
-    """Check a model whose norms allow one length only, and so no single steps."""
+    """Check a model whose norms allow only one length, and thus no single steps."""
     config, generator = checkpoint.config, np.random.default_rng(0)
     rows = config.source_vocabulary, config.target_vocabulary
     lengths = config.encoder_norm_length, config.decoder_norm_length

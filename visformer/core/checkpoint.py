@@ -1,4 +1,4 @@
-"""Checkpoint: a model with its weights, tokenizer and what is known about both."""
+"""Checkpoint: a model with its weights and tokenizer, and what is known about them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.core.packed import PackedDecoder
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
 from visformer.values.facts import Description, ModelFacts
@@ -29,9 +30,7 @@ class Checkpoint:
     model: Transformer
     tokenizer: Tokenizer
     digest: str  # SHA-256 of the weights file; "" for a fresh model
-    assumed: tuple[
-        str, ...
-    ] = ()  # what the file did not tell and was taken for granted
+    assumed: tuple[str, ...] = ()  # what the file did not say, one line each
     findings: tuple[Finding, ...] = ()  # what is unusual or wrong
     generation: Generation = field(default_factory=Generation)
 
@@ -41,18 +40,18 @@ class Checkpoint:
         return (self.tokenizer.eos, *self.generation.ends)
 
     def most_tokens(self, source: int) -> int:
-        """Return how many tokens are made at most for a source of so many tokens."""
+        """Return the most target tokens for a source of this many tokens."""
         most = self.generation.max_tokens
         return min(2 * source + 50 if most is None else most, self.config.max_positions)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that holds the weights."""
         return self.model.output.weight.device
 
     @cached_property
     def packed(self) -> PackedDecoder:
-        """The decoder's weights, packed for decoding: read once, when first asked."""
+        """The decoder's weights, packed for decoding once, when first needed."""
         return PackedDecoder(self.model, Columns(self.facts))
 
     @cached_property
@@ -75,7 +74,7 @@ class Checkpoint:
 
 
 def available_devices() -> tuple[str, ...]:
-    """Return the names of the devices this computer has, the best first."""
+    """Return the names of this computer's devices, best first."""
     names = []
     if torch.cuda.is_available():
         names = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
@@ -85,7 +84,7 @@ def available_devices() -> tuple[str, ...]:
 
 
 def choose_device(device: str | None = None) -> torch.device:
-    """Return the device asked for, or the best there is: cuda, then mps, then cpu.
+    """Return the device asked for, or the best available: cuda, then mps, then cpu.
 
     Raises InputError for a device that this computer does not have.
     """
@@ -94,6 +93,10 @@ def choose_device(device: str | None = None) -> torch.device:
         return torch.device(there[0])
     if not any(name == device or name.split(":")[0] == device for name in there):
         raise InputError(
-            f"there is no device “{device}” here: choose from {', '.join(there)}."
+            _(
+                "There is no device “{device}” here. Choose from {choices}.",
+                device=device,
+                choices=", ".join(there),
+            )
         )
     return torch.device(device)

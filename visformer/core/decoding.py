@@ -29,6 +29,7 @@ from visformer.core.rows import (
 )
 from visformer.core.sampling import check_strategy, choose
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.arrays import Bools
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import Recording, Row
@@ -89,7 +90,9 @@ class Decoding:
         config, model = self.checkpoint.config, self.checkpoint.model
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
-            raise InputError(f"the limit is {limit}: at least 1 token must be allowed.")
+            raise InputError(
+                _("The limit is {limit}, but must be at least 1 token.", limit=limit)
+            )
         most = self.checkpoint.most_tokens(len(pieces))
         self.limit = most if limit is None else min(limit, config.max_positions)
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
@@ -145,7 +148,7 @@ class Decoding:
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
-        for _ in range(count):
+        for _step in range(count):
             if self.ended:
                 break
             if self._position == len(self._recording):
@@ -212,10 +215,16 @@ class Decoding:
     def _follow(self, choices: Sequence[Choice]) -> Trace:
         if len(choices) > self.limit:
             raise InputError(
-                f"{len(choices)} target tokens are more than the {self.limit} allowed."
+                _(
+                    "There are {n:,} target tokens, but at most {most:,} are allowed.",
+                    n=len(choices),
+                    most=self.limit,
+                )
             )
         if choices:
-            check_ids([id for id, _ in choices], self.checkpoint.tokenizer.target.size)
+            check_ids(
+                [choice[0] for choice in choices], self.checkpoint.tokenizer.target.size
+            )
         common = self.common(choices)
         dropped = common < len(self._recording)
         if dropped and self._unsettled(self._recording.ids[:common]):

@@ -11,6 +11,7 @@ from visformer.core.model import Layer, norm_length
 from visformer.core.parts import Attention, FeedForward
 from visformer.core.rows import host
 from visformer.errors import InputError
+from visformer.language import N_, _
 from visformer.values.facts import StackName
 from visformer.values.layer_weights import (
     AttentionWeights,
@@ -20,24 +21,36 @@ from visformer.values.layer_weights import (
     NormWeights,
 )
 
+_NO_LAYER: dict[StackName, str] = {
+    "encoder": N_("The encoder has no layer {layer}: its layers are 0 to {last}."),
+    "decoder": N_("The decoder has no layer {layer}: its layers are 0 to {last}."),
+}
+_JOINT_NORMS: dict[StackName, str] = {
+    "encoder": N_(
+        "The encoder's norms cover {n} tokens at once, so its layers cannot be shown "
+        "token by token."
+    ),
+    "decoder": N_(
+        "The decoder's norms cover {n} tokens at once, so its layers cannot be shown "
+        "token by token."
+    ),
+}
+
 
 def layer_parameters(
     checkpoint: Checkpoint, stack: StackName, layer: int
 ) -> LayerParameters:
     """Copy the weights of a layer.
 
-    Raises InputError where the model has no such layer, and where its norms run over
-    several tokens at once, so that a row cannot be computed again alone.
+    Raises InputError if the model has no such layer, or if its norms run over several
+    tokens at once, so that a single row cannot be recomputed.
     """
     model = checkpoint.model
     layers = list(model.encoder if stack == "encoder" else model.decoder)
     if not 0 <= layer < len(layers):
-        raise InputError(f"the {stack} has no layer {layer}: it has {len(layers)}.")
+        raise InputError(_(_NO_LAYER[stack], layer=layer, last=len(layers) - 1))
     if length := norm_length(checkpoint.config, cross=stack == "decoder"):
-        raise InputError(
-            f"the {stack}'s norms run over {length} tokens at once: a layer of it "
-            "cannot be shown token by token."
-        )
+        raise InputError(_(_JOINT_NORMS[stack], n=length))
     chosen = layers[layer]
     return LayerParameters(
         model=checkpoint.facts,

@@ -13,6 +13,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import most_probable
 from visformer.core.rows import check_ids, host
 from visformer.errors import InputError
+from visformer.language import _, ngettext
 from visformer.values.arrays import Floats, Ids, read_only
 from visformer.values.lens import TOP, LensRow, streams
 from visformer.values.trace import Trace
@@ -28,12 +29,19 @@ def lens(
     """Return what each layer would have predicted at some rows of a Trace.
 
     ``rows`` are decoder rows from 0, all by default. Raises InputError for a row that
-    is not there and for a Trace of another model's width or depth.
+    does not exist, and for a Trace of another model's width or depth.
     """
     read_rows = range(len(trace)) if rows is None else rows
     for row in read_rows:
         if not 0 <= row < len(trace):
-            raise InputError(f"there is no row {row}: the Trace has {len(trace)}.")
+            raise InputError(
+                ngettext(
+                    "There is no row {row}: the Trace has {n} row.",
+                    "There is no row {row}: the Trace has {n} rows.",
+                    len(trace),
+                    row=row,
+                )
+            )
     chosen = np.array([trace.steps[row].id for row in read_rows], np.int64)
     hidden = streams(trace, read_rows)
     return read_streams(checkpoint, hidden, chosen, temperature=temperature)
@@ -45,15 +53,21 @@ def read_streams(
 ) -> tuple[LensRow, ...]:
     """Read streams [N, L + 1, D] of N rows that chose the token ids ``chosen`` [N].
 
-    Raises InputError where the streams or ids are not of this model.
+    Raises InputError if the streams or ids are not of this model.
     """
     config = checkpoint.config
     shape = (len(chosen), config.decoder_layers + 1, config.d_model)
     if hidden.shape != shape:
-        raise InputError(f"the streams are {list(hidden.shape)}, not {list(shape)}.")
+        raise InputError(
+            _(
+                "The residual streams have shape {found}, but must have {expected}.",
+                found=list(hidden.shape),
+                expected=list(shape),
+            )
+        )
     if len(chosen):
         check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
-    # a row at a time: L + 1 vocabularies of numbers are enough to hold at once
+    # row by row, to hold only L + 1 vocabularies of numbers at once
     return tuple(
         _read(
             checkpoint, torch.tensor(stream, device=checkpoint.device), id, temperature
@@ -68,7 +82,7 @@ def _read(
     """Read one row's stream [L + 1, D]."""
     model, token = checkpoint.model, checkpoint.tokenizer.target.token
     logits = checkpoint.packed.logits(model.decoder.norm(stream))  # [L + 1, V]
-    p, best, _ = most_probable(logits, TOP)
+    p, best, _entropy = most_probable(logits, TOP)
     chosen_p = p[:, chosen]
     bias = cast("Tensor | None", model.output.bias)
     return LensRow(

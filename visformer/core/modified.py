@@ -15,7 +15,8 @@ from visformer.core.model import LayerMasks
 from visformer.values.arrays import Bools, read_only
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention, change_table
+from visformer.values.intervention import Intervention
+from visformer.values.modified_positions import change_table
 
 
 def modified_checkpoint(

@@ -31,10 +31,12 @@ from visformer.core.rows import (
 )
 from visformer.core.search import search
 from visformer.errors import InputError
+from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Floats, read_only
 from visformer.values.facts import KINDS, Description, Kind, ModelFacts
-from visformer.values.intervention import NO_CHANGES, Intervention, permutation
+from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.modified_positions import permutation
 from visformer.values.row_columns import Columns
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
@@ -111,10 +113,12 @@ def run(
 def _source(
     ids: IdRows | None, lengths: Lengths | None, checkpoint: Checkpoint, target: Tensor
 ) -> Tensor:
-    """Return the source [B, S]; S = 0 where the decoder runs alone."""
+    """Return the source [B, S]; S = 0 if the decoder runs alone."""
     if ids is None:
         if lengths is not None:
-            raise InputError("source_lengths without source_ids: leave them out.")
+            raise InputError(
+                _("source_lengths needs source_ids. Leave it out, or give both.")
+            )
         return target[:, :0]
     source = _batch(ids, checkpoint, source=True)
     check_source_length(checkpoint, source.shape[1])
@@ -131,32 +135,51 @@ def _nothing_encoded(target: Tensor, checkpoint: Checkpoint) -> StackRecord:
 def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
     if len(source) != len(target):
         raise InputError(
-            f"{len(source)} sources and {len(target)} targets: not a pair."
+            _(
+                "There are {sources} sources but {targets} targets. Give as many of "
+                "one as of the other.",
+                sources=len(source),
+                targets=len(target),
+            )
         )
     config = checkpoint.config
     length = config.decoder_norm_length
     if length and target.shape[1] != length:
         raise InputError(
-            f"This model normalises over {length} target tokens at once, so that it "
-            f"runs with exactly {length}, and the target has {target.shape[1]}."
+            _(
+                "This model normalises over {n} target tokens at once, so it needs "
+                "exactly {n}, but the target has {found}.",
+                n=length,
+                found=target.shape[1],
+            )
         )
     if config.position_axis == "batch" and len(source) > config.max_positions:
         raise InputError(
-            f"{len(source)} sentences are more than the model's {config.max_positions} "
-            "positions, which run along the batch."
+            _(
+                "The batch has {n:,} sentences, but the model's {most:,} positions run "
+                "along the batch. Give fewer sentences.",
+                n=len(source),
+                most=config.max_positions,
+            )
         )
 
 
 def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
     if not RULES[checkpoint.config.mask_rule].by_length:
         raise InputError(
-            "source_lengths are for models that mask by lengths: this one tells "
-            "padding by its ids."
+            _(
+                "source_lengths is only for models that mask by length; this one "
+                "recognises padding by its id. Leave it out."
+            )
         )
     lengths = torch.as_tensor(np.asarray(given), dtype=torch.int64)
     if lengths.shape != source.shape[:1] or bool((lengths < 0).any()):
         raise InputError(
-            f"source_lengths must be {len(source)} numbers from 0, one a sentence."
+            ngettext(
+                "source_lengths must be {n} number, not negative, one per sentence.",
+                "source_lengths must be {n} numbers, not negative, one per sentence.",
+                len(source),
+            )
         )
     return lengths.to(source.device)
 
@@ -164,35 +187,47 @@ def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
 def _given(
     rule_masks: Masks, given: GivenMasks, source: Tensor, target: Tensor
 ) -> Masks:
-    """Expand the rule's masks to [B, Q, K]; those given stand instead."""
+    """Expand the rule's masks to [B, Q, K]; given ones replace them."""
     batch, rows, columns = len(source), target.shape[1], source.shape[1]
     shapes = [(columns, columns), (rows, rows), (rows, columns)]
     if unknown := set(given) - set(KINDS):
-        raise InputError(f"masks are of {', '.join(KINDS)}, not {unknown.pop()!r}.")
+        raise InputError(
+            _(
+                "There is no mask “{kind}”. Choose from {choices}.",
+                kind=unknown.pop(),
+                choices=", ".join(KINDS),
+            )
+        )
     masks = []
     for kind, mask, shape in zip(KINDS, rule_masks, shapes, strict=True):
         if kind in given:
             mask = torch.as_tensor(np.asarray(given[kind]))
             if mask.dtype != torch.bool or mask.shape != (batch, *shape):
                 raise InputError(
-                    f"the {kind} mask must be bool {[batch, *shape]}, not "
-                    f"{mask.dtype} {list(mask.shape)}."
+                    _(
+                        "The {kind} mask must be bool {expected}, but is {dtype} "
+                        "{found}.",
+                        kind=kind,
+                        expected=[batch, *shape],
+                        dtype=mask.dtype,
+                        found=list(mask.shape),
+                    )
                 )
         masks.append(mask.to(source.device).expand(batch, *shape))
     return Masks(*masks)
 
 
 def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
-    """Translate each text greedily, then run all together, padded: one Trace a text.
+    """Translate each text greedily, then run all as one padded batch: a Trace per text.
 
-    Raises InputError where a text is empty.
+    Raises InputError if a text is empty.
     """
     tokenizer = checkpoint.tokenizer
     if not sources or not all(text.strip() for text in sources):
-        raise InputError("Each line of the batch needs a sentence.")
+        raise InputError(_("Each line of the batch needs a sentence."))
     rows = [[p.id for p in source_pieces(checkpoint, text)[0]] for text in sources]
     translations = search(checkpoint, rows, beam=1)
-    # the last choice is never read: a row consumes what stands before it
+    # the last choice is never read: a row consumes the token before it
     targets = [[tokenizer.bos, *ids[:-1]] for ids in translations]
     lengths = [len(row) for row in rows]
     traces = run(
@@ -219,15 +254,15 @@ def run_shuffled(
 ) -> tuple[tuple[int, ...], Trace, Trace]:
     """Run a source as it is and in another order, with the same ``target`` ids.
 
-    Returns the order (where each token of the shuffled source stood; its last token
-    stays) and both Traces. Raises InputError for a source of fewer than three tokens.
+    Returns the order (the original place of each token of the shuffled source; the last
+    token stays) and both Traces. Raises InputError for fewer than three tokens.
     """
     ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
     if len(ids) < 3:
-        raise InputError("A sentence of two words or more can be shuffled.")
+        raise InputError(_("Shuffling needs a sentence of at least two tokens."))
     moved = permutation(len(ids) - 1, seed).tolist()
     order = (*moved, len(ids) - 1)
-    # one by one: models whose positions run along the batch would tell the two apart
+    # separately: positions that run along the batch would differ between the two
     baseline, shuffled = (
         run(checkpoint, [row], [target], intervention=intervention)[0]
         for row in (ids, [ids[at] for at in order])
@@ -239,10 +274,19 @@ def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
     batch = torch.as_tensor(np.asarray(ids), dtype=torch.int64)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     if batch.dim() != 2:
-        raise InputError(f"ids must be [batch, length], not {list(batch.shape)}.")
+        raise InputError(
+            _(
+                "The ids must have shape [batch, length], but have {shape}.",
+                shape=list(batch.shape),
+            )
+        )
     if batch.shape[1] > positions:
         raise InputError(
-            f"{batch.shape[1]} tokens are more than the model's {positions} positions."
+            _(
+                "There are {n:,} tokens, but the model has only {most:,} positions.",
+                n=batch.shape[1],
+                most=positions,
+            )
         )
     size = side.source.size if source else side.target.size
     check_ids(batch.flatten().tolist(), size)
@@ -306,7 +350,7 @@ def _own_weights(
 
     @torch.inference_mode()
     def weights(kind: Kind, layer: int, head: int | None) -> Floats:
-        queries, keys, _ = projections[kind][layer]
+        queries, keys, _values = projections[kind][layer]
         q, k = (split_heads(x, config.heads) for x in (queries, keys))
         first, only = 0, q.numel() // q.shape[-1] * k.shape[2] > WHOLE_LAYER
         if head is not None and only:

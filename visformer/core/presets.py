@@ -13,6 +13,7 @@ from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
+from visformer.language import _
 from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
@@ -47,14 +48,19 @@ class Preset:
 def fresh(
     preset: Preset, *, layout: str, seed: int, device: str | None, **sizes: Any
 ) -> Checkpoint:
-    """Return a checkpoint of fresh weights, drawn as the preset's author draws them.
+    """Return a checkpoint of fresh weights, initialised as the preset's author does.
 
-    ``sizes`` are fields of ``ModelConfig`` and win over the preset's. Its tokens are
+    ``sizes`` are fields of ``ModelConfig`` and override the preset's. Its tokens are
     numbers. Raises CheckpointError for an unknown field or value.
     """
     fields = {**preset.fields, **sizes}
     if unknown := set(fields) - set(ModelConfig.__dataclass_fields__):
-        raise CheckpointError(f"“{min(unknown)}” is no size or choice of a model.")
+        raise CheckpointError(
+            _(
+                "“{name}” is not an option of a model. Use fields of ModelConfig.",
+                name=min(unknown),
+            )
+        )
     config = ModelConfig(**fields)
     tokenizer = _numbers(preset, config)
     with torch.random.fork_rng(devices=[]):
@@ -77,14 +83,19 @@ def fresh(
 
 
 def _numbers(preset: Preset, config: ModelConfig) -> Tokenizer:
-    """Return a tokenizer of numbers; negative ids count from the vocabulary's end."""
+    """Return a tokenizer of numbers; negative ids count from the end."""
     size = config.target_vocabulary
     ids = {name: id if id >= 0 else size + id for name, id in preset.ids.items()}
     smallest = min(config.source_vocabulary, size)
     if smallest <= max(ids.values()):
         raise CheckpointError(
-            f"{smallest} tokens are too few for {preset.name}, whose special ids go up "
-            f"to {max(ids.values())}."
+            _(
+                "A vocabulary of {n:,} is too small for {preset}, whose special ids go "
+                "up to {most}.",
+                n=smallest,
+                preset=preset.name,
+                most=max(ids.values()),
+            )
         )
     return Tokenizer(
         NumberSide(config.source_vocabulary),
@@ -99,12 +110,12 @@ def as_constructed(model: Transformer) -> None:
 
 
 def xavier(model: Transformer) -> None:
-    """Draw all matrices by Xavier."""
+    """Initialise all matrices with Xavier."""
     for parameter in matrices(model):
         nn.init.xavier_uniform_(parameter)
 
 
 def matrices(model: Transformer) -> Iterator[nn.Parameter]:
-    """Yield all parameters of two dimensions but those of norms."""
+    """Yield all two-dimensional parameters except those of norms."""
     named = model.named_parameters()
     return (p for name, p in named if p.dim() > 1 and "norm" not in name)

@@ -13,6 +13,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import most_probable
 from visformer.core.model import StackRecord
 from visformer.errors import InputError
+from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, Ids, read_only
 from visformer.values.intervention import Intervention
@@ -57,29 +58,35 @@ def source_pieces(
 ) -> tuple[list[Token], int]:
     """Turn a text or ids into source tokens, cut to the model's positions.
 
-    Returns the tokens and, where some were cut off, how many there were (else 0).
-    Raises InputError for an empty source, for ids outside the vocabulary, and where the
-    model's norms do not let it run token by token.
+    Returns the tokens and, if some were cut off, how many there were (else 0). Raises
+    InputError for an empty source, for ids outside the vocabulary, and if the model's
+    norms do not let it run token by token.
     """
     pieces, cut = _source_pieces(checkpoint, source)
     length = checkpoint.config.decoder_norm_length
     if length:
         raise InputError(
-            f"This model normalises over {length} target tokens at once, so that "
-            "neither its own program nor this one can go token by token: give "
-            f"visformer.run whole targets of {length} tokens."
+            _(
+                "This model normalises over {n} target tokens at once, so it cannot "
+                "run token by token. Give visformer.run whole targets of {n} tokens.",
+                n=length,
+            )
         )
     check_source_length(checkpoint, len(pieces))
     return pieces, cut
 
 
 def check_source_length(checkpoint: Checkpoint, tokens: int) -> None:
-    """Raise InputError where the encoder's norms run over another number of tokens."""
+    """Raise InputError if the encoder's norms need another number of tokens."""
     length = checkpoint.config.encoder_norm_length
     if length and tokens != length:
         raise InputError(
-            f"This model normalises over {length} source tokens at once, so that it "
-            f"runs with exactly {length}, and the source has {tokens}."
+            _(
+                "This model normalises over {n} source tokens at once, so it needs "
+                "exactly {n}, but the source has {found}.",
+                n=length,
+                found=tokens,
+            )
         )
 
 
@@ -89,7 +96,7 @@ def _source_pieces(
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
     if isinstance(source, str):
         if not source.strip():
-            raise InputError("The source is empty: type a sentence to translate.")
+            raise InputError(_("The source is empty. Type a sentence to translate."))
         pieces = tokenizer.encode_source(source)
         if len(pieces) > limit:
             return [*pieces[: limit - 1], pieces[-1]], len(pieces)
@@ -102,10 +109,17 @@ def _source_pieces(
 def check_ids(ids: Sequence[int], size: int) -> None:
     """Raise InputError unless there are ids and all are in 0..size - 1."""
     if len(ids) == 0:
-        raise InputError("The ids are empty: at least one token is needed.")
+        raise InputError(_("There are no ids. Give at least one token."))
     for id in ids:
         if not 0 <= int(id) < size:
-            raise InputError(f"id {id} is outside the vocabulary of {size} tokens.")
+            raise InputError(
+                ngettext(
+                    "The id {id} is outside the vocabulary of {n:,} token.",
+                    "The id {id} is outside the vocabulary of {n:,} tokens.",
+                    size,
+                    id=id,
+                )
+            )
 
 
 def empty_trace(
@@ -119,10 +133,10 @@ def empty_trace(
     mask: Bools,
     intervention: Intervention,
 ) -> Trace:
-    """Return the Trace of a sentence of which nothing is decoded yet (T = 0).
+    """Return the Trace of a sentence before anything is decoded (T = 0).
 
     ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Columns``; ``mask`` is the
-    encoder's, as a Trace has it.
+    encoder's, as in a Trace.
     """
     bias = checkpoint.model.output.bias
     length = len(pieces)

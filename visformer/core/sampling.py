@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.strategy import Strategy
 
 
@@ -15,12 +16,25 @@ def check_strategy(strategy: Strategy) -> None:
     """Raise InputError unless every number of the strategy is in its range."""
     if not 0 < strategy.temperature < math.inf:
         raise InputError(
-            f"the temperature is {strategy.temperature}: it must be above 0."
+            _(
+                "The temperature is {value}, but must be greater than 0.",
+                value=strategy.temperature,
+            )
         )
     if not 0 < strategy.top_p <= 1:
-        raise InputError(f"top-p is {strategy.top_p}: it must be above 0, at most 1.")
+        raise InputError(
+            _(
+                "top-p is {value}, but must be greater than 0 and at most 1.",
+                value=strategy.top_p,
+            )
+        )
     if strategy.top_k < 0:
-        raise InputError(f"top-k is {strategy.top_k}: it must be 0 (all) or more.")
+        raise InputError(
+            _(
+                "top-k is {value}, but must not be negative (0 keeps all tokens).",
+                value=strategy.top_k,
+            )
+        )
 
 
 def choose(logits: Tensor, strategy: Strategy, step: int) -> int:

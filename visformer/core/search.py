@@ -16,6 +16,7 @@ from visformer.core.mask_rules import RULES, encoder_mask, padded, real_tokens
 from visformer.core.newest import NewestRows
 from visformer.core.rows import source_pieces
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.config import ModelConfig
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Beams:
         return score / math.pow(length, self.rules.length_penalty)
 
     def best(self) -> list[int]:
-        """Return the ids with the highest score; none where all numbers were NaN."""
+        """Return the ids with the highest score; none if all numbers were NaN."""
         return self.finished[0][1] if self.finished else []
 
 
@@ -69,14 +70,16 @@ def translate(
 ) -> list[str]:
     """Translate every text, in order; blank ones stay empty.
 
-    ``beam`` 1 is greedy search, None takes the checkpoint's own number of beams. The
-    best of N beams, and what may be chosen at all, is what ``checkpoint.generation``
-    says: by default the highest mean log-probability a token. A source over the
-    model's positions is cut there.
+    ``beam`` 1 is greedy search, None the checkpoint's own number of beams.
+    ``checkpoint.generation`` decides which of N beams is best, by default that with the
+    highest mean log-probability per token, and which tokens may be chosen. A source
+    longer than the model's positions is cut.
     """
     beam = checkpoint.generation.beams if beam is None else beam
     if beam < 1:
-        raise InputError(f"the beam is {beam}: at least 1 is needed.")
+        raise InputError(
+            _("The number of beams is {n}, but must be at least 1.", n=beam)
+        )
     tokenizer, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     ids = {}
     for index, text in enumerate(sources):
@@ -94,7 +97,12 @@ def translate(
 
 def cut_notice(tokens: int, positions: int, text: str) -> str:
     """Say that a sentence is too long for the model."""
-    return f"{tokens:,} of {positions:,} tokens: “{text.strip()[:40]}…” is cut."
+    return _(
+        "“{text}…” is cut to {most:,} tokens, the model's limit; it has {n:,}.",
+        text=text.strip()[:40],
+        most=positions,
+        n=tokens,
+    )
 
 
 def search(

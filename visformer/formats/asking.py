@@ -1,6 +1,6 @@
-"""What is asked about a file before it is opened: that which it does not say.
+"""What is asked about a file before it is opened: whatever the file does not say.
 
-The defaults offered are those that ``load`` takes for granted, from the same tables.
+The defaults offered are those that ``load`` assumes, from the same tables.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from visformer.files import short
 from visformer.formats.given_options import possible_heads
 from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorials import TutorialFiles, config_of
+from visformer.language import N_, _, ngettext
 from visformer.tokenizers.sides import open_side, special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
@@ -30,68 +31,73 @@ from visformer.values.questions import (
     Value,
 )
 
-_USUAL = (
-    "The file does not tell the following. What stands there is {whose}: Enter opens "
-    "the file with it."
-)
-_AGAIN = "What stands there is what the file was opened with."
-_HEADS = (
-    "How many heads each attention is cut into: num_heads, n_head, nhead or h where "
-    "the model is made. No tensor tells it; it divides the width, {width:,}."
-)
+_HALF = {  # the half that a file holds -> how to ask for the other one
+    "encoder": (
+        N_("Decoder file"),
+        N_("This file holds only the encoder; the decoder was saved separately."),
+    ),
+    "decoder": (
+        N_("Encoder file"),
+        N_("This file holds only the decoder; the encoder was saved separately."),
+    ),
+}
 _IDS = {
-    "bos": ("Start id", "What the target begins with, before anything is predicted."),
-    "eos": ("End id", "What ends a sentence: decoding stops when it is predicted."),
+    "bos": (
+        N_("Start id"),
+        N_("The token that the target starts with, before anything is predicted."),
+    ),
+    "eos": (
+        N_("End id"),
+        N_("The token that ends a sentence: decoding stops when it is predicted."),
+    ),
 }
 _FIELDS = {  # field of ModelConfig -> label and explanation
     "max_positions": (
-        "Positions",
-        "Tokens of the longest sentence: max_len or max_seq_len. Longer ones are cut; "
-        "the numbers of shorter ones are the same whatever it is.",
+        N_("Positions"),
+        N_(
+            "The length of the longest sentence in tokens: max_len or max_seq_len. "
+            "Longer sentences are cut; shorter ones are not affected."
+        ),
     ),
     "norm_first": (
-        "Norm before each sublayer",
-        "norm_first=True of nn.Transformer. PyTorch's default, and the paper's, is "
-        "after the residual.",
+        N_("Norm before each sublayer"),
+        N_(
+            "norm_first=True in nn.Transformer. The default of PyTorch and of the "
+            "paper is a norm after the residual."
+        ),
     ),
     "norm_eps": (
-        "Epsilon of the norms",
-        "layer_norm_eps of nn.Transformer, added to the variance.",
+        N_("Epsilon of the norms"),
+        N_("layer_norm_eps in nn.Transformer, which is added to the variance."),
     ),
     "activation": (
-        "Activation",
-        "What the feed-forward layers apply between their two matrices.",
+        N_("Activation"),
+        N_("The function between the two matrices of each feed-forward layer."),
     ),
     "embedding_scale": (
-        "Embeddings times sqrt(width)",
-        "Whether the program around the Transformer multiplies its embeddings, as the "
-        "paper and PyTorch's translation tutorial do.",
+        N_("Embeddings times sqrt(width)"),
+        N_(
+            "Whether the program around the Transformer multiplies its embeddings, as "
+            "the paper and PyTorch's translation tutorial do."
+        ),
     ),
     "positions": (
-        "Position encoding",
-        "What the program adds to its embeddings; the file stores no table of it.",
+        N_("Position encoding"),
+        N_("What the program adds to its embeddings; the file stores no such table."),
     ),
 }
-_CHOICES: dict[str, tuple[tuple[Value, str], ...]] = {
-    "activation": tuple((name, name) for name in get_args(Activation)),
-    "positions": (
-        ("sinusoidal", "sine and cosine in turn"),
-        ("halves", "all sines, then all cosines"),
-        ("none", "none"),
-    ),
-}
-_SWITCH: tuple[tuple[Value, str], ...] = ((False, "no"), (True, "yes"))
-_TOKENIZER = (
-    "A sentencepiece model, or a vocab.json that gives each token its id. Where it "
-    "names its pad, start and end tokens, they count instead of numbers left as they "
-    "are here."
+_POSITIONS: tuple[tuple[Value, str], ...] = (
+    ("sinusoidal", N_("sine and cosine alternating")),
+    ("halves", N_("all sines, then all cosines")),
+    ("none", N_("none")),
 )
+_SWITCH: tuple[tuple[Value, str], ...] = ((False, N_("no")), (True, N_("yes")))
 
 
 def location_and_keywords(
     path: str, overrides: Overrides
 ) -> tuple[str | tuple[str, str], dict[str, Any]]:
-    """Return what ``load`` is given for a path and its overrides."""
+    """Return the location and the keywords of ``load`` for a path and its overrides."""
     words: dict[str, Any] = dict(overrides)
     other = words.pop(OTHER, None)
     target = words.pop(TARGET_TOKENIZER, None)
@@ -108,10 +114,10 @@ def location_and_keywords(
 def questionnaire_for(
     files: TutorialFiles, *, every: bool = False
 ) -> Questionnaire | None:
-    """Return the questions that files leave open; None where they leave none.
+    """Return the questions that files leave open; None if they leave none.
 
-    ``every`` asks the answered ones again. Raises CheckpointError where no answer could
-    help: tensors are missing, surplus or mis-shaped.
+    ``every`` asks the answered ones again. Raises CheckpointError if no answer could
+    help, because tensors are missing, surplus or mis-shaped.
     """
     asking = _Asking(files, every)
     asking.check()
@@ -119,11 +125,11 @@ def questionnaire_for(
     if not asked and not every:
         return None
     optional = (*asking.around(), *asking.tokenizers())
-    whose = f"{files.spec.defaults}, or the usual where it has none"
+    again = _("These are the values the file was opened with.")
     return Questionnaire(
-        layout=files.spec.title,
+        layout=_(files.spec.title),
         sizes=asking.sizes(),
-        introduction=_AGAIN if every else _USUAL.format(whose=whose),
+        introduction=again if every else _(files.spec.introduction),
         questions=(*asked, *optional),
     )
 
@@ -141,13 +147,13 @@ class _Asking:
         self.config = self._config()
 
     def _config(self) -> ModelConfig:
-        """Return the config as far as it is known; the heads may be anybody's."""
+        """Return the config as far as it is known; 1 stands for unknown heads."""
         fields: Mapping[str, Any] = {"heads": 1, **self.options.fields}
         options = dataclasses.replace(self.options, fields=fields)
         return config_of(dataclasses.replace(self.files, options=options))
 
     def check(self) -> None:
-        """Raise CheckpointError where the tensors make no such model."""
+        """Raise CheckpointError if the tensors do not make such a model."""
         if not self.files.half:
             check_fit(
                 self.config,
@@ -157,43 +163,64 @@ class _Asking:
             )
 
     def sizes(self) -> str:
-        """Say what sizes the tensors have."""
+        """Describe the sizes of the tensors."""
         config, half = self.config, self.files.half
-        layers = f"{config.encoder_layers} + {config.decoder_layers} layers"
-        tokens = (
-            f"{config.source_vocabulary:,} source and {config.target_vocabulary:,} "
-            "target tokens"
-        )
-        if half:
-            layers = f"{half} of {getattr(config, f'{half}_layers')} layers"
-            tokens = f"{getattr(config, _VOCABULARY[half]):,} tokens"
-        numbers = sum(t.numel() for t in self.files.parameters.values())
-        return (
-            f"{layers}, width {config.d_model:,}, feed-forward "
-            f"{config.feed_forward:,}, {tokens}, {numbers:,} parameters"
+        sizes = {
+            "width": config.d_model,
+            "feed_forward": config.feed_forward,
+            "parameters": sum(t.numel() for t in self.files.parameters.values()),
+        }
+        if half == "encoder":
+            return ngettext(
+                "encoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{tokens:,} tokens, {parameters:,} parameters",
+                "encoder of {n} layers, width {width:,}, feed-forward "
+                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
+                config.encoder_layers,
+                tokens=config.source_vocabulary,
+                **sizes,
+            )
+        if half == "decoder":
+            return ngettext(
+                "decoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{tokens:,} tokens, {parameters:,} parameters",
+                "decoder of {n} layers, width {width:,}, feed-forward "
+                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
+                config.decoder_layers,
+                tokens=config.target_vocabulary,
+                **sizes,
+            )
+        return _(
+            "{encoder} + {decoder} layers, width {width:,}, feed-forward "
+            "{feed_forward:,}, {source:,} source and {target:,} target tokens, "
+            "{parameters:,} parameters",
+            encoder=config.encoder_layers,
+            decoder=config.decoder_layers,
+            source=config.source_vocabulary,
+            target=config.target_vocabulary,
+            **sizes,
         )
 
     def needed(self) -> Iterator[Question]:
-        """Ask for what nothing stands in for: the other file, the heads."""
+        """Ask for what has no default: the other file, the number of heads."""
         if self.files.half:
+            label, why = _HALF[self.files.half]
             yield Question(
-                name=OTHER,
-                label=f"File of the {self.files.lacking_half}",
-                kind="file",
-                why=(
-                    f"This file holds the {self.files.half} alone: each was saved by "
-                    "itself."
-                ),
-                mandatory=True,
+                name=OTHER, label=_(label), kind="file", why=_(why), mandatory=True
             )
         given = self.options.fields.get("heads")
         if given is None or self.every:
             usual = self.spec.preset.fields["heads"] if given is None else given
             yield Question(
                 name="heads",
-                label="Heads",
+                label=_("Heads"),
                 kind="choice",
-                why=_HEADS.format(width=self.config.d_model),
+                why=_(
+                    "The number of heads of each attention: num_heads, n_head, nhead "
+                    "or h in the code. The tensors do not reveal it; it must divide "
+                    "the width, {width:,}, evenly.",
+                    width=self.config.d_model,
+                ),
                 default=usual if usual in self.heads else None,
                 choices=tuple((n, str(n)) for n in self.heads),
                 mandatory=True,
@@ -202,11 +229,13 @@ class _Asking:
     def ids(self) -> Iterator[Question]:
         """Ask for the special ids that no tokenizer names."""
         named = self._named()
-        words = {"pad": ("Pad id", self.spec.pad_words), **_IDS}
+        words = {"pad": (N_("Pad id"), self.spec.pad_words), **_IDS}
         for name, usual in self.spec.usual_ids(named).items():
             given = getattr(self.options, name)
             if self.every or (given is None and name not in named):
-                yield self._id(name, *words[name], usual if given is None else given)
+                label, why = words[name]
+                default = usual if given is None else given
+                yield self._id(name, _(label), _(why), default)
             if name == "pad" and self.spec.two_pads:
                 yield from self._target_pad(named)
 
@@ -214,9 +243,10 @@ class _Asking:
         given = self.options.target_pad
         known = self.options.pad is not None or given is not None or "pad" in named
         if self.every or not known:
-            why = "Where source and target were padded with ids of their own."
-            question = self._id(TARGET_PAD, "Pad id of the target", why, given)
-            yield dataclasses.replace(question, nothing="as the source's")
+            label = _("Target pad id")
+            why = _("Needed only if source and target were padded with different ids.")
+            question = self._id(TARGET_PAD, label, why, given)
+            yield dataclasses.replace(question, nothing=_("same as the source"))
 
     def _id(self, name: str, label: str, why: str, default: int | None) -> Question:
         config = self.config
@@ -236,12 +266,12 @@ class _Asking:
             return {}
         try:
             side = open_side(self.options.tokenizer[1], self.config.target_vocabulary)
-        except CheckpointError:  # said on opening, if it is still the answer
+        except CheckpointError:  # reported on opening, if it is still the answer
             return {}
         return special_ids(side)
 
     def fields(self) -> Iterator[Question]:
-        """Ask for the choices of the model that its tensors do not show."""
+        """Ask for the choices of the model that its tensors do not reveal."""
         files = self.files
         if self.every:
             options = dataclasses.replace(self.options, fields={})
@@ -252,16 +282,16 @@ class _Asking:
             kinds: dict[type, AnswerKind] = {int: "integer", float: "number"}
             yield Question(
                 name=name,
-                label=label,
+                label=_(label),
                 kind=kinds.get(type(value), "choice"),
-                why=why,
+                why=_(why),
                 default=value,
-                choices=_CHOICES.get(name, _SWITCH if type(value) is bool else ()),
+                choices=_choices(name, value),
                 most=LIMITS.get(name, 0),
             )
 
     def around(self) -> Iterator[Question]:
-        """Ask which tensor is which, where a layout knows some by shape alone."""
+        """Ask which tensor is which, if a layout recognises some by shape alone."""
         tensors, spelling = self.files.tensors, self.files.spelling
         tables = [
             spelling(key)
@@ -274,38 +304,47 @@ class _Asking:
         for part, (label, why) in self.spec.around.items():
             known = f"{part}.weight" in tensors
             name = spelling(f"{part}.weight") if known else ""
-            shared = () if known else (("", "the target embedding"),)
+            shared = () if known else (("", _("the target embedding")),)
             yield Question(
                 name=f"{NAMES}{part}",
-                label=label,
+                label=_(label),
                 kind="choice",
-                why=why,
+                why=_(why),
                 default=name,
                 choices=(*shared, *((name, short(name)) for name in tables)),
             )
 
     def tokenizers(self) -> Iterator[Question]:
-        """Ask for tokenizers, which may stay away."""
+        """Ask for tokenizers, which are optional."""
         source, target = self.options.tokenizer or (None, None)
         yield Question(
             name="tokenizer",
-            label="Tokenizer",
+            label=_("Tokenizer"),
             kind="file",
-            why=_TOKENIZER,
+            why=_(
+                "A sentencepiece model, or a vocab.json that maps each token to its "
+                "id. If it names pad, start and end tokens, they replace the ids left "
+                "unchanged here."
+            ),
             default=_text(source),
-            nothing="none: token ids are typed as numbers",
+            nothing=_("none: type token ids as numbers"),
         )
         yield Question(
             name=TARGET_TOKENIZER,
-            label="Tokenizer of the target",
+            label=_("Target tokenizer"),
             kind="file",
-            why="Where source and target have files of their own.",
+            why=_("Needed only if source and target have separate tokenizers."),
             default=_text(target if target != source else None),
-            nothing="the same",
+            nothing=_("the same"),
         )
 
 
-_VOCABULARY = {"encoder": "source_vocabulary", "decoder": "target_vocabulary"}
+def _choices(name: str, value: object) -> tuple[tuple[Value, str], ...]:
+    if name == "activation":
+        return tuple((activation, activation) for activation in get_args(Activation))
+    switch = _SWITCH if type(value) is bool else ()
+    pairs = _POSITIONS if name == "positions" else switch
+    return tuple((choice, _(words)) for choice, words in pairs)
 
 
 def _text(path: Path | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a checkpoint's weights and sizes tell of its faults."""
+"""Faults of a checkpoint that its weights and sizes reveal."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from torch import Tensor
 
 from visformer.core.position_rules import halves, sinusoidal
 from visformer.files import short
+from visformer.language import N_, _, ngettext
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
-UNTRAINED = "train the model, or load the right file"
+UNTRAINED = N_("Train the model, or load the right file.")
 MOST_NAMED = 8  # tensors that are named one by one
-FEWEST = 1024  # numbers that show how they were drawn
+FEWEST = 1024  # numbers needed to see how a matrix was initialised
 LONGEST = 80  # characters of a tensor's name
 
 
 class Seen(NamedTuple):
-    """What is looked at: tensors under our names, ``positions`` where one is stored."""
+    """What is examined: tensors under our names, with ``positions`` if it is stored."""
 
     config: ModelConfig
     tensors: Mapping[str, Tensor]
-    pads: tuple[int, int]  # the source's and the target's
+    pads: tuple[int, int]  # of source and target
     spelling: Callable[[str], str]  # our name of a tensor -> the file's
 
     @property
     def tables(self) -> Iterator[tuple[str, Tensor, int]]:
-        """Each side's embedding, with the words for it and its pad."""
+        """Each side's embedding, with its title and pad id."""
         if self.config.shared_embedding:
             shared = self.tensors.get("target_embedding.weight")
             if shared is not None:
-                yield "Embedding", shared, self.pads[1]
+                yield _("Embedding"), shared, self.pads[1]
             return
-        for side, pad in zip(("source", "target"), self.pads, strict=True):
+        titles = {"source": _("Source embedding"), "target": _("Target embedding")}
+        for (side, title), pad in zip(titles.items(), self.pads, strict=True):
             table = self.tensors.get(f"{side}_embedding.weight")
             if table is not None:
-                yield f"{side.capitalize()} embedding", table, pad
+                yield title, table, pad
 
 
 def findings_of(
@@ -52,47 +54,67 @@ def findings_of(
     """Diagnose a checkpoint of any layout.
 
     ``tensors`` are floating-point, under our names; ``positions`` among them is the
-    table that the file stores, where it stores one. ``pads`` are the source's and the
-    target's pad id, ``spelling`` gives the file's own names.
+    table that the file stores, if any. ``pads`` are the pad ids of source and target;
+    ``spelling`` gives the file's own names.
     """
     seen = Seen(config, tensors, pads, spelling)
     return tuple(finding for look in _LOOKS for finding in look(seen))
 
 
 def _norms_over_time(seen: Seen) -> Iterator[Finding]:
-    """Notice norms over all tokens of a sentence at once."""
-    lengths = {
-        "source": seen.config.encoder_norm_length,
-        "target": seen.config.decoder_norm_length,
-    }
-    tokens = " and ".join(f"{n} {side} tokens" for side, n in lengths.items() if n)
-    if tokens:
-        yield Finding(
-            "001-12",
-            "Norm",
-            f"it runs over {tokens} at once, not over each token alone",
-            "so that no other length can be run and later tokens change earlier ones",
-            "build it with norm_shape = num_hiddens",
+    """Report norms over all tokens of a sentence at once."""
+    source, target = seen.config.encoder_norm_length, seen.config.decoder_norm_length
+    if not source and not target:
+        return
+    if source and target:
+        what = _(
+            "The norm covers {source} source tokens and {target} target tokens at once "
+            "instead of each token alone, so no other length can run and later tokens "
+            "change earlier ones.",
+            source=source,
+            target=target,
         )
+    elif source:
+        what = _(
+            "The norm covers {n} source tokens at once instead of each token alone, so "
+            "no other length can run and later tokens change earlier ones.",
+            n=source,
+        )
+    else:
+        what = _(
+            "The norm covers {n} target tokens at once instead of each token alone, so "
+            "no other length can run and later tokens change earlier ones.",
+            n=target,
+        )
+    remedy = _("Build it with norm_shape = num_hiddens.")
+    yield Finding("001-12", _("Norm"), what, remedy)
 
 
 def _padding_row(seen: Seen) -> Iterator[Finding]:
-    """Notice a padding_idx that is not the pad's id: a zero row of another."""
+    """Report a padding_idx other than the pad id: another token's row is zero."""
     for where, table, pad in seen.tables:
         row = _other_padding(table, pad)
         if row is not None:
             yield Finding(
                 "003-8",
                 where,
-                f"row {row} is zero and the pad id is {pad}",
-                f"so that token {row} was taken for padding and never learnt",
-                f"construct it with padding_idx={pad}, or give pad={row} if that is "
-                "the pad",
+                _(
+                    "Row {row} is zero but the pad id is {pad}, so token {row} was "
+                    "treated as padding and never learned.",
+                    row=row,
+                    pad=pad,
+                ),
+                _(
+                    "Construct it with padding_idx={pad}, or give pad={row} if that is "
+                    "the pad.",
+                    row=row,
+                    pad=pad,
+                ),
             )
 
 
 def _other_padding(table: Tensor, pad: int) -> int | None:
-    """Return the one zero row among the ids that are usual for special tokens."""
+    """Return the only zero row among the usual ids of special tokens."""
     rows = [row for row in _zeros(table) if row < 4]
     return rows[0] if len(rows) == 1 and rows[0] != pad else None
 
@@ -102,30 +124,50 @@ def _zeros(table: Tensor) -> list[int]:
     return rows
 
 
-def _unlearnt_rows(seen: Seen) -> Iterator[Finding]:
-    """Notice tokens that were never given a vector, or only their first one."""
+def _unlearned_rows(seen: Seen) -> Iterator[Finding]:
+    """Report tokens whose vector is zero or still as initialised."""
     for where, table, pad in seen.tables:
-        zeros = _zeros(table)
-        initial = _initial_rows(table)
         known = (pad, _other_padding(table, pad))
-        for every, what in ((zeros, "zero"), (initial, "as they were first drawn")):
-            rows = [row for row in every if row not in known]
-            if rows:
-                yield Finding(
-                    "untrained-rows",
-                    where,
-                    f"{len(rows):,} of {len(table):,} rows are {what}, {rows[0]} the "
-                    "first",
-                    "so that the model knows nothing of these tokens",
-                    "train it on text that has them, or load the right file",
-                )
+        zeros = [row for row in _zeros(table) if row not in known]
+        initial = [row for row in _initial_rows(table) if row not in known]
+        if zeros:
+            yield _unlearned(
+                where,
+                ngettext(
+                    "{n:,} of {total:,} rows is zero (row {first}), so the model knows "
+                    "nothing about this token.",
+                    "{n:,} of {total:,} rows are zero (the first is row {first}), so "
+                    "the model knows nothing about these tokens.",
+                    len(zeros),
+                    total=len(table),
+                    first=zeros[0],
+                ),
+            )
+        if initial:
+            yield _unlearned(
+                where,
+                ngettext(
+                    "{n:,} of {total:,} rows is still as initialised (row {first}), so "
+                    "the model knows nothing about this token.",
+                    "{n:,} of {total:,} rows are still as initialised (the first is "
+                    "row {first}), so the model knows nothing about these tokens.",
+                    len(initial),
+                    total=len(table),
+                    first=initial[0],
+                ),
+            )
+
+
+def _unlearned(where: str, what: str) -> Finding:
+    remedy = _("Train on text that contains them, or load the right file.")
+    return Finding("untrained-rows", where, what, remedy)
 
 
 def _initial_rows(table: Tensor) -> list[int]:
-    """Return the few rows within the bounds of xavier_uniform_, all others far outside.
+    """Return the few rows within the bounds of xavier_uniform_ that all others exceed.
 
-    Training takes some number of a row out of the bounds, where a row has many; rows
-    just beyond them leave it open which were trained.
+    Training moves some number of a wide row out of the bounds; if rows lie just beyond
+    them, it is unclear which were trained, and none is returned.
     """
     count, width = table.shape
     bound = math.sqrt(6 / (count + width))
@@ -137,36 +179,46 @@ def _initial_rows(table: Tensor) -> list[int]:
 
 
 def _untrained(seen: Seen) -> Iterator[Finding]:
-    """Notice what only a fresh model has: norms, biases and matrices not yet moved."""
+    """Report what only a fresh model has: norms, biases and matrices as initialised."""
     norms = {k: t for k, t in seen.tensors.items() if "norm." in k}
     fresh = [bool((t == float(k.endswith("weight"))).all()) for k, t in norms.items()]
     if fresh and all(fresh):
         yield Finding(
             "untrained-norms",
-            "Weights",
-            "every norm has weight 1 and bias 0",
-            "which training would have changed",
-            UNTRAINED,
+            _("Weights"),
+            _("Every norm has weight 1 and bias 0, which training would have changed."),
+            _(UNTRAINED),
         )
     if equal := _equal_biases(seen.tensors):
         yield Finding(
             "002-14",
-            "Weights",
-            f"{len(equal)} biases are equal in all layers, {seen.spelling(equal[0])} "
-            "the first",
-            "which only copies of one layer have that were not trained",
-            UNTRAINED,
+            _("Weights"),
+            ngettext(
+                "{n} bias is the same in all layers ({first}), as in untrained copies "
+                "of one layer.",
+                "{n} biases are the same in all layers ({first} is the first), as in "
+                "untrained copies of one layer.",
+                len(equal),
+                first=seen.spelling(equal[0]),
+            ),
+            _(UNTRAINED),
         )
     matrices = [k for k, t in seen.tensors.items() if t.dim() == 2 and k not in norms]
     drawn = [key for key in matrices if _is_drawn(seen.tensors[key])]
     if drawn:
         yield Finding(
             "initial-scale",
-            "Weights",
-            f"{len(drawn)} of {len(matrices)} matrices have the spread that fresh ones "
-            f"are drawn with, {seen.spelling(drawn[0])} the first",
-            "which training would have widened",
-            UNTRAINED,
+            _("Weights"),
+            ngettext(
+                "{n} of {total} matrices has the spread of a fresh one ({first}), "
+                "which training would have widened.",
+                "{n} of {total} matrices have the spread of fresh ones ({first} is the "
+                "first), which training would have widened.",
+                len(drawn),
+                total=len(matrices),
+                first=seen.spelling(drawn[0]),
+            ),
+            _(UNTRAINED),
         )
 
 
@@ -174,7 +226,7 @@ _ROUNDING = 1.004  # of a bound in bfloat16
 
 
 def _is_drawn(matrix: Tensor) -> bool:
-    """Whether a matrix fills just the bounds that PyTorch or Xavier draw within."""
+    """Whether a matrix exactly fills the bounds of PyTorch's or Xavier's draw."""
     rows, columns = matrix.shape
     if matrix.numel() < FEWEST:
         return False
@@ -205,44 +257,59 @@ def _equal_biases(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def _damaged(seen: Seen) -> Iterator[Finding]:
-    """Notice weights that are not numbers, or all one number."""
+    """Report weights that are NaN, infinite or all equal."""
     broken = {
         key: int((~torch.isfinite(tensor)).sum())
         for key, tensor in seen.tensors.items()
-        if not torch.isfinite(tensor.sum())  # it may still be: of very large numbers
+        if not torch.isfinite(tensor.sum())  # finite numbers may overflow in the sum
     }
     damaged = [key for key, count in broken.items() if count]
     for key in damaged[:MOST_NAMED]:
         yield Finding(
             "not-finite",
             short(seen.spelling(key), LONGEST),
-            f"it holds NaN or infinite numbers: {broken[key]:,} of "
-            f"{seen.tensors[key].numel():,}",
-            "which spread to everything that reads it",
-            "load an earlier file of the training",
+            ngettext(
+                "{n:,} of {total:,} numbers is NaN or infinite, which spreads to "
+                "everything that reads it.",
+                "{n:,} of {total:,} numbers are NaN or infinite, which spreads to "
+                "everything that reads them.",
+                broken[key],
+                total=seen.tensors[key].numel(),
+            ),
+            _("Load an earlier file from the training."),
         )
     if len(damaged) > MOST_NAMED:
         yield Finding(
             "not-finite",
-            "Weights",
-            f"{len(damaged) - MOST_NAMED:,} more tensors hold NaN or infinite numbers",
-            "which spread to everything that reads them",
-            "load an earlier file of the training",
+            _("Weights"),
+            ngettext(
+                "{n:,} more tensor holds NaN or infinite numbers, which spread to "
+                "everything that reads it.",
+                "{n:,} more tensors hold NaN or infinite numbers, which spread to "
+                "everything that reads them.",
+                len(damaged) - MOST_NAMED,
+            ),
+            _("Load an earlier file from the training."),
         )
     for key in [k for k, t in seen.tensors.items() if _constant(t)][:MOST_NAMED]:
         yield Finding(
             "constant",
             short(seen.spelling(key), LONGEST),
-            f"all of its {seen.tensors[key].numel():,} numbers are equal",
-            "so that it tells nothing apart",
-            UNTRAINED,
+            _(
+                (
+                    "All {n:,} numbers are equal, so the tensor cannot distinguish "
+                    "anything."
+                ),
+                n=seen.tensors[key].numel(),
+            ),
+            _(UNTRAINED),
         )
 
 
 def _constant(tensor: Tensor) -> bool:
     if tensor.dim() != 2 or tensor.numel() <= 2:
         return False
-    first, row = tensor.flatten()[:1], tensor[0]  # one row tells nearly all apart
+    first, row = tensor.flatten()[:1], tensor[0]  # one row settles nearly all cases
     return bool((row == first).all()) and bool((tensor == first).all())
 
 
@@ -255,10 +322,12 @@ def _stored_table(seen: Seen) -> Iterator[Finding]:
     if order is None:
         yield Finding(
             "positions-unknown",
-            "Positions",
-            "the stored table is neither of the known orders of sine and cosine",
-            "so that it was learnt, changed or damaged",
-            "nothing to do if that was meant: the stored one is used",
+            _("Positions"),
+            _(
+                "The stored table has neither of the known orders of sine and cosine, "
+                "so it was learned, modified or damaged."
+            ),
+            _("Nothing to do if that is intended: the stored table is used."),
         )
     elif order != seen.config.positions:
         yield _mixed_up(order)
@@ -267,22 +336,26 @@ def _stored_table(seen: Seen) -> Iterator[Finding]:
 def _mixed_up(order: str) -> Finding:
     return Finding(
         "positions-order",
-        "Positions",
-        f"the stored table has {_ORDERS[order]}, this layout {_ORDERS[_OTHER[order]]}",
-        "and a mix-up yields fluent nonsense",
-        "nothing to do here: the stored one is used",
+        _("Positions"),
+        _(_MIXED_UP[order]),
+        _("Nothing to do here: the stored table is used."),
     )
 
 
-_ORDERS = {
-    "sinusoidal": "sine and cosine in turn",
-    "halves": "all sines before all cosines",
+_MIXED_UP = {  # by the order of the stored table
+    "sinusoidal": N_(
+        "The stored table alternates sine and cosine, but this layout puts all sines "
+        "before all cosines; confusing the two gives fluent nonsense."
+    ),
+    "halves": N_(
+        "The stored table has all sines before all cosines, but this layout alternates "
+        "them; confusing the two gives fluent nonsense."
+    ),
 }
-_OTHER = {"sinusoidal": "halves", "halves": "sinusoidal"}
 
 
 def table_order(table: Tensor) -> str | None:
-    """Tell how a table [P, D] orders the formula's values: a name of positions."""
+    """Return how a table [P, D] orders sine and cosine: a value of ``positions``."""
     length, width = table.shape
     orders = {
         "sinusoidal": sinusoidal(length, width, "power", torch.float64),
@@ -296,7 +369,7 @@ def table_order(table: Tensor) -> str | None:
 _LOOKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _norms_over_time,
     _padding_row,
-    _unlearnt_rows,
+    _unlearned_rows,
     _untrained,
     _damaged,
     _stored_table,

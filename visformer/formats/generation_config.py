@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 from visformer.core.generation import Generation
 from visformer.errors import CheckpointError
 from visformer.files import read_json, short
+from visformer.language import _
 
 FILE = "generation_config.json"
-TOKENS = 20  # made at most, in transformers, where a folder does not say
+TOKENS = 20  # transformers' limit of new tokens, if a folder sets none
 MOST_BEAMS = 256
-_IDLE: dict[str, tuple[Any, ...]] = {  # not followed -> the values that change nothing
+_IDLE: dict[str, tuple[Any, ...]] = {  # not supported -> values without effect
     "do_sample": (False,),
     "num_beam_groups": (1,),
     "diversity_penalty": (0, 0.0),
@@ -37,10 +39,10 @@ _IDLE: dict[str, tuple[Any, ...]] = {  # not followed -> the values that change 
 
 
 class Settings:
-    """What a folder says about generation: checked values, None where it says none.
+    """What a folder says about generation: checked values, None for what it omits.
 
     transformers reads ``generation_config.json``, and the settings inside
-    ``config.json`` only where that file is missing.
+    ``config.json`` only if that file is missing.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Settings:
         self.name = FILE if own else config_name
 
     def get(self, key: str) -> Any:
-        """Return the value of a setting as it stands in the file."""
+        """Return the unchecked value of a setting."""
         return self._values.get(key)
 
     def id(self, key: str, rows: int) -> int | None:
@@ -67,7 +69,14 @@ class Settings:
         if not isinstance(ids, list) or not all(
             type(i) is int and 0 <= i < rows for i in ids
         ):
-            raise self._wrong(key, f"an id, or a list of ids, from 0 to {rows - 1:,}")
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but must be an id or a list of ids from "
+                    "0 to {high:,}.",
+                    **self._found(key),
+                    high=rows - 1,
+                )
+            )
         return tuple(ids)
 
     def sequences(self, key: str, rows: int) -> tuple[tuple[int, ...], ...]:
@@ -80,7 +89,14 @@ class Settings:
             and all(type(i) is int and 0 <= i < rows for i in ids)
             for ids in listed_ids
         ):
-            raise self._wrong(key, f"a list of lists of ids from 0 to {rows - 1:,}")
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but must be a list of lists of ids from "
+                    "0 to {high:,}.",
+                    **self._found(key),
+                    high=rows - 1,
+                )
+            )
         return tuple(tuple(ids) for ids in listed_ids)
 
     def whole(self, key: str, least: int, most: int = 2**31) -> int | None:
@@ -89,8 +105,15 @@ class Settings:
         if value is None:
             return None
         if type(value) is not int or not least <= value <= most:
-            bounds = f"from {least} to {most:,}" if most < 2**31 else f"{least} or more"
-            raise self._wrong(key, f"a whole number, {bounds}")
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but must be a whole number from {low} "
+                    "to {high:,}.",
+                    **self._found(key),
+                    low=least,
+                    high=most,
+                )
+            )
         return value
 
     def number(self, key: str, least: float, most: float, usual: float) -> float:
@@ -100,39 +123,52 @@ class Settings:
             return usual
         good = isinstance(value, int | float) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or not least <= value <= most:
-            raise self._wrong(key, f"a number from {least:g} to {most:g}")
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but must be a number from {low:g} to "
+                    "{high:g}.",
+                    **self._found(key),
+                    low=least,
+                    high=most,
+                )
+            )
         return float(value)
 
     def choice(self, key: str, allowed: tuple[Any, ...]) -> Any:
-        """Return one of ``allowed``, the first where nothing is said."""
+        """Return one of ``allowed``; the first is the default."""
         value = self.get(key)
         if value is None:
             return allowed[0]
         if not any(value is one or value == one == "never" for one in allowed):
-            raise self._wrong(key, "true, false" + ' or "never"' * (len(allowed) > 2))
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but must be one of {choices}.",
+                    **self._found(key),
+                    choices=", ".join(map(json.dumps, allowed)),
+                )
+            )
         return value
 
-    def _wrong(self, key: str, expected: str) -> CheckpointError:
+    def _found(self, key: str) -> dict[str, str]:
+        """Return the fields of a sentence about a setting."""
         value = short(repr(self.get(key)), 40)
-        return CheckpointError(f"{self.name}: {key} is {value}: it must be {expected}.")
+        return {"file": self.name, "key": key, "value": value}
 
-    def unfollowed(self) -> Iterator[str]:
-        """Say what is set and not followed, a sentence each."""
+    def unsupported(self) -> Iterator[str]:
+        """Yield a sentence for each setting that Visformer does not support."""
         for key, idle in _IDLE.items():
             value = self.get(key)
             if value is not None and value not in idle:
-                yield (
-                    f"{key} is not followed ({self.name} says {short(repr(value), 40)})"
-                )
+                yield _("{key} = {value} in {file} is ignored", **self._found(key))
 
 
 def read_generation(
     settings: Settings, eos: int, rows: int
 ) -> tuple[Generation, tuple[str, ...]]:
-    """Return the rules of a folder, and what was assumed or is not followed.
+    """Return the rules of a folder, and what was assumed or is ignored.
 
     ``eos`` is the id that ends a sentence, ``rows`` the size of the target vocabulary.
-    CheckpointError says which setting is none.
+    Raises CheckpointError for an invalid setting.
     """
     ids = settings.ids("eos_token_id", rows)
     ends = tuple(id for id in ids if id != eos)
@@ -161,7 +197,7 @@ def read_generation(
         repetition_penalty=settings.number("repetition_penalty", 1e-3, 1e3, 1.0),
         renormalise=settings.choice("renormalize_logits", (False, True)),
     )
-    return rules, (*assumed, *settings.unfollowed())
+    return rules, (*assumed, *settings.unsupported())
 
 
 def _most_tokens(settings: Settings) -> tuple[int, tuple[str, ...]]:
@@ -170,7 +206,9 @@ def _most_tokens(settings: Settings) -> tuple[int, tuple[str, ...]]:
         return new, ()
     if length is not None:
         return length - 1, ()
-    return TOKENS, (
-        f"max_new_tokens = {TOKENS} ({settings.name} does not say; transformers makes "
-        "no more)",
+    assumed = _(
+        "max_new_tokens = {n} ({file} does not say; this is transformers' default)",
+        n=TOKENS,
+        file=settings.name,
     )
+    return TOKENS, (assumed,)

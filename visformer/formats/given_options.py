@@ -1,4 +1,4 @@
-"""What is said about a checkpoint beside its tensors: keywords and a config.json."""
+"""What is known about a checkpoint besides its tensors: keywords and a config.json."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, short
+from visformer.language import _
 from visformer.values.config import ModelConfig
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 _BOTH = ("encoder_layers", "decoder_layers")
-_ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's word -> fields of ModelConfig
+_ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's name -> fields of ModelConfig
     **dict.fromkeys(
         ("num_hiddens", "d_models", "embed_size", "emb_size"), ("d_model",)
     ),
@@ -42,7 +43,7 @@ _SPECIAL = {
     **dict.fromkeys(("trg_sos_idx", "sos_idx", "bos_idx", "bos"), "bos"),
     **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
 }
-_IGNORED = {  # the tensors say it, or it is of no account in inference
+_IGNORED = {  # known from the tensors, or irrelevant in inference
     "dropout",
     "drop_prob",
     "dropout_prob",
@@ -64,11 +65,11 @@ _SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
 
 @dataclass(frozen=True, kw_only=True)
 class GivenOptions:
-    """What a caller, or a config.json, says about a checkpoint."""
+    """What a caller or a config.json says about a checkpoint."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)  # of ModelConfig
     pad: int | None = None
-    target_pad: int | None = None  # where it is another than the source's
+    target_pad: int | None = None  # if it differs from the source's
     bos: int | None = None
     eos: int | None = None
     tokenizer: tuple[Path, Path] | None = None  # source, target
@@ -76,7 +77,7 @@ class GivenOptions:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing but fields of the config is given."""
+        """Whether only fields of the config are given."""
         return self == GivenOptions(fields=self.fields)
 
 
@@ -90,12 +91,15 @@ def given_options(
     tokenizer: Any = None,
     names: Mapping[str, str] | None = None,
 ) -> GivenOptions:
-    """Read the keywords of ``load``; InputError for one that nobody knows."""
+    """Read the keywords of ``load``; InputError for an unknown one."""
     unknown = [key for key in config if key not in _known()]
     if unknown:
         raise InputError(
-            f"there is no option {listed(unknown)}: give fields of ModelConfig, or the "
-            "constructor's own names, such as num_heads or max_len."
+            _(
+                "Unknown option: {names}. Use fields of ModelConfig, or the "
+                "constructor's own names, such as num_heads or max_len.",
+                names=listed(unknown, room=70),
+            )
         )
     words = dict(config)
     words |= {"heads": heads} if heads is not None else {}
@@ -111,7 +115,7 @@ def _known() -> set[str]:
 
 
 def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOptions:
-    """Tell fields of the model from special ids; ``special`` wins."""
+    """Separate fields of the model from special ids; ``special`` wins."""
     fields: dict[str, Any] = {}
     ids: dict[str, Any] = {}
     for word, value in words.items():
@@ -124,12 +128,18 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
         ids["pad"], ids["target_pad"] = ids["pad"]
     for name, id in ids.items():
         if type(id) is not int or id < 0:
-            raise InputError(f"{name} is {short(repr(id))}: it must be a token's id.")
+            raise InputError(
+                _(
+                    "{name} is {value}, but must be the id of a token.",
+                    name=name,
+                    value=short(repr(id)),
+                )
+            )
     return GivenOptions(fields=fields, **ids)
 
 
 def config_value(name: str, value: Any) -> Any:
-    """Accept an activation as a module, a class, a function or a word."""
+    """Accept an activation as a module, a class, a function or a name."""
     if name == "activation":
         word = value if isinstance(value, str) else getattr(value, "__name__", "")
         word = (word or type(value).__name__).lower()
@@ -143,15 +153,17 @@ def _pair(paths: Any) -> tuple[Path, Path] | None:
     if isinstance(paths, str | Path):
         return Path(paths), Path(paths)
     if len(paths) != 2:
-        raise InputError("tokenizer is one path, or the source's and the target's.")
+        raise InputError(
+            _("tokenizer must be one path, or two: for the source and the target.")
+        )
     return Path(paths[0]), Path(paths[1])
 
 
 def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOptions:
-    """Add what a config.json says to what was given; what was given wins.
+    """Add the options of a config.json to the given ones, which win.
 
-    A training script's config.json holds more than the model's sizes: words that are
-    not about them are passed over.
+    A training script's config.json holds more than the model's sizes; unknown keys are
+    ignored.
     """
     said = _sorted({k: v for k, v in config.items() if k in _known()}, {})
     special = {
@@ -166,10 +178,10 @@ def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOption
 def with_saved(
     options: GivenOptions, saved: Mapping[str, Any], known: Set[str]
 ) -> GivenOptions:
-    """Add what a training script saved beside its weights; what was given wins.
+    """Add the options that a training script saved beside its weights; given ones win.
 
-    Its words are many and were not written for us: those that name ``known`` fields,
-    or have a value of another kind than ours, are passed over.
+    There may be many, not meant for us: those that name ``known`` fields, or have a
+    value of another type than ours, are ignored.
     """
     usable: dict[str, Any] = {}
     for word, value in saved.items():
@@ -193,13 +205,18 @@ def _ids(options: GivenOptions) -> dict[str, Any]:
 
 
 def need_heads(fields: Mapping[str, Any], name: str) -> None:
-    """Raise CheckpointError where nobody said how many heads there are."""
+    """Raise CheckpointError if the number of heads is unknown."""
     if "heads" in fields:
         return
     width = fields["d_model"]
     raise CheckpointError(
-        f"{name} does not tell its number of heads: give heads=…, which divides "
-        f"d_model = {width}, such as {', '.join(map(str, possible_heads(width)[:12]))}."
+        _(
+            "{name} does not say how many heads it has. Give heads=…, a divisor of "
+            "d_model = {width}, such as {heads}.",
+            name=name,
+            width=width,
+            heads=", ".join(map(str, possible_heads(width)[:12])),
+        )
     )
 
 

@@ -1,6 +1,6 @@
-"""What Visformer has to know about one program's checkpoints: all of it, in one value.
+"""Everything Visformer has to know about one program's checkpoints, as one value.
 
-A layout is a ``LayoutSpec`` in a file of ``visformer.formats.layouts``.
+Each layout is a ``LayoutSpec`` in its own module of ``visformer.formats.layouts``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from visformer.formats.given_options import GivenOptions
 from visformer.formats.names import NamedTensors, Names, Spelling
 from visformer.formats.renaming import FileTensors, rename, shared_prefixes
 from visformer.formats.weight_file import WeightFile
+from visformer.language import N_
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
 Tensors = Mapping[str, Tensor]
-Files = tuple[WeightFile, ...]  # one; a model's two; or a folder
+Files = tuple[WeightFile, ...]  # one file, the two of a split model, or a folder
 Reader = Callable[["LayoutSpec", Files, GivenOptions, torch.device], Checkpoint]
 Rename = Callable[[Names, FileTensors], NamedTensors]
-PAD_WORDS = "It fills up the shorter sentences of a batch, and masks are made from it."
+INTRODUCTION = N_(
+    "The file does not say the following. The values shown are the tutorial's "
+    "defaults; press Enter to accept them."
+)
+PAD_WORDS = N_(
+    "The token that fills up the shorter sentences of a batch; masks are made from it."
+)
 
 
 def _no_fields(tensors: Tensors) -> Mapping[str, Any]:
@@ -42,53 +49,54 @@ def _no_check(tensors: Tensors, width: int, file: str, spelling: Spelling) -> No
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSpec:
-    """A layout: its name, fresh models of it, its reader, and what is particular.
+    """A layout: its name, fresh models of it, its reader, and its peculiarities.
 
-    The functions are its quirks; where it has none, the plain way stands. From
-    ``title`` on, all is about files of weights that lie without a config: what they
-    leave open is asked, or taken for granted.
+    The functions are its quirks; the defaults suit a layout that has none. Everything
+    from ``title`` on concerns weight files without a config: what they leave open is
+    asked or assumed. Sentences are marked with ``N_`` and translated when shown.
     """
 
-    name: str  # as ``load(layout=…)`` and ``Checkpoint.layout`` have it
+    name: str  # in ``load(layout=…)`` and ``Checkpoint.layout``
     preset: Preset
     read: Reader  # opens a checkpoint of it
     names: Names = field(default_factory=Names)  # what it calls our model's parts
-    findings: tuple[Finding, ...] = ()  # true of every checkpoint of it
+    findings: tuple[Finding, ...] = ()  # true of every checkpoint of this layout
     findings_in: Callable[[ModelConfig], Iterable[Finding]] = _no_findings
 
-    title: str = ""  # in words; "" where a folder tells all and nothing is asked
-    defaults: str = "the tutorial's own"  # whose they are, in words
-    left_open: tuple[str, ...] = ("max_positions",)  # fields that no tensor may tell
-    ends_source: bool = False  # whether a text's last token for the encoder is eos
+    title: str = ""  # "" if a folder says everything and nothing is asked
+    introduction: str = INTRODUCTION  # of the form that asks what a file leaves open
+    left_open: tuple[str, ...] = ("max_positions",)  # fields tensors may not determine
+    ends_source: bool = False  # whether the encoder is given eos as the last token
     two_pads: bool = False  # whether its code takes a pad id for each side
     pad_words: str = PAD_WORDS  # what the pad is for
     around: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    # ^ parts that are known by their shapes alone -> label and explanation
+    # ^ parts recognised by their shapes alone -> label and explanation
     prefixes: Callable[[Sequence[str]], Iterator[str]] = shared_prefixes
-    # ^ what may stand before all names of a model inside a larger one
+    # ^ what may precede all names of a model inside a larger one
     halves: Callable[[Sequence[str]], Mapping[str, str]] | None = None
-    # ^ of a model that is saved in two files: prefixes that a file has -> usual ones
+    # ^ for a model that is saved in two files: prefixes in a file -> usual ones
     rename: Rename = rename
     config_fields: Callable[[Tensors], Mapping[str, Any]] = _no_fields
-    # ^ what tensors under our names tell beside their sizes
+    # ^ what tensors under our names determine besides sizes
     check: Callable[[Tensors, int, str, Spelling], None] = _no_check
     # ^ tensors, width, file, spelling: raises CheckpointError
 
     @property
     def choices(self) -> dict[str, Any]:
-        """The fields of the config in which a layout is itself, without sizes."""
+        """The config fields that characterise the layout, without sizes."""
         return {k: v for k, v in self.preset.fields.items() if k not in _SIZES}
 
     def usual_ids(self, named: Mapping[str, int]) -> dict[str, int]:
-        """Return pad, bos and eos: as a tokenizer names them, else the layout's own."""
+        """Return pad, bos and eos: the tokenizer's if it names them, else the usual."""
         return {name: named.get(name, id) for name, id in self.preset.ids.items()}
 
     def findings_of(self, config: ModelConfig) -> tuple[Finding, ...]:
         """Return what is true of every checkpoint of the layout with these choices."""
-        return (*self.findings, *self.findings_in(config))
+        every = (*self.findings, *self.findings_in(config))
+        return tuple(finding.translated() for finding in every)
 
 
-_SIZES = {  # which files tell themselves, or ``heads``, which is asked
+_SIZES = {  # which the tensors determine, and ``heads``, which is asked
     "source_vocabulary",
     "target_vocabulary",
     "d_model",

@@ -1,4 +1,4 @@
-"""Opening a checkpoint of whatever layout: what a path means, and the door to it."""
+"""Opening checkpoints of every layout: what a path means, and the reader for it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
 from visformer.formats.asking import location_and_keywords, questionnaire_for
-from visformer.formats.foreign import READS, foreign
+from visformer.formats.foreign import foreign, supported
 from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
-from visformer.formats.layouts.native import CONFIG, WEIGHTS, stored_config
+from visformer.formats.layouts.native import WEIGHTS
+from visformer.formats.native_config import CONFIG, stored_config
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.tutorials import read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
+from visformer.language import _
 from visformer.text import clean
 from visformer.values.questions import Overrides, Questionnaire
 
@@ -47,16 +49,16 @@ def load(
 ) -> Checkpoint:
     """Open a checkpoint: a folder, a file of weights, or d2l's encoder and decoder.
 
-    ``layout`` is a key of ``LAYOUTS``, recognised where not given; ``pad`` an id, or
-    the source's and the target's; ``tokenizer`` a sentencepiece model or ``vocab.json``
-    or one for each side (ids typed as numbers without one); ``names`` what a file calls
-    its embeddings, positions and output, for all layouts but native and marian;
-    ``device`` as torch names it, by default the best there is. ``config`` are fields of
-    ModelConfig, or the tutorials' own words for them; they win over a config.json
-    beside the file, and that over options that lie in it. What the tensors say is not
-    asked, and what nobody says is listed in ``assumed``: only ``heads`` is mandatory.
-    Raises CheckpointError with one sentence about what is wrong or missing, InputError
-    for an unknown layout, device or keyword.
+    ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
+    for source and target each; ``tokenizer`` a sentencepiece model or ``vocab.json``,
+    or one for each side (without it, ids are typed as numbers); ``names`` what a file
+    calls its embeddings, positions and output, for all layouts but native and marian;
+    ``device`` as torch names it, by default the best available. ``config`` are fields
+    of ModelConfig, or the tutorials' own names for them; they win over a config.json
+    beside the file, which wins over options saved in the file. What the tensors
+    determine need not be given, and what remains unknown is assumed and listed in
+    ``assumed``: only ``heads`` is mandatory. Raises CheckpointError with one sentence
+    about what is wrong or missing, InputError for an unknown layout, device or keyword.
     """
     options = given_options(
         config, heads=heads, pad=pad, bos=bos, eos=eos, tokenizer=tokenizer, names=names
@@ -67,7 +69,7 @@ def load(
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """A checkpoint that a path means, before it is opened: each file is read once."""
+    """The checkpoint at a path, before it is opened: each file is read once."""
 
     path: Location
     spec: LayoutSpec
@@ -75,20 +77,20 @@ class CheckpointFiles:
     options: GivenOptions
 
     def load(self, device: torch.device) -> Checkpoint:
-        """Open it; CheckpointError with one sentence about what is wrong or missing."""
+        """Open it; CheckpointError says what is wrong or missing."""
         with _said_if_too_large(self.path, device):
             return self.spec.read(self.spec, self.files, self.options, device)
 
     @property
     def asks(self) -> bool:
-        """Whether it is of a layout whose files leave something open."""
+        """Whether files of its layout may leave something open."""
         return bool(self.spec.title)
 
     def questionnaire(self, *, every: bool = False) -> Questionnaire | None:
-        """Return what is to be asked before it is opened; None where nothing is.
+        """Return what to ask before opening it; None if there is nothing to ask.
 
-        ``every`` asks again what was answered. Folders say all by themselves. Raises
-        CheckpointError where no answer could open it.
+        ``every`` asks the answered questions again. Folders say everything themselves.
+        Raises CheckpointError if no answer could open it.
         """
         if not self.asks:
             return None
@@ -98,7 +100,7 @@ class CheckpointFiles:
 
 
 def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
-    """Return what a path means, with what the window knows of it.
+    """Return the checkpoint at a path, with what the window knows about it.
 
     Raises CheckpointError and InputError as ``load``.
     """
@@ -107,7 +109,7 @@ def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
 
 
 def _layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
-    """Sort the keywords of ``load``, apart from the device."""
+    """Sort the keywords of ``load``, except the device."""
     layout = words.pop("layout", None)
     own = ("heads", "pad", "bos", "eos", "tokenizer", "names")
     return layout, given_options(words, **{key: words.pop(key, None) for key in own})
@@ -118,7 +120,11 @@ def _files(
 ) -> CheckpointFiles:
     if layout is not None and layout not in LAYOUTS:
         raise InputError(
-            f"there is no layout “{short(layout)}”: choose from {', '.join(LAYOUTS)}."
+            _(
+                "There is no layout “{layout}”. Choose from {choices}.",
+                layout=short(layout),
+                choices=", ".join(LAYOUTS),
+            )
         )
     with _said_if_too_large(path, torch.device("cpu")):
         name, files = _resolved(path, layout, reader)
@@ -131,8 +137,12 @@ def _said_if_too_large(path: Location, where: torch.device) -> Iterator[None]:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise CheckpointError(
-            f"{_name(path)} does not fit into the memory of {where}: close other "
-            "programs or choose a smaller model."
+            _(
+                "{name} does not fit into the memory of {device}. Close other programs "
+                "or choose a smaller model.",
+                name=_name(path),
+                device=where,
+            )
         ) from error
 
 
@@ -143,7 +153,7 @@ def _name(path: Location) -> str:
 def _resolved(
     path: Location, layout: str | None, reader: WeightReader
 ) -> tuple[str, Files]:
-    """Return the layout, and the folder or the files of weights that a path means."""
+    """Return the layout, and the folder or the weight files that a path means."""
     if isinstance(path, tuple | list):
         files = tuple(WeightFile(Path(part), reader) for part in path)
         return layout or _recognised(files) or _in_two_files(), files
@@ -164,7 +174,7 @@ def _in_two_files() -> str:
 
 
 def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
-    """Return the file itself, or the only file of weights in a folder."""
+    """Return the file itself, or the only weight file in a folder."""
     if path != folder and path.name != CONFIG:
         return (path,) if exists(path) else ()
     inside = folder.iterdir() if is_folder(folder) else iter(())
@@ -173,15 +183,22 @@ def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
 
 
 def _recognised(files: Files) -> str:
-    """Return the layout that knows most of the tensors' names; "" where none does.
+    """Return the layout that knows most of the tensors' names; "" if none does.
 
-    Raises CheckpointError for the files of a program that is known and not read.
+    Raises CheckpointError for the files of a known program that cannot be opened.
     """
     if not files:
         return ""
     names = list(joined(files, _halves))
     if what := foreign(names):
-        raise CheckpointError(f"{files[0].name} holds {what}: {READS}.")
+        raise CheckpointError(
+            _(
+                "{file} holds {model}. {supported}",
+                file=files[0].name,
+                model=what,
+                supported=supported(),
+            )
+        )
     counts = {
         layout: max(count_known(spec.names, p, names) for p in spec.prefixes(names))
         for layout, spec in LAYOUTS.items()
@@ -192,13 +209,13 @@ def _recognised(files: Files) -> str:
 
 
 def _halves(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the prefixes of the halves of a model, of whatever layout."""
+    """Return the prefixes of the halves of a model of any layout."""
     every = (spec.halves(names) for spec in LAYOUTS.values() if spec.halves)
     return next(filter(None, every), {})
 
 
 def _named_layout(folder: Path) -> str:
-    """Return the layout that a folder's config.json names; "" where it names none."""
+    """Return the layout that a folder's config.json names; "" if it names none."""
     if not is_file(folder / CONFIG):
         return ""
     config = read_json(folder / CONFIG)
@@ -210,9 +227,9 @@ def _named_layout(folder: Path) -> str:
 def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     """Describe a checkpoint as plain data: what it is, or what is wrong with it.
 
-    ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` names
-    the files that are not there; what cannot be known is None or empty. ``overrides``
-    are keywords of ``load``.
+    ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
+    missing files; unknown values are None or empty. ``overrides`` are keywords of
+    ``load``.
     """
     report, reader = _nothing_known(path), WeightReader()
     device = choose_device(overrides.pop("device", "cpu"))
@@ -233,7 +250,7 @@ def _parts(path: Location) -> tuple[str | Path, ...]:
 
 
 def _supposed(path: Location, reader: WeightReader) -> str | None:
-    """Return the layout of what cannot be opened, where its names say it."""
+    """Return the layout of what cannot be opened, if its tensors' names show it."""
     try:
         layout, files = _resolved(path, None, reader)
     except CheckpointError:
@@ -273,18 +290,18 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
-    """Describe the weights as they lie in the file, as far as they can be read."""
+    """Describe the weights as stored in the file, as far as they can be read."""
     missing: list[str] = []
     folder = path if is_folder(path) else path.parent
     if path in (folder, folder / CONFIG):
         names = [WEIGHTS, *(p.name for p in _weights_of(folder, folder))]
         there = [name for name in names if exists(folder / name)]
-        own = WEIGHTS in there or not there  # else another program's, without a config
+        own = WEIGHTS in there or not there  # otherwise another program's weights
         missing = [n for n in (CONFIG, WEIGHTS) if own and not exists(folder / n)]
         path = folder / next(iter(there), WEIGHTS)
     try:
         tensors = reader(path).tensors
-    except CheckpointError:  # load has met the same, or a fault before it
+    except CheckpointError:  # load has met the same error, or an earlier one
         return {"missing": missing}
     stored = [
         {"name": name, "shape": list(tensor.shape), "dtype": _dtype_name(tensor.dtype)}

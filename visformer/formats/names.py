@@ -1,8 +1,8 @@
 """What a layout calls our model's parts, and how a file's tensors get our names.
 
-``{l}`` stands for a layer's number, which every file counts from 0. Entries name
-modules; ``weight`` and ``bias`` (or what stands for them) follow. Single tensors that
-are no module's stand under their full names.
+``{l}`` stands for the number of a layer, which every file counts from 0. Entries name
+modules; ``weight`` and ``bias`` (or their equivalents) follow. Single tensors outside
+modules have entries with their full names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Names:
     modules: Mapping[str, str] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, str] = ("weight", "bias")  # of norms
-    stored: Callable[[str], str] = str  # a name of these -> what a file has for it
+    stored: Callable[[str], str] = str  # one of these names -> the name in a file
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class NamedTensors:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Calls our tensors what the file calls them, or would."""
+    """Translates our names of tensors to those that the file has or would have."""
 
     names: Names
     prefix: str
@@ -58,11 +58,11 @@ class Spelling:
 def layer_names(
     stack: str, prefix: str, *, attention: str, projections: str, feed: str, norms: str
 ) -> dict[str, str]:
-    """Name the parts of a stack's layers: their names, parted by blanks, in our order.
+    """Map the parts of a stack's layers: theirs, separated by blanks, in our order.
 
-    ``prefix`` is what stands before each, with ``{l}``; ``attention`` is one name, or
-    the self-attention's and the cross-attention's; ``feed`` the two matrices of the
-    feed-forward layer, and its gate where it may have one.
+    ``prefix`` precedes each name, with ``{l}``; ``attention`` is self-attention and, in
+    a decoder, cross-attention; ``feed`` the two matrices of the feed-forward layer, and
+    its gate if it may have one.
     """
     kinds = _ATTENTIONS[: len(attention.split())]
     parts = {
@@ -107,22 +107,22 @@ def their_name(names: Names, name: str) -> str:
 
 
 def _numbered(name: str) -> tuple[str, str]:
-    """Return a layer's number, "" where there is none, and the name for any layer."""
+    """Return the layer's number ("" if there is none) and the name for any layer."""
     match = _NUMBERED.fullmatch(name)
     return (match[2], f"{match[1]}{{l}}{match[3]}") if match else ("", name)
 
 
 def known(names: Names, theirs: Iterable[str]) -> int:
-    """Count the names that belong to a layout, but for those that are ours too."""
+    """Count the names that belong to a layout, except those that equal ours."""
     return sum(our_name(names, name) not in (None, name) for name in theirs)
 
 
 def in_our_names(
     names: Names, prefix: str, tensors: Mapping[str, Tensor]
 ) -> NamedTensors:
-    """Name a file's tensors as our model does; what is unknown becomes "?" + name.
+    """Rename a file's tensors to ours; unknown ones become "?" + name.
 
-    So does what is outside ``prefix``.
+    So do those outside ``prefix``.
     """
     named = NamedTensors({}, {})
     for name, tensor in tensors.items():

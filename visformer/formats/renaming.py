@@ -1,4 +1,4 @@
-"""From a file's names to ours: which prefix it has, and names that the caller gives."""
+"""From a file's tensor names to ours: its prefix, and names that the caller gives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from visformer.errors import CheckpointError
 from visformer.files import listed, short
 from visformer.formats.names import NamedTensors, Names, in_our_names, known
 from visformer.formats.weight_file import WeightFile
+from visformer.language import _
 
 ROLES = (
     "source_embedding.weight",
@@ -27,18 +28,18 @@ Halves = Callable[[Sequence[str]], Mapping[str, str]]
 
 
 class FileTensors(NamedTuple):
-    """A model's tensors as its file names them, and what is known of those names."""
+    """A model's tensors under the file's names, and what is known about those names."""
 
     file: str  # named in errors
     tensors: Mapping[str, Tensor]
-    prefix: str  # of the names that a layout's table knows
-    callers: Mapping[str, str]  # role -> tensor, as the caller names them
+    prefix: str  # of the names in the layout's table
+    callers: Mapping[str, str]  # role -> tensor, as given by the caller
 
 
 def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tensor]:
     """Merge the files of one model; halves of a model get their usual prefixes.
 
-    Raises CheckpointError where two files hold the same tensor.
+    Raises CheckpointError if two files hold the same tensor.
     """
     tensors: dict[str, Tensor] = {}
     for file in files:
@@ -48,8 +49,12 @@ def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tens
             key = _with_usual_prefix(name, prefixes)
             if key in tensors:
                 raise CheckpointError(
-                    f"{file.name} holds {key}, which the other file holds too: give "
-                    "the encoder's file and the decoder's."
+                    _(
+                        "Both files hold {tensor}, but one must be the encoder's and "
+                        "the other the decoder's. Check {file}.",
+                        tensor=short(key),
+                        file=file.name,
+                    )
                 )
             tensors[key] = tensor
     return tensors
@@ -63,7 +68,7 @@ def _with_usual_prefix(name: str, prefixes: Mapping[str, str]) -> str:
 
 
 def shared_prefixes(names: Sequence[str]) -> Iterator[str]:
-    """Yield "" and all beginnings, up to a point, that every name has."""
+    """Yield "" and every dotted prefix that all names share."""
     yield ""
     first, prefix = names[0] if names else "", ""
     for part in first.split(".")[:-1]:
@@ -74,15 +79,15 @@ def shared_prefixes(names: Sequence[str]) -> Iterator[str]:
 
 
 def count_known(names: Names, prefix: str, theirs: Sequence[str]) -> int:
-    """Count the names of a file that a layout knows under a prefix."""
+    """Count the names of a file that a layout recognises under a prefix."""
     inside = (n.removeprefix(prefix) for n in theirs if n.startswith(prefix))
     return known(names, inside)
 
 
 def rename(names: Names, file: FileTensors) -> NamedTensors:
-    """Name a file's tensors by a layout's table, and as the caller names them.
+    """Rename a file's tensors by a layout's table and by the caller's names.
 
-    Raises CheckpointError where the file has no tensor that the caller names.
+    Raises CheckpointError if the file lacks a tensor that the caller names.
     """
     named = in_our_names(names, file.prefix, file.tensors)
     ours_of = {theirs: ours for ours, theirs in named.theirs.items()}
@@ -91,8 +96,12 @@ def rename(names: Names, file: FileTensors) -> NamedTensors:
     taken = [role for role in roles if role in named.tensors and role not in new]
     if taken:
         raise CheckpointError(
-            f"names gives {taken[0]} to another tensor, but the file has its own: "
-            f"{short(named.theirs[taken[0]])}."
+            _(
+                "names= gives another tensor for {role}, but the file already has one: "
+                "{tensor}.",
+                role=taken[0],
+                tensor=short(named.theirs[taken[0]]),
+            )
         )
     return NamedTensors(
         {new.get(ours, ours): tensor for ours, tensor in named.tensors.items()},
@@ -103,19 +112,28 @@ def rename(names: Names, file: FileTensors) -> NamedTensors:
 def caller_roles(
     tensors: Mapping[str, Tensor], callers: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return role -> tensor as the caller names them; CheckpointError where wrong."""
+    """Return role -> tensor as given by the caller; CheckpointError for wrong names."""
     roles = {}
     for word, name in callers.items():
         role = _SHORT.get(word, word)
         if role not in ROLES:
             raise CheckpointError(
-                f"names has no place for “{short(word)}”: it has {listed([*_SHORT])}."
+                _(
+                    "names= does not accept “{name}”. Use one of {choices}.",
+                    name=short(word),
+                    choices=listed([*_SHORT]),
+                )
             )
         key = name if name in tensors else f"{name}.weight"
         if key not in tensors:
             raise CheckpointError(
-                f"names[“{short(word)}”] is “{short(name)}”, which the file does not "
-                f"hold around its layers: it holds {listed(list(tensors))}."
+                _(
+                    "names[“{role}”] is “{name}”, but the file has no such tensor "
+                    "around its layers. It has {tensors}.",
+                    role=short(word),
+                    name=short(name, 32),
+                    tensors=listed(list(tensors), room=60),
+                )
             )
         roles[role] = key
     bias = roles.get("output.weight", "").removesuffix("weight") + "bias"

@@ -1,7 +1,7 @@
-"""What a training script saved around its weights: wrappers, prefixes, its options.
+"""What a training script saved around its weights: wrappers, prefixes, options.
 
 The objects come from PyTorch's restricted unpickler: tensors, numbers, texts, lists,
-dicts and ``argparse.Namespace``; nothing here runs anything of theirs.
+dicts and ``argparse.Namespace``; nothing here executes code from the file.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
 _HALVES = ("encoder", "decoder")
 _COUNTERS = {"n_averaged"}  # of torch.optim.swa_utils.AveragedModel
 _DEPTH = 4  # dicts inside dicts whose options are read
-_LOOKED_INTO = 100  # dicts in which weights are looked for: no deeper than Python goes
+_LOOKED_INTO = 100  # dicts searched for weights: stays below Python's recursion limit
 
 
 def state_of(loaded: object) -> dict[str, Tensor]:
-    """Return the tensors of the state dict inside what was saved; {} where none is.
+    """Return the tensors of the state dict inside what was saved; {} if there is none.
 
-    Prefixes that all names share with a wrapper of PyTorch's are taken off.
+    A prefix of one of PyTorch's wrappers, if all names have it, is removed.
     """
     state = _weights_in(loaded, set())
     tensors = [(k, v) for k, v in state.items() if isinstance(v, Tensor)]
@@ -64,9 +64,9 @@ def _may_hold_options(part: object) -> bool:
 
 
 def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
-    """Return the dict of weights: under a usual key, right here, or the largest.
+    """Return the dict of weights: under a usual key, this one, or the largest inside.
 
-    ``outer`` are the dicts looked into before, by id: none is looked into twice.
+    ``outer`` are the ids of the dicts searched before: none is searched twice.
     """
     if not isinstance(saved, Mapping) or id(saved) in outer or "param_groups" in saved:
         return {}

@@ -1,28 +1,38 @@
-"""Findings that several tutorials have in common: where, what, why and the remedy."""
+"""Findings that several tutorials have in common: where, what and the remedy."""
 
 from __future__ import annotations
 
+from visformer.language import N_
+
 DROPPED = (
-    "Attention",
-    "the weights are computed and dropped",
-    "so that the original program has nothing to show",
-    "nothing to do, Visformer computes them itself",
+    N_("Attention"),
+    N_(
+        "The original program computes the attention weights and discards them, so it "
+        "has nothing to show."
+    ),
+    N_("Nothing to do: Visformer computes them itself."),
 )
 UNSCALED = (
-    "Embeddings",
-    "they are not multiplied by sqrt(d_model), where the paper does it",
-    "embeddings and positions have the sizes that training gave them",
-    "keep it as trained",
+    N_("Embeddings"),
+    N_(
+        "Embeddings are not multiplied by sqrt(d_model) as in the paper, so their size "
+        "relative to the positions is whatever training made it."
+    ),
+    N_("Leave it as trained."),
 )
 QUERY_ROWS = (
-    "Masks",
-    "padding is masked on query rows",
-    "so that a padded row attends to every key alike, future ones included",
-    "mask keys instead: unsqueeze(1).unsqueeze(2)",
+    N_("Masks"),
+    N_(
+        "Padding is masked in the query rows, so a padded row attends equally to every "
+        "key, including future ones."
+    ),
+    N_("Mask the keys instead: unsqueeze(1).unsqueeze(2)."),
 )
 DROPOUT = (
-    "Dropout",
-    "a dropout argument is ignored",
-    "which shows in training with another rate only",
-    "pass it on to the part that drops",
+    N_("Dropout"),
+    N_(
+        "A dropout argument is ignored, which matters only when training with another "
+        "rate."
+    ),
+    N_("Pass it on to the dropout layer."),
 )

@@ -1,4 +1,4 @@
-"""What a model's tensors tell of its config: shapes, indices and presence."""
+"""What a model's tensors reveal about its config: by shape, index and presence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the fields of a ModelConfig that tensors under our names tell.
+    """Return the fields of a ModelConfig that tensors under our names determine.
 
-    Whatever is missing or mis-shaped is left for ``build_model`` to name: a size is
-    what most tensors say, and 1 where none is there to say it.
+    Missing or mis-shaped tensors are left for ``build_model`` to report: a size is what
+    most tensors agree on, and 1 if there is none.
     """
     source = _rows(tensors, "source_embedding.weight")
     target = _rows(tensors, "target_embedding.weight") or _rows(
@@ -64,7 +64,7 @@ def _inner_sizes(tensors: Mapping[str, Tensor]) -> Iterable[int]:
 
 
 def _usual(sizes: Iterable[int]) -> int:
-    """Return the commonest size, so that one tensor of another shape stands out."""
+    """Return the most common size, so that one tensor of another shape stands out."""
     counted = Counter(sizes).most_common(1)
     return counted[0][0] if counted else 1
 
@@ -84,7 +84,7 @@ def _any(tensors: Mapping[str, Tensor], ending: str) -> bool:
 
 
 def _biases(tensors: Mapping[str, Tensor], stack: str) -> str:
-    """Tell the attention's biases by those that are there."""
+    """Return which biases the attention has, judged by those in the file."""
     own = {key: t for key, t in tensors.items() if key.startswith(f"{stack}.layers.")}
     if _any(own, "attention.query.bias") or _any(own, "attention.key.bias"):
         return "all"
@@ -103,7 +103,7 @@ def _position_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _norm_length(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """Return how many tokens a stack's norms run over; 0 where over each alone."""
+    """Return how many tokens a stack normalises together; 0 for each token alone."""
     norms = [
         tensor
         for key, tensor in tensors.items()

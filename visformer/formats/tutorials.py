@@ -1,4 +1,4 @@
-"""Files of weights without a config: of the five tutorials, of torch.nn.Transformer."""
+"""Weight files without a config: the five tutorials and torch.nn.Transformer."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from visformer.formats.names import Spelling
 from visformer.formats.renaming import FileTensors, count_known, joined
 from visformer.formats.sizes import sizes_of
 from visformer.formats.weight_file import Weights
+from visformer.language import N_, _
 from visformer.tokenizers.sides import NumberSide, open_side, special_ids
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.values.config import ModelConfig
@@ -38,7 +39,7 @@ _HALVES = ("encoder", "decoder")
 
 @dataclass(frozen=True)
 class TutorialFiles:
-    """A layout's files as they were read, and all that is said of them."""
+    """A layout's files as they were read, and everything known about them."""
 
     spec: LayoutSpec
     name: str
@@ -46,16 +47,16 @@ class TutorialFiles:
     tensors: Mapping[str, Tensor]  # under our names
     spelling: Spelling
     assumed: tuple[str, ...]  # a line for each name that was guessed
-    options: GivenOptions  # by the caller, a config.json beside, and what was saved
+    options: GivenOptions  # by the caller, a config.json beside it, and saved ones
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The tensors that training moves: all but a stored table of positions."""
+        """The trained tensors: all but a stored table of positions."""
         return {key: t for key, t in self.tensors.items() if key != "positions"}
 
     @property
     def lacking_half(self) -> str:
-        """The half of the model that is in another file: encoder, decoder or ""."""
+        """The half of the model that is in another file: "encoder", "decoder" or ""."""
         if self.spec.halves is None:
             return ""
         lacking = [
@@ -67,7 +68,7 @@ class TutorialFiles:
 
     @property
     def half(self) -> str:
-        """The only half that is there: encoder, decoder, or "" where both are."""
+        """The only half in the file: "encoder", "decoder", or "" for both."""
         lacking = self.lacking_half
         return next((h for h in _HALVES if h != lacking), "") if lacking else ""
 
@@ -85,7 +86,7 @@ class TutorialFiles:
 
 
 def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> TutorialFiles:
-    """Read the files of a layout; nothing is needed yet that they do not say."""
+    """Read the files of a layout; what they do not say is not needed yet."""
     name = " and ".join(file.name for file in files)
     tensors = joined(files, spec.halves)
     names = list(tensors)
@@ -112,14 +113,11 @@ def read_tutorial(
 ) -> Checkpoint:
     """Open one file, or a model's two, of a layout; CheckpointError says what is wrong.
 
-    Fields, ids and a tokenizer that nobody gives are taken for granted.
+    Fields, ids and a tokenizer that are not given are assumed.
     """
     read = read_files(spec, files, options)
     if read.lacking_half:
-        raise CheckpointError(
-            f"{read.name} holds a {spec.name} {read.half} and no {read.lacking_half}: "
-            "give both files, as (encoder file, decoder file)."
-        )
+        raise CheckpointError(_(_ONLY_HALF[read.half], file=read.name))
     config = config_of(read)
     spec.check(read.tensors, config.d_model, read.name, read.spelling)
     model = build_model(
@@ -151,14 +149,25 @@ def read_tutorial(
     )
 
 
+_ONLY_HALF = {  # by the half that is there
+    "encoder": N_(
+        "{file} holds only an encoder. Give both files, as (encoder file, decoder "
+        "file)."
+    ),
+    "decoder": N_(
+        "{file} holds only a decoder. Give both files, as (encoder file, decoder file)."
+    ),
+}
+
+
 def _assumed(name: str, value: object) -> str:
-    return f"{name} = {value} (the file does not say)"
+    return _("{name} = {value} (the file does not say)", name=name, value=value)
 
 
 def config_beside(path: Path) -> dict[str, Any]:
-    """Read the config.json beside a file; an empty one where there is none of its own.
+    """Read the config.json beside a file; {} if it has none of its own.
 
-    A file of weights may lie in a folder of another model, whose config is not its.
+    A weight file may be in the folder of another model, whose config is not for it.
     """
     place = path.with_name("config.json")
     if not place.is_file():
@@ -170,10 +179,10 @@ def config_beside(path: Path) -> dict[str, Any]:
 def _with_saved_options(
     options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
 ) -> GivenOptions:
-    """Add the options that lie in the files beside the weights; what was given wins.
+    """Add the options saved in the files beside the weights; given ones win.
 
-    Such options are all that a script was called with. What the tensors say, they are
-    not asked.
+    They are everything that a script was called with; what the tensors determine is not
+    taken from them.
     """
     known = {
         *sizes_of(tensors),
@@ -191,14 +200,14 @@ def _digest(weights: Sequence[Weights]) -> str:
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
-    """Make [1, P, D] and [P, 1, D] into [P, D], the shape of our tables."""
+    """Turn [1, P, D] and [P, 1, D] into [P, D], the shape of our tables."""
     if key in _TABLES and tensor.dim() == 3 and 1 in tensor.shape[:2]:
         return tensor.flatten(0, 1)
     return tensor
 
 
 def config_of(read: TutorialFiles) -> ModelConfig:
-    """Return the config: a layout's choices, what tensors say, what was given."""
+    """Return the config from the layout, the tensors and, winning, given options."""
     fields = {
         **read.spec.choices,
         **sizes_of(read.tensors),
@@ -210,20 +219,30 @@ def config_of(read: TutorialFiles) -> ModelConfig:
 
 
 def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
-    """Return the file's own positions; CheckpointError where they do not fit."""
+    """Return the file's own positions [P, D]; CheckpointError if they do not fit."""
     table = read.tensors.get("positions")
     if table is None or config.positions == "learned":
         return None
     if table.dim() != 2 or table.shape[1] != config.d_model:
         raise CheckpointError(
-            f"{read.name} does not fit its config; mis-shaped: "
-            f"{read.spelling('positions')} {list(table.shape)}, not "
-            f"{[config.max_positions, config.d_model]}."
+            _(
+                "{file} does not fit its config: {tensor} has shape {found} instead of "
+                "{expected}.",
+                file=read.name,
+                tensor=read.spelling("positions"),
+                found=list(table.shape),
+                expected=[config.max_positions, config.d_model],
+            )
         )
     if len(table) < config.max_positions:
         raise CheckpointError(
-            f"{read.name} stores {len(table):,} positions, fewer than max_positions = "
-            f"{config.max_positions:,}: ask for no more."
+            _(
+                "{file} stores {n:,} positions, fewer than max_positions = {most:,}. "
+                "Give a smaller max_positions.",
+                file=read.name,
+                n=len(table),
+                most=config.max_positions,
+            )
         )
     return table[: config.max_positions]
 
@@ -231,7 +250,7 @@ def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
 def _tokenizer(
     read: TutorialFiles, config: ModelConfig
 ) -> tuple[Tokenizer, dict[str, str]]:
-    """Return the tokenizer given, or one of numbers, and what was taken for granted."""
+    """Return the given tokenizer, or one of numbers, and what was assumed."""
     options, rows = read.options, (config.source_vocabulary, config.target_vocabulary)
     source: TokenizerSide = NumberSide(rows[0])
     target: TokenizerSide = NumberSide(rows[1])
@@ -259,7 +278,7 @@ def _tokenizer(
 def _ids(
     read: TutorialFiles, config: ModelConfig, target: TokenizerSide
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the special ids, and the names of those that are only the usual ones."""
+    """Return the special ids, and the names of those that are assumed."""
     options = read.options
     named = {} if options.tokenizer is None else special_ids(target)
     ids = read.spec.usual_ids(named)
@@ -275,6 +294,11 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
         rows = config.source_vocabulary if name == "pad" else config.target_vocabulary
         if id is not None and id >= rows:
             raise CheckpointError(
-                f"{name} is {id}, outside the vocabulary: give {name}=…, an id from 0 "
-                f"to {rows - 1:,}."
+                _(
+                    "{name} is {id}, which is outside the vocabulary. Give {name}=…, "
+                    "an id from 0 to {high:,}.",
+                    name=name,
+                    id=id,
+                    high=rows - 1,
+                )
             )

@@ -1,8 +1,8 @@
-"""Tensors out of a stranger's file, without running its code.
+"""Reading tensors from an untrusted file without running its code.
 
 Files are read whole, never mapped: a map skips the checksums of a ``.pt``, and reading
-one that another program cuts short kills the process. What a file is, its bytes decide,
-not its name. Every fault is one ``CheckpointError`` of one sentence.
+one that another program truncates kills the process. The bytes of a file decide its
+type, not its name. Every error is one ``CheckpointError`` of one sentence.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from torch import Tensor
 from visformer.errors import CheckpointError
 from visformer.files import amount, listed, read_regular, refuse_foreign, short
 from visformer.formats.saved import options_of, state_of
+from visformer.language import _
 
 MAX_FILE = 20 << 30
 MAX_HEADER = 16 << 20
@@ -69,16 +70,16 @@ class Weights(NamedTuple):
 
 
 class WeightReader:
-    """Reads files of weights, each once, however often it is asked for.
+    """Reads weight files, each once, however often it is asked for.
 
-    What was wrong with a file is raised again.
+    The error of a file is raised again each time.
     """
 
     def __init__(self) -> None:
         self._results: dict[Path, Weights | CheckpointError] = {}
 
     def __call__(self, path: Path) -> Weights:
-        """Return what a file holds; CheckpointError where it cannot be read."""
+        """Return the content of a file; CheckpointError if it cannot be read."""
         if path not in self._results:
             try:
                 self._results[path] = read_weights(path)
@@ -92,24 +93,24 @@ class WeightReader:
 
 @dataclass(frozen=True, eq=False)
 class WeightFile:
-    """A file of weights, read when it is first asked for them, and once."""
+    """A weight file, read once, when first needed."""
 
     path: Path
     reader: WeightReader
 
     @property
     def name(self) -> str:
-        """The file's name, at a length that suits a sentence."""
+        """The file's name, shortened to suit a sentence."""
         return short(self.path.name)
 
     @property
     def weights(self) -> Weights:
-        """What it holds; CheckpointError where it cannot be read."""
+        """Its content; CheckpointError if it cannot be read."""
         return self.reader(self.path)
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a file's tensors and its digest; CheckpointError where that is not safe."""
+    """Read a file's tensors and its digest; CheckpointError if that is not safe."""
     data, name = read_regular(path, MAX_FILE), short(path.name)
     refuse_foreign(data[:512], name)
     zipped = data.startswith(b"PK\x03\x04")
@@ -122,7 +123,9 @@ def read_weights(path: Path) -> Weights:
     else:
         tensors = _parse_safetensors(data, name)
     if not tensors:
-        raise CheckpointError(f"{name} holds no tensors: choose the file of weights.")
+        raise CheckpointError(
+            _("{file} holds no tensors. Choose the file of weights.", file=name)
+        )
     return Weights(tensors, hashlib.sha256(data).hexdigest(), options)
 
 
@@ -130,85 +133,130 @@ def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
     (header,) = struct.unpack("<Q", data[:8].ljust(8, b"\xff"))
     if data[8:9] not in (b"{", b""):
         raise CheckpointError(
-            f"{name} is neither safetensors nor a PyTorch file: choose the file "
-            "that holds the model's weights."
+            _(
+                "{file} is neither a safetensors nor a PyTorch file. Choose the file "
+                "that holds the model's weights.",
+                file=name,
+            )
         )
     if MAX_HEADER < header <= len(data) - 8:
         raise CheckpointError(
-            f"{name} has a header of {amount(header)}, where {amount(MAX_HEADER)} "
-            "are read: it is damaged, or not a model. Download it again."
+            _(
+                "The header of {file} has {size}, but at most {limit} are allowed; the "
+                "file is damaged or not a model. Download it again.",
+                file=name,
+                size=amount(header),
+                limit=amount(MAX_HEADER),
+            )
         )
     try:
         entries = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise CheckpointError(
-            f"{name} is cut off or damaged: it does not hold what its header promises. "
-            "Download or copy it again."
+            _(
+                "{file} is truncated or damaged: its content does not match its "
+                "header. Download or copy it again.",
+                file=name,
+            )
         ) from error
     _check_count(len(entries), name)
     return {
-        key: _view(entry, f"tensor {short(key)} of {name}")
+        key: _view(entry, key, name)
         for key, entry in sorted(entries, key=itemgetter(0))  # they come in any order
     }
 
 
-def _view(entry: Mapping[str, Any], what: str) -> Tensor:
-    _check_shape(entry["shape"], what)
+def _view(entry: Mapping[str, Any], key: str, name: str) -> Tensor:
+    _check_shape(entry["shape"], key, name)
     if entry["dtype"] not in _SAFE_DTYPES:
         raise CheckpointError(
-            f"{what} has the number format {short(entry['dtype'])}, which is not read: "
-            "save it as float32 or float16."
+            _(
+                "Tensor {tensor} of {file} has the unsupported number format {dtype}. "
+                "Save it as float32 or float16.",
+                tensor=short(key),
+                file=name,
+                dtype=short(entry["dtype"]),
+            )
         )
     dtype = _SAFE_DTYPES[entry["dtype"]]
     if not entry["data"]:
-        raise CheckpointError(f"{what} is empty: save the weights again.")
+        raise CheckpointError(
+            _(
+                "Tensor {tensor} of {file} is empty. Save the weights again.",
+                tensor=short(key),
+                file=name,
+            )
+        )
     return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"])
 
 
 def _check_count(count: int, name: str) -> None:
     if count > MAX_TENSORS:
         raise CheckpointError(
-            f"{name} holds {count:,} tensors, where {MAX_TENSORS:,} are read: "
-            "it is not a model. Choose another file."
+            _(
+                "{file} holds {n:,} tensors, more than the limit of {most:,}, so it is "
+                "not a model. Choose another file.",
+                file=name,
+                n=count,
+                most=MAX_TENSORS,
+            )
         )
 
 
-def _check_shape(shape: list[int] | torch.Size, what: str) -> None:
+def _check_shape(shape: list[int] | torch.Size, key: str, name: str) -> None:
     if len(shape) > MAX_RANK or max(shape, default=0) > MAX_DIMENSION:
         raise CheckpointError(
-            f"{what} has shape {short(str(list(shape[:8])), 32)}, where {MAX_RANK} "
-            f"dimensions of at most {MAX_DIMENSION:,} are read: it is no weight."
+            _(
+                "Tensor {tensor} of {file} has shape {shape}, so it is not a weight; "
+                "the limit is {rank} dimensions of at most {most:,}.",
+                tensor=short(key),
+                file=name,
+                shape=short(str(list(shape[:8])), 32),
+                rank=MAX_RANK,
+                most=MAX_DIMENSION,
+            )
         )
 
 
 def _check_zip(data: bytes, name: str) -> None:
-    """Refuse archives that are not PyTorch's, hold a program or unpack to a bomb."""
+    """Refuse archives that are not PyTorch's, hold a program or may be zip bombs."""
     try:
         entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
         raise CheckpointError(
-            f"{name} is cut off or damaged: download or copy it again."
+            _("{file} is truncated or damaged. Download or copy it again.", file=name)
         ) from error
     names = [entry.filename for entry in entries]
     if not any(entry.endswith("/data.pkl") for entry in names):
         raise CheckpointError(
-            f"{name} is a zip archive without PyTorch weights: unpack it and open "
-            "what it holds."
+            _(
+                "{file} is a zip archive without PyTorch weights. Unpack it and open "
+                "its content.",
+                file=name,
+            )
         )
     if any("/code/" in entry or entry.endswith("/constants.pkl") for entry in names):
         raise CheckpointError(
-            f"{name} is a TorchScript program, not weights. Open it with "
-            f"torch.jit.load and run {_SAVE}."
+            _(
+                "{file} is a TorchScript program, not weights. Open it with "
+                "torch.jit.load and run {code}.",
+                file=name,
+                code=_SAVE,
+            )
         )
     if any(entry.compress_type or entry.file_size > len(data) for entry in entries):
         raise CheckpointError(
-            f"{name} is compressed, which PyTorch itself never does: it may be a bomb. "
-            f"Save the weights again: {_SAVE}."
+            _(
+                "{file} is compressed, which PyTorch never does, so it may be a zip "
+                "bomb. Save the weights again: {code}.",
+                file=name,
+                code=_SAVE,
+            )
         )
 
 
 def _unpickle(data: bytes, name: str) -> object:
-    """Run PyTorch's restricted unpickler; anything it raises becomes one sentence."""
+    """Run PyTorch's restricted unpickler; any exception becomes one sentence."""
     with _one_load, warnings.catch_warnings(action="ignore"):
         try:
             with (
@@ -219,7 +267,7 @@ def _unpickle(data: bytes, name: str) -> object:
                 if not unsafe:
                     file = io.BytesIO(data)
                     return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # some 13 types come out of torch.load
+        except Exception as error:  # torch.load raises about 13 different types
             unsafe = re.findall(r"GLOBAL (\w+(?:\.\w+)+)", str(error))
             if not unsafe:
                 raise CheckpointError(_unreadable(error, name)) from error
@@ -227,7 +275,7 @@ def _unpickle(data: bytes, name: str) -> object:
 
 
 def _unsafe_globals(data: bytes) -> list[str]:
-    """Return the functions and classes a file asks for; legacy files do not tell."""
+    """Return the functions and classes a file asks for; [] for legacy files."""
     if not data.startswith(b"PK"):
         return []
     return torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
@@ -235,25 +283,34 @@ def _unsafe_globals(data: bytes) -> list[str]:
 
 def _refused(unsafe: list[str], name: str) -> str:
     if any(name.startswith("torch.nn.modules.") for name in unsafe):
-        return (
-            f"{name} is a whole pickled model, which only its own program can open. "
-            f"Save its weights there: {_SAVE}."
+        return _(
+            "{file} is a whole pickled model, which only its own program can open. "
+            "Save its weights there: {code}.",
+            file=name,
+            code=_SAVE,
         )
-    return (
-        f"{name} would run code when opened ({listed(unsafe, room=40)}): refused. "
-        f"Save only the weights: {_SAVE}."
+    return _(
+        "{file} was not opened because it would run code ({names}). Save only the "
+        "weights: {code}.",
+        file=name,
+        names=listed(unsafe, room=40),
+        code=_SAVE,
     )
 
 
 def _unreadable(error: Exception, name: str) -> str:
     if "magic number" in str(error) or "Unsupported operand" in str(error):
-        return (
-            f"{name} is a pickle that torch.save did not write, and may run code: "
-            f"refused. Save the weights: {_SAVE}."
+        return _(
+            "{file} was not opened because torch.save did not write it and it may run "
+            "code. Save the weights: {code}.",
+            file=name,
+            code=_SAVE,
         )
-    return (
-        f"{name} is damaged or holds more than weights, and was not read. "
-        f"Download it again, or save its weights: {_SAVE}."
+    return _(
+        "{file} cannot be read: it is damaged or holds more than weights. Download it "
+        "again, or save its weights: {code}.",
+        file=name,
+        code=_SAVE,
     )
 
 
@@ -262,27 +319,47 @@ def _state(loaded: object, name: str) -> dict[str, Tensor]:
     state = state_of(loaded)
     if not state:
         raise CheckpointError(
-            f"{name} holds no state dict of tensors. Save the weights alone: {_SAVE}."
+            _(
+                "{file} holds no state dict of tensors. Save only the weights: {code}.",
+                file=name,
+                code=_SAVE,
+            )
         )
     _check_count(len(state), name)
     for key, tensor in state.items():
-        _check_tensor(tensor, f"tensor {short(key)} of {name}")
+        _check_tensor(tensor, key, name)
     return {key: tensor.detach() for key, tensor in state.items()}
 
 
-def _check_tensor(tensor: Tensor, what: str) -> None:
+def _check_tensor(tensor: Tensor, key: str, name: str) -> None:
     """Refuse all but dense tensors on the CPU that own their numbers."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         raise CheckpointError(
-            f"{what} is sparse, quantized or nested: save it dense, as float32."
+            _(
+                "Tensor {tensor} of {file} is sparse, quantized or nested. Save it as "
+                "a dense float32 tensor.",
+                tensor=short(key),
+                file=name,
+            )
         )
     if tensor.device.type != "cpu":
-        raise CheckpointError(f"{what} has no numbers, only a shape: save it anew.")
-    _check_shape(tensor.shape, what)
+        raise CheckpointError(
+            _(
+                "Tensor {tensor} of {file} has a shape but no numbers. Save it again.",
+                tensor=short(key),
+                file=name,
+            )
+        )
+    _check_shape(tensor.shape, key, name)
     sizes = zip(tensor.stride(), tensor.shape, strict=True)
     expanded = any(stride == 0 and size > 1 for stride, size in sizes)
     held = tensor.untyped_storage().nbytes()
     if expanded or tensor.numel() * tensor.element_size() > held:
         raise CheckpointError(
-            f"{what} claims more numbers than the file holds: save it after .clone()."
+            _(
+                "Tensor {tensor} of {file} claims more numbers than the file holds. "
+                "Save it after .clone().",
+                tensor=short(key),
+                file=name,
+            )
         )

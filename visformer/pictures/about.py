@@ -95,5 +95,4 @@ def _facts(opened: Opened) -> str:
 
 def _finding(finding: Finding) -> str:
     """Set the parts of a finding on lines of their own."""
-    what = f"{finding.what[:1].upper()}{finding.what[1:]}, {finding.why}."
-    return f"{finding.id}  {finding.where}\n{what}\nRemedy: {finding.remedy}."
+    return f"{finding.id}  {finding.where}\n{finding.what}\n{finding.remedy}"

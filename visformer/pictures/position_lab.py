@@ -17,7 +17,8 @@ from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import PositionChange, PositionForm, change_table
+from visformer.values.intervention import PositionChange, PositionForm
+from visformer.values.modified_positions import change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
 

@@ -1,4 +1,4 @@
-"""Sides of tokenizers that come with other programs' models: numbers, words, Marian."""
+"""Tokenizer sides for other programs' models: numbers, words, Marian."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import read_json, read_regular, refuse_foreign, short
+from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
     MAX_TOKENIZER,
@@ -26,16 +27,16 @@ _CODE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")  # a multilingual Marian's target la
 
 
 class NumberSide:
-    """Ids typed and shown as numbers, for a model whose vocabulary is not known."""
+    """Ids typed and shown as numbers, for a model whose vocabulary is unknown."""
 
     kind: ClassVar[str] = "number"
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.unknown = -1  # there is none: a wrong number is refused
+        self.unknown = -1  # none: a wrong number is refused
 
     def encode(self, text: str) -> list[Token]:
-        """Read numbers separated by blanks; InputError for anything else."""
+        """Read numbers separated by spaces; InputError for anything else."""
         return [self._token(match) for match in re.finditer(r"\S+", clean(text))]
 
     def _token(self, match: re.Match[str]) -> Token:
@@ -46,22 +47,26 @@ class NumberSide:
             id = int(word)
         if id >= self.size:
             raise InputError(
-                f"“{short(word)}” is no token of this model, which has no vocabulary: "
-                f"type ids from 0 to {self.size - 1}, separated by blanks."
+                _(
+                    "“{word}” is not a token: this model has no vocabulary. Type ids "
+                    "from 0 to {high:,}, separated by spaces.",
+                    word=short(word),
+                    high=self.size - 1,
+                )
             )
         return Token(id, str(id), match.start(), match.end())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Write ids as numbers."""
+        """Return the ids as numbers."""
         return " ".join(map(str, ids))
 
     def token(self, id: int) -> str:
-        """Return the number itself."""
+        """Return the id itself as text."""
         return str(id)
 
 
 class WordSide:
-    """A ``vocab.json`` of words, token -> id; the text is cut at blanks."""
+    """A ``vocab.json`` of words, token -> id; the text is split at white space."""
 
     kind: ClassVar[str] = "word"
 
@@ -74,21 +79,24 @@ class WordSide:
             self._tokens[id] = token
 
     def encode(self, text: str) -> list[Token]:
-        """Cut at blanks; InputError for an unknown word where nothing stands for it."""
+        """Split at white space; InputError for unknown words if there is no <unk>."""
         pieces = []
         for match in re.finditer(r"\S+", clean(text)):
             word, id = match[0], self._ids.get(match[0], self.unknown)
             if id < 0:
                 raise InputError(
-                    f"“{short(word)}” is not in the vocabulary, which has no token "
-                    "for unknown words."
+                    _(
+                        "“{word}” is not in the vocabulary, which has no token for "
+                        "unknown words. Use other words.",
+                        word=short(word),
+                    )
                 )
             token = f"<unk:{word}>" if word not in self._ids else word
             pieces.append(Token(id, token, match.start(), match.end()))
         return pieces
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join words by blanks."""
+        """Join words by spaces."""
         return " ".join(self._tokens[id] for id in ids)
 
     def token(self, id: int) -> str:
@@ -113,7 +121,7 @@ class MarianSide:
             self._tokens[id] = token
 
     def encode(self, text: str) -> list[Token]:
-        """Cut ``text`` into pieces; a language code such as >>fra<< in front is one."""
+        """Split ``text`` into pieces; a leading language code like >>fra<< is one."""
         text = clean(text)
         code = _CODE.match(text)
         if code is None or code[1] not in self._ids:
@@ -144,22 +152,25 @@ class MarianSide:
 
 
 def read_ids(path: Path) -> dict[str, int]:
-    """Read a ``vocab.json``, token -> id; CheckpointError where it is none."""
+    """Read a ``vocab.json``, token -> id; CheckpointError if it is not valid."""
     ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
     valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
     if not ids or not valid or len(set(ids.values())) < len(ids):
         raise CheckpointError(
-            f"{name} must be one JSON object that gives each token an id of its own."
+            _("{file} must be one JSON object with a unique id per token.", file=name)
         )
     return ids
 
 
 def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
-    """Read one side of a Marian tokenizer; CheckpointError where it is none."""
+    """Read one side of a Marian tokenizer; CheckpointError if it is not valid."""
     ids = read_ids(vocabulary)
     if "<unk>" not in ids:
         raise CheckpointError(
-            f"{short(vocabulary.name)} has no token <unk>: copy it again."
+            _(
+                "{file} has no token <unk>. Copy it again.",
+                file=short(vocabulary.name),
+            )
         )
     data = read_regular(pieces, MAX_TOKENIZER)
     refuse_foreign(data[:512], short(pieces.name))
@@ -169,8 +180,8 @@ def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
 def open_side(path: Path, rows: int) -> TokenizerSide:
     """Open one side of a tokenizer for an embedding of ``rows`` rows.
 
-    A ``.json`` is a vocabulary: of characters where it has nothing longer and an
-    ``<unk>``, of words otherwise. Any other file is a sentencepiece model.
+    A ``.json`` is a vocabulary: of characters if it has nothing longer and an
+    ``<unk>``, else of words. Any other file is a sentencepiece model.
     """
     side: TokenizerSide
     if path.suffix == ".json":
@@ -183,14 +194,19 @@ def open_side(path: Path, rows: int) -> TokenizerSide:
         side = SentencePieceSide(data, short(path.name))
     if side.size != rows:
         raise CheckpointError(
-            f"{short(path.name)} has {side.size:,} tokens and the model's embedding "
-            f"{rows:,} rows: they belong to different models."
+            _(
+                "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
+                "they belong to different models.",
+                file=short(path.name),
+                n=side.size,
+                rows=rows,
+            )
         )
     return side
 
 
 def special_ids(side: TokenizerSide) -> dict[str, int]:
-    """Return the ids of the special tokens that a side names as others do."""
+    """Return the ids of the special tokens that have one of the usual names."""
     spellings = {
         "pad": ("<pad>", "[PAD]", "<blank>"),
         "bos": ("<s>", "<sos>", "<bos>", "<begin>", "<start>", "[cls]"),

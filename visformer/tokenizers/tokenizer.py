@@ -1,7 +1,7 @@
 """Text to token ids and back: sentencepiece models and plain vocabularies.
 
 A tokenizer has two sides, which may be the same object: one reads the source, the other
-writes the target. Spans are of the text as ``visformer.text.clean`` leaves it.
+writes the target. Spans refer to the text that ``visformer.text.clean`` returns.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, read_regular, refuse_foreign, short
+from visformer.language import _
 from visformer.text import clean
 
 MAX_PIECE_BYTES = 1024
@@ -26,7 +27,7 @@ class Token(NamedTuple):
     """One token of a text."""
 
     id: int
-    token: str  # as shown; an unknown character stands in it: "<unk:猫>"
+    token: str  # as shown; an unknown character is included: "<unk:猫>"
     start: int  # span of the input text, in characters
     end: int
 
@@ -34,12 +35,12 @@ class Token(NamedTuple):
 class TokenizerSide(Protocol):
     """One side of a tokenizer."""
 
-    kind: ClassVar[str]  # one word for what it reads
+    kind: ClassVar[str]  # one word for the kind of vocabulary
     size: int
     unknown: int
 
     def encode(self, text: str) -> list[Token]:
-        """Cut ``text`` into pieces, without special tokens."""
+        """Split ``text`` into pieces, without special tokens."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join tokens into text."""
@@ -62,14 +63,22 @@ class SentencePieceSide:
             self._tokens = [self._processor.id_to_piece(i) for i in range(self.size)]
         except (RuntimeError, UnicodeDecodeError, SystemError) as error:
             raise CheckpointError(
-                f"{name} is not a readable sentencepiece model; "
-                "it must be the .model file that sentencepiece itself wrote."
+                _(
+                    "{file} is not a readable sentencepiece model. Choose the .model "
+                    "file that sentencepiece wrote.",
+                    file=name,
+                )
             ) from error
         longest = max((len(token.encode()) for token in self._tokens), default=0)
         if longest > MAX_PIECE_BYTES:
             raise CheckpointError(
-                f"{name} holds a piece of {longest} bytes; at most {MAX_PIECE_BYTES} "
-                "are read."
+                _(
+                    "{file} holds a piece of {n:,} bytes, but the limit is {most:,}. "
+                    "Choose another tokenizer.",
+                    file=name,
+                    n=longest,
+                    most=MAX_PIECE_BYTES,
+                )
             )
         self._bytes = {
             id: int(token[1:-1], 16)
@@ -78,9 +87,9 @@ class SentencePieceSide:
         }
 
     def encode(self, text: str) -> list[Token]:
-        """Cut ``text`` into pieces, without special tokens.
+        """Split ``text`` into pieces, without special tokens.
 
-        A character that is no piece becomes its UTF-8 bytes where the model has them:
+        A character without a piece becomes its UTF-8 bytes if the model has them:
         ``<0xE7>`` and so on, each with the span of the whole character.
         """
         text = clean(text)
@@ -97,8 +106,8 @@ class SentencePieceSide:
     ) -> list[tuple[int, int]]:
         """Give an apostrophe its own character, and each byte its whole character.
 
-        Where the normaliser puts a gap behind an apostrophe, sentencepiece counts it
-        there; of a character's bytes it gives the span to the last alone.
+        If the normaliser inserts a space after an apostrophe, sentencepiece gives the
+        span to the space; of the bytes of a character, only the last has its span.
         """
         spans = list(spans)
         for at in reversed(range(len(spans) - 1)):
@@ -115,29 +124,29 @@ class SentencePieceSide:
     def _shown(self, id: int, start: int, end: int, text: str) -> Token:
         token = self._tokens[id]
         if id == self.unknown:
-            # a character that becomes several has a span at the last of them only
+            # if a character becomes several, only the last one has a span
             token = f"<unk:{text[start:end]}>" if end > start else "<unk>"
         return Token(id, token, start, end)
 
     def sample(self, text: str, alpha: float) -> list[int]:
-        """Cut ``text`` at random (subword regularisation, Kudo 2018) -> ids."""
+        """Split ``text`` at random (subword regularisation, Kudo 2018) -> ids."""
         ids: list[int] = self._processor.encode(
             text, out_type=int, enable_sampling=True, alpha=alpha, nbest_size=-1
         )
         return ids
 
     def ids(self, texts: list[str]) -> list[list[int]]:
-        """Cut many texts at once -> their ids."""
+        """Split many texts at once -> ids per text."""
         rows: list[list[int]] = self._processor.encode(texts, out_type=int)
         return rows
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens into text; bytes that are no whole character are left out."""
+        """Join tokens into text; bytes of incomplete characters are left out."""
         text: str = self._processor.decode(self._whole_characters(ids))
         return text
 
     def _whole_characters(self, ids: Sequence[int]) -> list[int]:
-        """Leave out bytes that do not make up a character, as in an unfinished one."""
+        """Leave out bytes that do not form a complete character."""
         kept: list[int] = []
         for is_byte, group in itertools.groupby(ids, self._bytes.__contains__):
             run = list(group)
@@ -150,7 +159,7 @@ class SentencePieceSide:
 
 
 def _valid_utf8(ids: list[int], values: Mapping[int, int]) -> list[int]:
-    """Keep the ids whose bytes, ``values`` by id, make up whole characters."""
+    """Keep the ids whose bytes, ``values`` by id, form complete characters."""
     kept: list[int] = []
     while ids:
         for length in range(1, 5):
@@ -161,13 +170,13 @@ def _valid_utf8(ids: list[int], values: Mapping[int, int]) -> list[int]:
             kept += ids[:length]
             break
         else:
-            length = 1  # this byte begins no character
+            length = 1  # this byte does not start a character
         ids = ids[length:]
     return kept
 
 
 class VocabularySide:
-    """A ``vocab.json``: one object, token -> id; the text is cut into characters.
+    """A ``vocab.json``: one object, token -> id; the text is split into characters.
 
     Tokens in angle brackets are special: they never match typed text.
     """
@@ -183,7 +192,7 @@ class VocabularySide:
             self._tokens[id] = token
 
     def encode(self, text: str) -> list[Token]:
-        """Cut ``text`` into characters; blanks separate and are dropped."""
+        """Split ``text`` into characters, dropping white space."""
         return [
             Token(self._ids[c], c, i, i + 1)
             if c in self._ids
@@ -204,8 +213,8 @@ class VocabularySide:
 class Tokenizer:
     """A source side, a target side and the special ids of a checkpoint.
 
-    ``source_pad`` is the source's padding where it is not the target's; ``ends_source``
-    tells whether the encoder is given an end-of-sentence token.
+    ``source_pad`` is the source's pad id if it differs from the target's;
+    ``ends_source`` says whether the encoder is given an end-of-sentence token.
     """
 
     def __init__(
@@ -225,9 +234,9 @@ class Tokenizer:
         self.ends_source = ends_source
 
     def encode_source(self, text: str) -> list[Token]:
-        """Return the source tokens, the end-of-sentence token last where it belongs.
+        """Return the source tokens, ending in the end-of-sentence token if it belongs.
 
-        An empty source has that token in any case: there must be something to read.
+        An empty source always has that token: the encoder needs something to read.
         """
         pieces = self.source.encode(text)
         if pieces and not self.ends_source:
@@ -247,34 +256,46 @@ class Tokenizer:
     def target_id(self, token: str) -> int:
         """Return the id of ``token``: a target token as shown, or text of exactly one.
 
-        Raises InputError where the text is no token, or several.
+        Raises InputError if the text is not exactly one token.
         """
         for id in range(self.target.size):
             if self.target.token(id) == token:
                 return id
         ids = self.encode_target(token)
         if len(ids) != 1 or ids[0] == self.target.unknown:
-            shown = listed([self.target.token(i) for i in ids]) or "nothing"
+            if len(ids) < 2 or self.target.unknown in ids:
+                raise InputError(
+                    _("“{word}” is not a token of this model.", word=short(token))
+                )
             raise InputError(
-                f"“{short(token)}” is not one token of this model, but: {shown}."
+                _(
+                    "“{word}” is not a single token of this model: it is split into "
+                    "{tokens}.",
+                    word=short(token),
+                    tokens=listed([self.target.token(i) for i in ids], room=80),
+                )
             )
         return ids[0]
 
 
 def read_sentencepiece(path: Path) -> SentencePieceSide:
-    """Read a sentencepiece model file; CheckpointError where it is none."""
+    """Read a sentencepiece model file; CheckpointError if it is not valid."""
     data = read_regular(path, MAX_TOKENIZER)
     refuse_foreign(data[:512], short(path.name))
     return SentencePieceSide(data, short(path.name))
 
 
 def read_vocabulary(path: Path, unknown: str = "<unk>") -> VocabularySide:
-    """Read a ``vocab.json``; CheckpointError where it is none."""
+    """Read a ``vocab.json``; CheckpointError if it is not valid."""
     ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
     valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
     if not valid or unknown not in ids or len(set(ids.values())) < len(ids):
         raise CheckpointError(
-            f"{name} must be one JSON object that gives each token an id of its own, "
-            f"{unknown} among them."
+            _(
+                "{file} must be one JSON object with a unique id per token, including "
+                "{unknown}.",
+                file=name,
+                unknown=unknown,
+            )
         )
     return VocabularySide(ids, ids[unknown])

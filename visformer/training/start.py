@@ -10,7 +10,8 @@ import torch
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.files import inside, read_regular
-from visformer.formats.layouts.native import read_config, read_native
+from visformer.formats.layouts.native import read_native
+from visformer.formats.native_config import read_config
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training.growth import grow_model
 from visformer.training.tasks import SPECIAL

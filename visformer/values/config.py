@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from visformer.errors import CheckpointError
+from visformer.language import _
 
 NormRule = Literal["layer", "unbiased", "rms"]
 Positions = Literal["sinusoidal", "halves", "learned", "none"]
@@ -42,7 +43,7 @@ _SWITCHES = (
     "output_bias",
     "softmax_output",
 )
-FORMER_NAMES = {  # fields that older files name otherwise
+FORMER_NAMES = {  # names of fields in older files -> today's
     "mask_fill": "masked_value",
     "expand_bias": "w1_bias",
     "contract_bias": "w2_bias",
@@ -98,7 +99,7 @@ class ModelConfig:
     output_bias: bool = False
     softmax_output: bool = False  # the model itself ends in a softmax
     mask_rule: MaskRule = "keys"
-    encoder_norm_length: int = 0  # source tokens a norm runs over at once; 0: one alone
+    encoder_norm_length: int = 0  # source tokens normalised together; 0: each alone
     decoder_norm_length: int = 0  # target tokens
 
     def __post_init__(self) -> None:
@@ -106,30 +107,39 @@ class ModelConfig:
         for name, limit in LIMITS.items():
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= limit:
-                raise CheckpointError(
-                    f"{name} is {value!r}: it must be a whole number from 1 to {limit}."
-                )
+                raise CheckpointError(_not_whole(name, value, 1, limit))
         for name in ("encoder_norm_length", "decoder_norm_length"):
             value = getattr(self, name)
             limit = LIMITS["max_positions"]
             if type(value) is not int or not 0 <= value <= limit:
-                raise CheckpointError(
-                    f"{name} is {value!r}: it must be a whole number from 0 to {limit}."
-                )
+                raise CheckpointError(_not_whole(name, value, 0, limit))
             if value and self.norm != "layer":
-                raise CheckpointError(f"{name} is for norms of kind “layer” only.")
+                raise CheckpointError(
+                    _("{name} applies to norms of kind “layer” only.", name=name)
+                )
         if self.d_model % self.heads:
             raise CheckpointError(
-                f"{self.heads} heads do not divide d_model = {self.d_model} evenly."
+                _(
+                    "d_model = {width:,} is not a multiple of heads = {heads:,}.",
+                    width=self.d_model,
+                    heads=self.heads,
+                )
             )
         if self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
             raise CheckpointError(
-                f"d_model is {self.d_model}: sinusoidal positions need an even width."
+                _(
+                    "d_model is {width:,}, but sinusoids need an even width.",
+                    width=self.d_model,
+                )
             )
         if self.shared_embedding and self.source_vocabulary != self.target_vocabulary:
             raise CheckpointError(
-                "a shared embedding needs equal vocabularies, not "
-                f"{self.source_vocabulary} and {self.target_vocabulary} tokens."
+                _(
+                    "A shared embedding needs vocabularies of the same size, not "
+                    "{source:,} and {target:,} tokens.",
+                    source=self.source_vocabulary,
+                    target=self.target_vocabulary,
+                )
             )
 
     def _check_choices(self) -> None:
@@ -137,19 +147,45 @@ class ModelConfig:
             value, known = getattr(self, name), get_args(choices)
             if value not in known:
                 raise CheckpointError(
-                    f"{name} is {value!r}: it must be one of {', '.join(known)}."
+                    _(
+                        "{name} is {value}, but must be one of {choices}.",
+                        name=name,
+                        value=repr(value),
+                        choices=", ".join(known),
+                    )
                 )
         for name in _SWITCHES:
-            if type(getattr(self, name)) is not bool:
+            value = getattr(self, name)
+            if type(value) is not bool:
                 raise CheckpointError(
-                    f"{name} is {getattr(self, name)!r}: it must be true or false."
+                    _(
+                        "{name} is {value}, but must be true or false.",
+                        name=name,
+                        value=repr(value),
+                    )
                 )
         for name in ("norm_eps", "masked_value"):
             value = getattr(self, name)
             if type(value) not in (int, float) or math.isnan(value):
-                raise CheckpointError(f"{name} is {value!r}: it must be a number.")
+                raise CheckpointError(
+                    _(
+                        "{name} is {value}, but must be a number.",
+                        name=name,
+                        value=repr(value),
+                    )
+                )
 
     @property
     def head_size(self) -> int:
-        """Width of one head's query, key and value."""
+        """Width of the query, key and value of one head."""
         return self.d_model // self.heads
+
+
+def _not_whole(name: str, value: object, low: int, high: int) -> str:
+    return _(
+        "{name} is {value}, but must be a whole number from {low} to {high:,}.",
+        name=name,
+        value=repr(value),
+        low=low,
+        high=high,
+    )

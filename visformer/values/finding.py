@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from visformer.language import _
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One diagnosis; ``str`` makes a sentence of it, after its id."""
+    """One diagnosis."""
 
     id: str
-    where: str
-    what: str
-    why: str
-    remedy: str
+    where: str  # the part of the model, or the name of a tensor
+    what: str  # a whole sentence: the fact and what follows from it
+    remedy: str  # a whole sentence
 
     def __str__(self) -> str:
-        """Return "id: where: what, why; remedy."."""
-        return f"{self.id}: {self.where}: {self.what}, {self.why}; {self.remedy}."
+        """Return "id: where: what remedy", on one line."""
+        return f"{self.id}: {self.where}: {self.what} {self.remedy}"
+
+    def translated(self) -> Finding:
+        """Return one of a table, marked with ``N_``, in the language in use."""
+        return replace(
+            self, where=_(self.where), what=_(self.what), remedy=_(self.remedy)
+        )

@@ -1,10 +1,10 @@
-"""Intervention: everything that alters a model's run, as one immutable value.
+"""Intervention: everything that modifies a model's run, as one immutable value.
 
-It changes which cells attention may read, what stands for a masked score, or the
-positional encodings; weights stay as they are. Numpy only: the engine applies it, the
-window previews it. Layers and tokens count from 0 here and in JSON, and from 1 in the
-text form that ``parse`` reads and ``str`` writes: that one is for people, who read it
-in the window and type it after ``--change``.
+It changes which cells attention may read, the value of masked scores, or the positional
+encodings; the weights stay as they are. Numpy only: the engine applies it, the window
+previews it. Layers and tokens count from 0 here and in JSON, and from 1 in the text
+form that ``parse`` reads and ``str`` writes. That form is for people: the window shows
+it, and ``--change`` takes it; it is never translated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visformer.errors import InputError
-from visformer.values.encodings import sinusoid
+from visformer.files import short
+from visformer.language import N_, _, ngettext
 from visformer.values.facts import KINDS
 
 if TYPE_CHECKING:
-    from visformer.values.arrays import Bools, Floats
+    from visformer.values.arrays import Bools
     from visformer.values.facts import Kind, ModelFacts
 
 PositionForm = Literal[
@@ -33,9 +33,9 @@ PositionForm = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Causal:
-    """Move the diagonal of the decoder's causal mask, or take the mask off.
+    """Move the diagonal of the decoder's causal mask, or remove the mask.
 
-    Query t may read the keys up to t + ``offset``; None: every key.
+    Query t may read the keys up to t + ``offset``; with None, every key.
     """
 
     offset: int | None
@@ -48,7 +48,7 @@ class Causal:
 
 @dataclass(frozen=True, slots=True)
 class HideSource:
-    """Hide a source token from the encoder's queries and from the decoder's."""
+    """Hide a source token from the queries of the encoder and of the decoder."""
 
     token: int
     layer: int | None = None
@@ -77,8 +77,9 @@ class Cell:
 class PositionChange:
     """Other positional encodings, on both sides.
 
-    ``amount``: positions to shift by; the factor to scale by; how many of the first
-    positions to permute; the position that all get ("constant").
+    ``amount`` is the number of positions to shift by, the factor to scale by, how many
+    of the first positions to permute, or the position that every token gets
+    ("constant").
     """
 
     form: PositionForm
@@ -93,21 +94,21 @@ class PositionChange:
 
 
 MaskChange = Causal | HideSource | Cell
-_AMOUNTS = {  # smallest and largest amount, whole numbers only
+_AMOUNTS = {  # smallest amount, largest amount, whether it must be a whole number
     "shifted": (0, 65_536, True),
     "scaled": (-1000, 1000, False),
     "permuted": (2, 65_536, True),
     "constant": (0, 65_535, True),
 }
-_MOST_POSITIONS = 65_536  # where no model says how many it has
+_MOST_POSITIONS = 65_536  # while no model says how many it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervention:
     """Changes to a run, masks in order; the default changes nothing.
 
-    ``masked_value`` replaces a masked score in place of the model's own value. 0 is
-    what multiplying the scores by the mask comes to: the masked keys keep a weight.
+    ``masked_value`` replaces the model's own value for masked scores. 0 is what you get
+    by multiplying the scores by the mask: the masked keys keep a weight.
     """
 
     masks: tuple[MaskChange, ...] = ()
@@ -148,7 +149,7 @@ class Intervention:
         return any(c.layer is not None for c in self.masks if kind in _kinds_of(c))
 
     def with_mask(self, change: MaskChange) -> Intervention:
-        """Return this with one more change, which replaces one of the same place."""
+        """Return this with one more change, which replaces any of the same place."""
         return replace(self, masks=(*self.without(change).masks, change))
 
     def without(self, change: MaskChange) -> Intervention:
@@ -160,16 +161,28 @@ class Intervention:
     def check(self, model: ModelFacts, source: int) -> None:
         """Raise InputError unless it fits a model and a sentence of ``source`` tokens.
 
-        Cells of target tokens that are not decoded yet are no fault.
+        Cells of target tokens that are not decoded yet are allowed.
         """
         for change in self.masks:
             kind = _kinds_of(change)[-1]
             if change.layer is not None and change.layer >= model.layers(kind):
                 raise InputError(
-                    f"“{change}”: the model has {model.layers(kind)} layers there."
+                    ngettext(
+                        "“{change}” is out of range: the model has {n} such layer.",
+                        "“{change}” is out of range: the model has {n} such layers.",
+                        model.layers(kind),
+                        change=change,
+                    )
                 )
             if _source_token(change) >= source:
-                raise InputError(f"“{change}”: the source has {source} tokens.")
+                raise InputError(
+                    ngettext(
+                        "“{change}” is out of range: the source has {n} token.",
+                        "“{change}” is out of range: the source has {n} tokens.",
+                        source,
+                        change=change,
+                    )
+                )
         if self.positions is not None:
             _check_positions(self.positions, model.config.max_positions)
 
@@ -228,7 +241,7 @@ def _mask_change(data: Mapping[str, Any]) -> MaskChange:
 
 
 def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a change's fields; ValueError for one that cannot be."""
+    """Return the values of a change's fields; ValueError for an invalid one."""
     for name, value in values.items():
         if name in ("kind", "form"):
             fits = value in (KINDS if name == "kind" else get_args(PositionForm))
@@ -275,7 +288,7 @@ def _subject(change: MaskChange) -> tuple[Any, ...]:
 
 
 def _source_token(change: MaskChange) -> int:
-    """Return the last source token that a change names; -1 where it names none."""
+    """Return the last source token that a change names; -1 if it names none."""
     if isinstance(change, HideSource):
         return change.token
     if isinstance(change, Causal) or change.kind == "decoder":
@@ -284,46 +297,12 @@ def _source_token(change: MaskChange) -> int:
 
 
 def _written(number: float) -> str:
-    short = f"{number:g}"
-    return short if float(short) == number else repr(number)
+    brief = f"{number:g}"
+    return brief if float(brief) == number else repr(number)
 
 
 def _at(layer: int | None) -> str:
     return "" if layer is None else f" @ layer {layer + 1}"
-
-
-def change_table(table: Floats, change: PositionChange | None) -> Floats:
-    """Return positional encodings [P, D] as changed; float32.
-
-    "interleaved" and "halves" are the sinusoids of section 3.5 of the paper in both
-    layouts, whatever the model has; the other forms alter the model's own table.
-    """
-    if change is None:
-        return table
-    rows, width = table.shape
-    if change.form in ("interleaved", "halves"):
-        return sinusoid(rows, width, interleaved=change.form == "interleaved")
-    if change.form == "none":
-        return np.zeros_like(table)
-    if change.form == "scaled":
-        return table * np.float32(change.amount)
-    amount, order = int(change.amount), np.arange(rows)
-    if change.form == "shifted":
-        order = np.minimum(order + amount, rows - 1)
-    elif change.form == "constant":
-        order[:] = amount
-    else:
-        order[: min(amount, rows)] = permutation(min(amount, rows), change.seed)
-    return table[order]
-
-
-def permutation(count: int, seed: int) -> NDArray[np.int64]:
-    """Return a random order of 0..count - 1 that is another than theirs."""
-    draw, identity = np.random.default_rng(seed), np.arange(count)
-    order = draw.permutation(count)
-    while count > 1 and (order == identity).all():
-        order = draw.permutation(count)
-    return order
 
 
 def _check_positions(change: PositionChange, rows: int) -> None:
@@ -331,8 +310,12 @@ def _check_positions(change: PositionChange, rows: int) -> None:
     high = min(high, rows - 1) if change.form in ("shifted", "constant") else high
     amount = change.amount
     if not low <= amount <= high or (whole and amount != int(amount)):
-        what = "a whole number" if whole else "a number"
-        raise InputError(f"“{change}”: {what} from {low} to {high} is needed.")
+        sentence = (
+            N_("“{change}” needs a whole number from {low:g} to {high:g}.")
+            if whole
+            else N_("“{change}” needs a number from {low:g} to {high:g}.")
+        )
+        raise InputError(_(sentence, change=change, low=low, high=high))
 
 
 # ---- the text form ---------------------------------------------------------------
@@ -340,15 +323,18 @@ def _check_positions(change: PositionChange, rows: int) -> None:
 _NUMBER = r"([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf)"
 _LAYER = r"(?: @ layer (\d+))?"
 _FORMS = "|".join(get_args(PositionForm))
-_GRAMMAR = "causal off, causal +1, hide 3, cell cross 2 5 off, multiply, "
-_GRAMMAR += "masked score -1e4, positions none (also interleaved, halves, shifted 5, "
-_GRAMMAR += "scaled 2, permuted 8 0, constant 0); masks may end with @ layer 2"
+EXAMPLES = (  # of every form
+    *("causal off", "causal +1", "hide 3", "cell cross 2 5 off", "multiply"),
+    *("masked score -1e4", "positions none", "positions interleaved"),
+    *("positions halves", "positions shifted 5", "positions scaled 2"),
+    *("positions permuted 8 0", "positions constant 0"),
+)
 
 
 def parse(texts: Iterable[str]) -> Intervention:
     """Read the text form: changes, each alone or several separated by semicolons.
 
-    Raises InputError, naming what can be said, for anything else.
+    Raises InputError, with examples of valid changes, for anything else.
     """
     intervention = NO_CHANGES
     for text in ";".join(texts).split(";"):
@@ -380,12 +366,19 @@ def _add(intervention: Intervention, words: str) -> Intervention:
         kind: Any = match[1]
         query, key, layer = int(match[2]) - 1, int(match[3]) - 1, _index(match[5])
         return intervention.with_mask(Cell(kind, query, key, match[4] == "on", layer))
-    raise InputError(f"“{words}” is no change that can be made: say {_GRAMMAR}.")
+    raise InputError(
+        _(
+            "“{words}” is not a valid change. Use, for example, {examples}; "
+            "“visformer render --help” lists all.",
+            words=short(words, 24),
+            examples=", ".join(EXAMPLES[:7]),
+        )
+    )
 
 
 def _index(layer: str | None) -> int | None:
     if layer is None:
         return None
     if layer == "0":
-        raise InputError("layers count from 1.")
+        raise InputError(_("Layers count from 1: there is no layer 0."))
     return int(layer) - 1

@@ -1,4 +1,4 @@
-"""Dive into Deep Learning, tutorial 001: two files, valid lengths for masks."""
+"""Dive into Deep Learning, tutorial 001: two files, masks from valid lengths."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from visformer.errors import CheckpointError
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, Spelling, layer_names
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_, _
 from visformer.values.finding import Finding
 
 PRESET = Preset(
@@ -62,49 +63,59 @@ NAMES = Names(
 FINDINGS = (
     Finding(
         "001-4",
-        "Positions",
-        "they restart at 0 at each step of prediction",
-        "so that step by step differs from the teacher-forced pass after step 0",
-        "add row t of the table at step t",
+        N_("Positions"),
+        N_(
+            "Positions restart at 0 at each prediction step, so step-by-step results "
+            "differ from the teacher-forced pass after step 0."
+        ),
+        N_("Add row t of the table at step t."),
     ),
     Finding(
         "001-5",
-        "Decoder",
-        "it is causal in training mode only",
-        "so that a whole target in eval() is read in both directions",
-        "use a causal mask whenever T > 1",
+        N_("Decoder"),
+        N_(
+            "The decoder is causal only in training mode, so in eval() a whole target "
+            "is read in both directions."
+        ),
+        N_("Use a causal mask whenever T > 1."),
     ),
     Finding(
         "001-9",
-        "Masks",
-        "target padding is never masked",
-        "which shows with pads inside or in front of a target",
-        "make a key mask from the ids",
+        N_("Masks"),
+        N_(
+            "Target padding is never masked, which matters for pads inside or before a "
+            "target."
+        ),
+        N_("Make a key mask from the ids."),
     ),
     Finding(
         "001-6",
-        "Training",
-        "lengths start at 1 even where the cache is not empty",
-        "so that a new token does not see itself",
-        "let lengths count from the cache's length on",
+        N_("Training"),
+        N_(
+            "Valid lengths start at 1 even if the cache is not empty, so a new token "
+            "does not see itself."
+        ),
+        N_("Count the lengths from the length of the cache."),
     ),
     Finding(
         "001-7",
-        "Cache",
-        "it keeps each block's input, before the key and value projections",
-        "so that both are projected again at each step, and a state used twice "
-        "carries the old target along",
-        "keep keys and values, and begin each pass with a fresh state",
+        N_("Cache"),
+        N_(
+            "The cache stores each block's input instead of its keys and values, so "
+            "every step projects them again, and a reused state still contains the old "
+            "target."
+        ),
+        N_("Cache keys and values, and start each pass with a fresh state."),
     ),
 )
 _READS = re.compile(r"attention\.(query|key|value)\.weight$")
 
 
 def halves(names: Sequence[str]) -> dict[str, str]:
-    """Return what encoder and decoder stand under -> the prefix they should have.
+    """Return the prefixes of encoder and decoder in a file -> the usual prefixes.
 
-    Nothing joins the two in the tutorial, so that a program names them as it likes.
-    Empty where a file has the usual prefixes, or no such parts.
+    Nothing joins the two in the tutorial, so every program names them differently.
+    Empty if the file has the usual prefixes or no such parts.
     """
     usual = {prefix: _usual_prefix(names, prefix) for prefix in _before_blocks(names)}
     alone = set(usual) == {""}  # one of the two, saved by itself
@@ -117,13 +128,13 @@ def halves(names: Sequence[str]) -> dict[str, str]:
 
 
 def _before_blocks(names: Sequence[str]) -> list[str]:
-    """Return what stands before the blocks, each once."""
+    """Return what precedes the blocks, each prefix once."""
     parts = (name.partition("blks.block") for name in names)
-    return list(dict.fromkeys(before for before, block, _ in parts if block))
+    return list(dict.fromkeys(before for before, block, _after in parts if block))
 
 
 def _usual_prefix(names: Sequence[str], prefix: str) -> str:
-    """Return the prefix of the half that stands under ``prefix``, by what it holds."""
+    """Return the usual prefix of the half under ``prefix``, judged by its tensors."""
     inside = [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
     decoder = any("attention2." in n or n.startswith("dense.") for n in inside)
     return "decoder." if decoder else "encoder."
@@ -132,30 +143,39 @@ def _usual_prefix(names: Sequence[str], prefix: str) -> str:
 def check_attention(
     tensors: Mapping[str, Tensor], width: int, file: str, spelling: Spelling
 ) -> None:
-    """Refuse separate key, query and value sizes where they are not the width.
+    """Raise CheckpointError unless key, query and value sizes equal the width.
 
     Every attention of the tutorial reads the residual stream, or the encoder's output
-    through the same three sizes: its own code fails with any others.
+    through the same three sizes, so its own code fails with any others.
     """
     for key, tensor in tensors.items():
         reads = _READS.search(key)
         if reads and tensor.dim() == 2 and tensor.shape[1] != width == len(tensor):
             raise CheckpointError(
-                f"{file}: {spelling(key)} reads {tensor.shape[1]} numbers a token "
-                f"({reads[1]}_size) and the model has {width}: its own program cannot "
-                f"run it either. Build it with {reads[1]}_size = {width}."
+                _(
+                    "{file}: {tensor} reads {size} numbers per token ({name}_size), "
+                    "but the model's width is {width}. Build it with "
+                    "{name}_size = {width}.",
+                    file=file,
+                    tensor=spelling(key),
+                    size=tensor.shape[1],
+                    name=reads[1],
+                    width=width,
+                )
             )
 
 
 D2L = LayoutSpec(
     name="d2l",
-    title="d2l (tutorial 001): valid lengths for masks, encoder and decoder apart",
+    title=N_("d2l (tutorial 001): masks from valid lengths, two separate halves"),
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,
     findings=FINDINGS,
     ends_source=True,
-    pad_words=("It fills up the shorter sentences of a batch; d2l masks by length."),
+    pad_words=N_(
+        "The token that fills up the shorter sentences of a batch; d2l masks by length."
+    ),
     halves=halves,
     check=check_attention,
 )

@@ -7,6 +7,7 @@ from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_
 from visformer.values.finding import Finding
 
 PRESET = Preset(
@@ -53,10 +54,12 @@ NAMES = Names(
 FINDINGS = (
     Finding(
         "000-2",
-        "Output",
-        "the model returns probabilities",
-        "so that a loss on logits applies the softmax twice and learns little",
-        "return the logits, or train with nll_loss(log(p))",
+        N_("Output"),
+        N_(
+            "The model returns probabilities, so a loss that expects logits applies "
+            "the softmax twice and learns little."
+        ),
+        N_("Return the logits, or train with nll_loss(log(p))."),
     ),
     Finding("000-3", *shared.UNSCALED),
     Finding("000-4", *shared.DROPOUT),
@@ -64,7 +67,7 @@ FINDINGS = (
 )
 HANDOUT = LayoutSpec(
     name="handout",
-    title="handout (tutorial 000): its model ends in a softmax",
+    title=N_("handout (tutorial 000): the model ends in a softmax"),
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,

@@ -11,14 +11,15 @@ from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import NamedTensors, Names, layer_names
 from visformer.formats.renaming import FileTensors, rename
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
 
 def _cloned(model: Transformer) -> None:
-    """Draw all matrices by Xavier; let layers share the biases they were copied with.
+    """Initialise all matrices with Xavier; the biases are the same in every layer.
 
-    The layers are copies of one, and only tensors of two dimensions are drawn anew.
+    The layers are copies of one, and only two-dimensional tensors are reinitialised.
     """
     for stack in (model.encoder, model.decoder):
         first, *others = stack
@@ -77,53 +78,62 @@ NAMES = Names(
 FINDINGS = (
     Finding(
         "002-6",
-        "Training",
-        "the notebook's loss pairs logits and labels of different tokens",
-        "since one runs time first and the other batch first",
-        "transpose the output first",
+        N_("Training"),
+        N_(
+            "The notebook's loss pairs logits with labels of other tokens, because one "
+            "is time-first and the other batch-first."
+        ),
+        N_("Transpose the output first."),
     ),
     Finding(
         "002-7",
-        "Training",
-        "the notebook's decoder is asked for the token that it is given",
-        "so that it learns to copy and not to predict",
-        "put in tgt[:, :-1] and ask for tgt[:, 1:]",
+        N_("Training"),
+        N_(
+            "The notebook trains the decoder to output the token it is given, so it "
+            "learns to copy instead of to predict."
+        ),
+        N_("Feed tgt[:, :-1] and train on tgt[:, 1:]."),
     ),
     Finding(
         "002-9",
-        "Attention",
-        "the softmax runs along axis 1",
-        "which are the keys in this layout",
-        "it is right here, nothing to do",
+        N_("Attention"),
+        N_("The softmax runs along axis 1, which holds the keys in this layout."),
+        N_("Nothing to do: it is correct here."),
     ),
     Finding(
         "002-10",
-        "Norm",
-        "it comes before each sublayer, and once more after each stack",
-        "where the notebook's slides show it after each sublayer",
-        "nothing to do, it is run as it was written",
+        N_("Norm"),
+        N_(
+            "There is a norm before each sublayer and one after each stack, although "
+            "the notebook's slides show it after each sublayer."
+        ),
+        N_("Nothing to do: the model runs as written."),
     ),
     Finding("002-4", *shared.QUERY_ROWS),
     Finding("002-12", *shared.DROPOUT),
 )
 _BATCH = Finding(
     "002-3",
-    "Positions",
-    "they run along the batch, not along time",
-    "so that the encoder does not notice the order of the source",
-    "index the table by time",
+    N_("Positions"),
+    N_(
+        "Positions run along the batch instead of along time, so the encoder does not "
+        "see the order of the source."
+    ),
+    N_("Index the table by time."),
 )
 _GATE = Finding(
     "002-16",
-    "Feed-forward",
-    "it is gated, act(layer1 x) * linear_v x, and the file does not say by which act",
-    "so that the wrong one gives other numbers without a word",
-    "give activation=… where it was not nn.ReLU()",
+    N_("Feed-forward"),
+    N_(
+        "It is gated, act(layer1 x) * linear_v x, but the file does not say which act, "
+        "and the wrong one silently gives different numbers."
+    ),
+    N_("Give activation=… unless it was nn.ReLU()."),
 )
 
 
 def findings_in(config: ModelConfig) -> Iterator[Finding]:
-    """Yield what is true of a model with these choices."""
+    """Yield the findings that apply to a model with these choices."""
     if config.position_axis == "batch":
         yield _BATCH
     if config.gated:
@@ -131,9 +141,9 @@ def findings_in(config: ModelConfig) -> Iterator[Finding]:
 
 
 def rename_positions(names: Names, file: FileTensors) -> NamedTensors:
-    """Name tensors by the table, and tell stored waves [1, P, D] from learned tables.
+    """Rename by the table, and tell stored sinusoids [1, P, D] from learned tables.
 
-    Both have one name; a learned table is [P, 1, D].
+    Both have the same name; a learned table is [P, 1, D].
     """
     named = rename(names, file)
     sides = ("source_positions", "target_positions")
@@ -146,15 +156,16 @@ def rename_positions(names: Names, file: FileTensors) -> NamedTensors:
 
 LABML = LayoutSpec(
     name="labml",
-    title="labml (tutorial 002): norms before the sublayers, sequence first",
+    title=N_("labml (tutorial 002): norms before the sublayers, sequence first"),
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,
     findings=FINDINGS,
     findings_in=findings_in,
     left_open=("activation", "max_positions"),
-    pad_words=(
-        "It fills up the shorter sentences of a batch; no mask of labml hides it."
+    pad_words=N_(
+        "The token that fills up the shorter sentences of a batch; labml never masks "
+        "it."
     ),
     rename=rename_positions,
 )

@@ -27,6 +27,7 @@ from visformer.formats.names import (
     our_name,
 )
 from visformer.formats.sizes import sizes_of
+from visformer.language import _
 from visformer.tokenizers.sides import NumberSide, open_side
 from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
@@ -40,7 +41,7 @@ _REFUSED = {  # old keys -> the only value that this architecture has
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-_FIELDS = {  # theirs -> ours, and what transformers takes where it is left out
+_FIELDS = {  # theirs -> ours, and transformers' default
     "d_model": ("d_model", 1024),
     "encoder_layers": ("encoder_layers", 12),
     "decoder_layers": ("decoder_layers", 12),
@@ -60,7 +61,7 @@ _TABLES = (
 
 
 def _narrow(model: Transformer) -> None:
-    """Draw all matrices from a normal distribution of deviation 0.02; biases 0."""
+    """Draw all matrices from a normal distribution of deviation 0.02; biases are 0."""
     model.initialise()
     for parameter in matrices(model):
         nn.init.normal_(parameter, std=0.02)
@@ -79,7 +80,7 @@ PRESET = Preset(
         "output_bias": True,
         "mask_rule": "source_keys",
     },
-    ids={"pad": -1, "bos": -1, "eos": 0},  # the pad comes last, and decoders start so
+    ids={"pad": -1, "bos": -1, "eos": 0},  # the pad comes last and starts the target
     draw=_narrow,
     ends_source=True,
     never_pads=True,
@@ -152,43 +153,61 @@ def read_marian(
 
 
 def _folder(files: Files, options: GivenOptions) -> Path:
-    """Return the folder; CheckpointError or InputError where it cannot be opened."""
+    """Return the folder; CheckpointError or InputError if it cannot be opened."""
     path = files[0].path
     folder = path if path.is_dir() else path.parent
     if options.names:
-        raise InputError("names= is for files of weights: a Marian folder needs none.")
+        raise InputError(
+            _("names= is only for weight files. Leave it out for a Marian folder.")
+        )
     if not (folder / CONFIG).is_file():
         raise CheckpointError(
-            f"{files[0].name} holds weights of transformers' Marian without "
-            f"their {CONFIG}: choose the folder that holds both."
+            _(
+                "{file} holds Marian weights from transformers without their {config}. "
+                "Choose the folder that holds both.",
+                file=files[0].name,
+                config=CONFIG,
+            )
         )
     return folder
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the file of weights in a folder; CheckpointError where there is none."""
+    """Return the weight file in a folder; CheckpointError if there is none."""
     for name in WEIGHT_FILES:
         if (folder / name).is_file():
             return folder / name
     raise CheckpointError(
-        f"{short(folder.resolve().name)} holds no weights: it needs "
-        f"{' or '.join(WEIGHT_FILES)}."
+        _(
+            "{folder} holds no weights. It needs {first} or {second}.",
+            folder=short(folder.resolve().name),
+            first=WEIGHT_FILES[0],
+            second=WEIGHT_FILES[1],
+        )
     )
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Refuse what other programs than Marian made, and Marian's older kinds."""
+    """Refuse other models of transformers, and older variants of Marian."""
     kind = config.get("model_type")
     if kind != "marian":
         raise CheckpointError(
-            f"{CONFIG} is of a model of type “{short(str(kind))}”: of transformers' "
-            "models only Marian is read."
+            _(
+                "{file} describes a model of type “{kind}”. Of transformers' models, "
+                "Visformer opens only Marian.",
+                file=CONFIG,
+                kind=short(str(kind)),
+            )
         )
     other = [k for k, value in _REFUSED.items() if config.get(k, value) is not value]
     if other:
         raise CheckpointError(
-            f"{CONFIG}: {listed(other)} asks for another architecture than today's "
-            "Marian, which is not read."
+            _(
+                "{file}: {settings} asks for an older variant of Marian, which "
+                "Visformer cannot open.",
+                file=CONFIG,
+                settings=listed(other),
+            )
         )
     both = [
         config.get(f"{side}_attention_heads", 16) for side in ("encoder", "decoder")
@@ -196,13 +215,16 @@ def _check(config: Mapping[str, Any]) -> None:
     feeds = [config.get(f"{side}_ffn_dim", 4096) for side in ("encoder", "decoder")]
     if both[0] != both[1] or feeds[0] != feeds[1]:
         raise CheckpointError(
-            f"{CONFIG}: encoder and decoder differ in heads or feed-forward width, "
-            "which is not read."
+            _(
+                "{file}: encoder and decoder have different numbers of heads or "
+                "feed-forward widths, which Visformer cannot open.",
+                file=CONFIG,
+            )
         )
 
 
 def _tensors(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Drop what a file repeats, and take out the table of positions if it has one."""
+    """Drop repeated tensors, and separate the table of positions if there is one."""
     tensors = dict(stored)
     tables = [tensors.pop(name) for name in _TABLES if name in tensors]
     for name, original in _EQUAL.items():
@@ -232,7 +254,7 @@ def _same(first: Tensor, second: Tensor | None) -> bool:
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
-    """Make final_logits_bias [1, V] into a bias [V]."""
+    """Turn final_logits_bias [1, V] into a bias [V]."""
     flat = key == "output.bias" and tensor.dim() == 2 and len(tensor) == 1
     return tensor.flatten() if flat else tensor
 
@@ -243,7 +265,7 @@ def _model_config(
     tensors: Mapping[str, Tensor],
     options: GivenOptions,
 ) -> tuple[ModelConfig, tuple[str, ...]]:
-    """Return the sizes that config.json tells, and what it left to its defaults."""
+    """Return the sizes in config.json, and what it left to the defaults."""
     fields = spec.choices
     for theirs, (ours, usual) in _FIELDS.items():
         fields[ours] = config.get(theirs, usual)
@@ -258,7 +280,7 @@ def _model_config(
     fields["tied_output"] = "output.weight" not in named
     fields["output_bias"] = sizes["output_bias"]
     assumed = tuple(
-        f"{ours} = {usual} ({CONFIG} does not say)"
+        _("{name} = {value} ({file} does not say)", name=ours, value=usual, file=CONFIG)
         for theirs, (ours, usual) in _FIELDS.items()
         if theirs not in config and ours not in options.fields
     )
@@ -272,7 +294,7 @@ def _tokenizer(
     sizes: ModelConfig,
     options: GivenOptions,
 ) -> Tokenizer:
-    """Open the tokenizer; the settings of generation win over those of the model."""
+    """Open the tokenizer; generation settings win over those of the model."""
     rows = (sizes.source_vocabulary, sizes.target_vocabulary)
     source, target = _sides(folder, rows, options)
     pad = config.get("pad_token_id", 58100)
@@ -287,8 +309,14 @@ def _tokenizer(
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < min(rows):
             raise CheckpointError(
-                f"{CONFIG}: {name} is {short(repr(id), 20)}, outside the vocabulary: "
-                f"it must be from 0 to {min(rows) - 1:,}."
+                _(
+                    "{file}: {name} is {id}, which is outside the vocabulary. It must "
+                    "be from 0 to {high:,}.",
+                    file=CONFIG,
+                    name=name,
+                    id=short(repr(id), 20),
+                    high=min(rows) - 1,
+                )
             )
     return Tokenizer(source, target, **ids)
 
@@ -296,7 +324,7 @@ def _tokenizer(
 def _sides(
     folder: Path, rows: tuple[int, int], options: GivenOptions
 ) -> tuple[TokenizerSide, TokenizerSide]:
-    """Open source.spm and target.spm with their ids; numbers where there are none."""
+    """Open source.spm and target.spm with their ids; numbers if there are none."""
     if options.tokenizer is not None:
         return open_side(options.tokenizer[0], rows[0]), open_side(
             options.tokenizer[1], rows[1]
@@ -307,8 +335,11 @@ def _sides(
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise CheckpointError(
-            f"{listed(missing)} is missing from {short(folder.resolve().name)}: copy "
-            "it into the folder."
+            _(
+                "{folder} lacks {files}. Copy what is missing into the folder.",
+                folder=short(folder.resolve().name),
+                files=listed(missing),
+            )
         )
     own = folder / "target_vocab.json"
     sides = (
@@ -318,8 +349,13 @@ def _sides(
     for side, count, file in zip(sides, rows, files, strict=False):
         if side.size != count:
             raise CheckpointError(
-                f"the vocabulary of {file.name} has {side.size:,} tokens and the "
-                f"model's embedding {count:,} rows: they belong to different models."
+                _(
+                    "The vocabulary of {file} has {n:,} tokens but the model's "
+                    "embedding has {rows:,} rows: they belong to different models.",
+                    file=file.name,
+                    n=side.size,
+                    rows=count,
+                )
             )
     return sides
 

@@ -1,4 +1,4 @@
-"""The modular model of tutorial 003: a class for each part, a LayerNorm of its own."""
+"""The modular model of tutorial 003: one class per part, its own LayerNorm."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_
 from visformer.values.finding import Finding
 
 
@@ -61,10 +62,12 @@ NAMES = Names(
 FINDINGS = (
     Finding(
         "003-4",
-        "Norm",
-        "the variance is over N - 1, with eps inside the root",
-        "so that outputs are sqrt((N - 1) / N) of those of nn.LayerNorm",
-        "run it as trained, take nn.LayerNorm for new models",
+        N_("Norm"),
+        N_(
+            "The variance is divided by N - 1, with eps inside the root, so outputs "
+            "are sqrt((N - 1) / N) times those of nn.LayerNorm."
+        ),
+        N_("Run it as trained; use nn.LayerNorm for new models."),
     ),
     Finding("003-7", *shared.UNSCALED),
     Finding("003-9", *shared.QUERY_ROWS),
@@ -73,7 +76,7 @@ FINDINGS = (
 )
 MODULAR = LayoutSpec(
     name="modular",
-    title="modular (tutorial 003): a class for each part, a LayerNorm of its own",
+    title=N_("modular (tutorial 003): one class per part, its own LayerNorm"),
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,

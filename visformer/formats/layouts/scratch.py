@@ -1,4 +1,4 @@
-"""The model from scratch of tutorial 004: layers right on the model."""
+"""The model from scratch of tutorial 004: the model holds the layers directly."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_
 from visformer.values.finding import Finding
 
 PRESET = Preset(
@@ -49,16 +50,18 @@ FINDINGS = (
     Finding("004-2", *shared.QUERY_ROWS),
     Finding(
         "004-6",
-        "Source",
-        "it has no start and no end token, and the encoder runs again at each step",
-        "so that the time per step grows with the length",
-        "append nothing to the source, and keep the encoder's output",
+        N_("Source"),
+        N_(
+            "The source has neither a start nor an end token, and the encoder runs "
+            "again at each step, so the time per step grows with the length."
+        ),
+        N_("Append nothing to the source, and keep the encoder's output."),
     ),
     Finding("004-8", *shared.DROPPED),
 )
 SCRATCH = LayoutSpec(
     name="scratch",
-    title="scratch (tutorial 004): layers right on the model",
+    title=N_("scratch (tutorial 004): the model holds the layers directly"),
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,

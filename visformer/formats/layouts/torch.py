@@ -1,7 +1,7 @@
-"""torch.nn.Transformer inside a model of its own.
+"""A custom model around torch.nn.Transformer.
 
-It has no embeddings, positions or output, and every program names its own: they are
-known by the caller's names, or by their shapes and by words in their names.
+torch.nn.Transformer has no embeddings, positions or output, and every program names its
+own: the caller names them, or they are recognised by shape and by words in their names.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import NamedTensors, Names, in_our_names, layer_names
 from visformer.formats.renaming import FileTensors, caller_roles
 from visformer.formats.tutorials import read_tutorial
+from visformer.language import N_, _
 
 _TARGET = re.compile(r"tgt|trg|target|dec", re.IGNORECASE)
 _SOURCE = re.compile(r"src|source|enc", re.IGNORECASE)
@@ -43,7 +44,7 @@ PRESET = Preset(
 
 
 def _with_joint_projections(name: str) -> str:
-    """Return the name of the tensor that a third of a joint projection lies in."""
+    """Return the name of the joint projection that contains a query, key or value."""
     return re.sub(r"\.in_[qkv]\.(weight|bias)$", r".in_proj_\1", name)
 
 
@@ -72,25 +73,28 @@ NAMES = Names(  # once in_proj_weight and in_proj_bias are split; and what is ar
     {name: name for name in ("positions", "source_positions", "target_positions")},
     stored=_with_joint_projections,
 )
-AROUND = {  # part -> label and explanation of the question which tensor it is
+INTRODUCTION = N_(
+    "The file does not say the following. The values shown are PyTorch's defaults, or "
+    "the usual ones where it has none; press Enter to accept them."
+)
+AROUND = {  # part -> label and explanation of the question about its tensor
     "source_embedding": (
-        "Source embedding",
-        "The table of the source's tokens, as found by shape and name.",
+        N_("Source embedding"),
+        N_("The table of source tokens, guessed by shape and name."),
     ),
     "target_embedding": (
-        "Target embedding",
-        "The table of the target's tokens, as found by shape and name.",
+        N_("Target embedding"),
+        N_("The table of target tokens, guessed by shape and name."),
     ),
     "output": (
-        "Output matrix",
-        "What makes the logits out of the decoder's output, as found by shape and "
-        "name.",
+        N_("Output matrix"),
+        N_("Turns the decoder's output into logits; guessed by shape and name."),
     ),
 }
 
 
 def prefixes(names: Sequence[str]) -> Iterator[str]:
-    """Yield "", and what stands before the first joint projection."""
+    """Yield "", and what precedes the first joint projection."""
     yield ""
     joint = next(filter(None, map(_JOINT.fullmatch, names)), None)
     if joint and joint[1]:
@@ -98,7 +102,7 @@ def prefixes(names: Sequence[str]) -> Iterator[str]:
 
 
 def config_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return which tables are shared, which only here they may be, and their order."""
+    """Return which tables are shared, as only this layout allows, and their order."""
     fields: dict[str, Any] = {
         "shared_embedding": "source_embedding.weight" not in tensors,
         "tied_output": "output.weight" not in tensors,
@@ -109,9 +113,9 @@ def config_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def rename_around(names: Names, file: FileTensors) -> NamedTensors:
-    """Name the layers by the table, and what is around them by the caller or by shape.
+    """Rename the layers by the table, the parts around them by the caller or by shape.
 
-    Raises CheckpointError where there are no embeddings.
+    Raises CheckpointError if there are no embeddings.
     """
     prefix, tensors = file.prefix, file.tensors
     outside = {key: t for key, t in tensors.items() if not _is_inside(key, prefix)}
@@ -121,9 +125,12 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
     roles = known | guessed
     if not {"source_embedding.weight", "target_embedding.weight"} & roles.keys():
         raise CheckpointError(
-            f"{file.file} is a torch.nn.Transformer without embeddings, which can be "
-            "inspected but not run: save the whole model, or name its embeddings with "
-            "names={“source_embedding”: …}."
+            _(
+                "{file} is a torch.nn.Transformer without embeddings, so it cannot "
+                "run; save the whole model, or name its embeddings with "
+                "names={{“source_embedding”: …}}.",
+                file=file.file,
+            )
         )
     placed = {key: f"{prefix}{role}" for role, key in roles.items()}
     theirs = {new: key for key, new in placed.items()}
@@ -139,7 +146,11 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
         named.tensors,
         {ours: theirs.get(key, key) for ours, key in named.theirs.items()},
         tuple(
-            f"{role.removesuffix('.weight')} = {short(key)} (by its shape and name)"
+            _(
+                "{name} = {value} (guessed by shape and name)",
+                name=role.removesuffix(".weight"),
+                value=short(key),
+            )
             for role, key in guessed.items()
         ),
     )
@@ -159,7 +170,7 @@ def _split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _width(tensors: Mapping[str, Tensor]) -> int:
-    """Return d_model by the first matrix that reads it; 0 where there is none."""
+    """Return d_model, judged by the first matrix that reads it; 0 if there is none."""
     readers = (
         tensor.shape[1]
         for key, tensor in tensors.items()
@@ -175,7 +186,7 @@ def _is_inside(key: str, prefix: str) -> bool:
 def _guessed(
     rest: Mapping[str, Tensor], width: int, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Tell roles by shapes and names, apart from those that are known."""
+    """Guess roles by shapes and names, except those already known."""
     roles = dict(_positions(rest, width))
     roles |= _output({k: t for k, t in rest.items() if k not in roles.values()}, width)
     tables = [
@@ -188,7 +199,7 @@ def _guessed(
 
 
 def _positions(rest: Mapping[str, Tensor], width: int) -> Iterator[tuple[str, str]]:
-    """Find position tables: three dimensions, one of them 1, or "pos" in the name."""
+    """Find position tables: three dimensions, or "pos" in the name."""
     tables = [
         key
         for key, tensor in rest.items()
@@ -209,7 +220,7 @@ def _positions(rest: Mapping[str, Tensor], width: int) -> Iterator[tuple[str, st
 
 
 def _output(rest: Mapping[str, Tensor], width: int) -> dict[str, str]:
-    """Find the output: a matrix with a bias of its rows, or one called like it."""
+    """Find the output: a matrix with its own bias, or one with a telling name."""
     tables = [k for k, t in rest.items() if t.dim() == 2 and t.shape[1] == width]
     for key in tables:
         bias = key.removesuffix("weight") + "bias"
@@ -221,7 +232,7 @@ def _output(rest: Mapping[str, Tensor], width: int) -> dict[str, str]:
 
 
 def _embeddings(tables: list[str]) -> dict[str, str]:
-    """Tell the source's from the target's by name, or by order; one serves both."""
+    """Tell source from target by name, or by order; a single table serves both."""
     if len(tables) < 2:
         return {"target_embedding.weight": tables[0]} if tables else {}
     target = next(filter(_TARGET.search, tables), None)
@@ -241,8 +252,8 @@ _LEFT_OPEN = (
 )
 TORCH = LayoutSpec(
     name="torch",
-    title="torch.nn.Transformer inside a model of its own",
-    defaults="PyTorch's own",
+    title=N_("custom model around torch.nn.Transformer"),
+    introduction=INTRODUCTION,
     preset=PRESET,
     names=NAMES,
     read=read_tutorial,

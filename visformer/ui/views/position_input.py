@@ -23,7 +23,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import change_table
+from visformer.values.modified_positions import change_table
 from visformer.words import position_words
 
 SIDES: tuple[SentenceSide, ...] = ("source", "target")
