@@ -289,7 +289,7 @@ def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
             "data": tmp_path / "none.tsv",
         },
         "1 pairs are too few": {**TINY, "out": tmp_path / "b", "data": few},
-        "do not divide": {**TOY, "out": tmp_path / "c", "heads": 3},
+        "is not a multiple of": {**TOY, "out": tmp_path / "c", "heads": 3},
         "no device": {**TOY, "out": tmp_path / "d", "device": "tpu"},
     }
     for reason, options in cases.items():

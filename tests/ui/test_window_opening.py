@@ -48,7 +48,7 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
     assert "model: random, 2+3 layers, 2 heads" in window._header.model.text()
     assert window._header.device.currentText() == "cpu"
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
-    assert window._notice.text() == ("nan: Output: 3 are NaN, which spread; reload.")
+    assert window._notice.text() == "nan: Output: 3 are NaN. Reload."
 
 
 def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def run_shuffled(
     """
     ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
     if len(ids) < 3:
-        raise InputError(_("Shuffling needs a sentence of at least two tokens."))
+        raise InputError(_("Shuffling needs a sentence of at least two words."))
     moved = permutation(len(ids) - 1, seed).tolist()
     order = (*moved, len(ids) - 1)
     # separately: positions that run along the batch would differ between the two
