@@ -25,7 +25,9 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs, side_requests
+from visformer.session.live import fixed_words
 from visformer.session.state import Next, Session
+from visformer.values.facts import Description
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import Questionnaire
 
@@ -75,10 +77,23 @@ def test_a_recorded_trace_leaves_the_passes_of_another_run(
     assert session.state.shown.source == recorded.source
 
 
-def test_a_recording_without_an_encoder_is_refused(session: Session) -> None:
-    session.do(runs.show_trace, any_trace(Shape(kinds=("decoder",))))
+def test_a_recording_without_an_encoder_is_shown_and_not_run_again(
+    session: Session, engine: Engine
+) -> None:
+    facts = Description.of(TRACE.model.config, ("decoder",))._asdict()
+    alone = any_trace(Shape(kinds=("decoder",)))
+    session.do(runs.show_trace, replace(alone, model=replace(TRACE.model, **facts)))
+    assert (session.state.kind, session.state.step) == ("decoder", 4)
+    state = take(session, opened_model(TRACE.model))
+    assert engine.asked == []  # the engine would run the encoder too
+    assert state.recorded
+    assert "only part of the model ran" in fixed_words(state)
+
+
+def test_a_recording_without_any_attention_is_refused(session: Session) -> None:
+    session.do(runs.show_trace, any_trace(Shape(kinds=())))
     assert session.state.trace is None
-    assert "no cross attention" in session.state.error
+    assert "no attention" in session.state.error
 
 
 def test_what_was_asked_before_the_model_was_there_is_answered(

@@ -61,6 +61,8 @@ def glued_source(trace: Trace) -> frozenset[int]:
 
 def glued_target(trace: Trace) -> frozenset[int]:
     """Return the target tokens whose space mark stands for none in the decoded text."""
+    if not trace.steps:
+        return frozenset()
     texts = ["", *(step.text for step in trace.steps)]
     return frozenset(
         at

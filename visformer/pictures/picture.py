@@ -68,6 +68,7 @@ class Matrix:
     masked: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
     done: str = ""  # what was done to the model's numbers, in words
+    border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
     row_unit: str = ""  # before a label that stands alone: "pos" makes "3" "pos 3"
     column_unit: str = ""
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.pictures.attention.attention import COLUMN_AXES, ROW_AXES
-from visformer.pictures.attention.maps import labels
+from visformer.pictures.attention.maps import axes, labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Matrix, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
@@ -175,14 +174,15 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
     values = head_weights(trace, kind, layer, head)
     shades, bar, note = shade(values, selection.scale)
     rows, columns = labels(trace, kind)
+    row_axis, column_axis = axes(trace, kind)
     return Matrix(
         title=title,
         values=values,
         shade=shades,
         rows=rows,
         columns=columns,
-        row_axis=ROW_AXES[kind],
-        column_axis=COLUMN_AXES[kind],
+        row_axis=row_axis,
+        column_axis=column_axis,
         ends=bar,
         note=note,
         masked=~trace.mask(kind, layer),

@@ -176,7 +176,8 @@ def _go_on(state: State, event: Opened) -> Next:
     """Run on the new model what is on screen, as far as it can read it."""
     recorded = state.trace if state.recorded else None
     if recorded is not None:
-        if recorded.model.digest != event.model.digest:
+        same = recorded.model.digest == event.model.digest
+        if not same or recorded.kinds != event.model.kinds:
             return Next(state)  # another model's: it stays until something is decoded
         prefix = tuple((step.id, step.origin) for step in recorded.steps)
         return decode(state, state.step, prefix=prefix)

@@ -11,7 +11,10 @@ from dataclasses import replace
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
+from visformer.language import _
+from visformer.pictures.attention.strips import source_line
 from visformer.session.awaiting import is_question, is_side_request
+from visformer.session.live import fixed_words
 from visformer.session.state import Next, State
 from visformer.session.wishes import History
 from visformer.text import MAX_CHARACTERS
@@ -24,20 +27,15 @@ LAST = 1 << 30  # beyond any step: the cursor goes to the end
 
 
 def show_trace(state: State, trace: Trace) -> Next:
-    """Show a recorded Trace, whole; one without an encoder is refused."""
-    if "cross" not in trace.kinds:
-        return Next(
-            replace(
-                state,
-                error="This Trace is of a decoder that ran alone: there is no encoder "
-                "and no cross attention to show. Read it with visformer.open_trace.",
-            )
-        )
+    """Show a recorded Trace, whole; one without any attention is refused."""
+    if not trace.kinds:
+        error = _("This trace contains no attention: there is nothing to show.")
+        return Next(replace(state, error=error))
     return Next(
         replace(
             state,
             awaiting=state.awaiting.without(is_question),
-            wish=replace(state.wish, sentence=trace.source_text),
+            wish=replace(state.wish, sentence=source_line(trace)),
             trace=trace,
             step=len(trace),
             recorded=True,
@@ -70,7 +68,7 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
 
 def force(state: State, id: int) -> Next:
     """Replace the current step's choice; what followed it is decoded anew."""
-    if state.shown is None or not state.step:
+    if state.shown is None or not state.step or fixed_words(state):
         return Next(state)
     kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
     wish = replace(state.wish, reference="")
@@ -78,9 +76,12 @@ def force(state: State, id: int) -> Next:
 
 
 def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
-    """Choose tokens another way from now on; decode the sentence anew."""
+    """Choose tokens another way from now on; decode the sentence anew.
+
+    A recorded run whose model is not open stays as it is.
+    """
     wish = replace(state.wish, strategy=strategy, limit=limit)
-    if not wish.sentence:
+    if not wish.sentence or fixed_words(state):
         return Next(replace(state, wish=wish))
     return decode(replace(state, wish=wish, baseline=None), state.step)
 
@@ -113,7 +114,7 @@ def decode(
 def change_run(state: State, intervention: Intervention) -> Next:
     """Run the sentence again as changed; no change at all brings the baseline run."""
     now = state.intervention
-    if intervention == now:
+    if intervention == now or fixed_words(state):
         return Next(state)
     history = History(undo=(*state.history.undo, now))
     return _changed(replace(state, history=history), intervention)

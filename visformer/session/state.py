@@ -82,8 +82,9 @@ class State:
         """
         if self.opened is None or not self.recorded or self.trace is None:
             return self.opened
-        same = self.trace.model.digest == self.opened.model.digest
-        return self.opened if same else None
+        recorded = self.trace.model
+        same = recorded.digest == self.opened.model.digest
+        return self.opened if same and recorded.known is not None else None
 
     @property
     def model(self) -> ModelFacts | None:
@@ -162,14 +163,17 @@ class Change(TypedDict, total=False):
 def clamp(state: State, before: State) -> State:
     """Bring the selection inside what there is, and derive ``shown``.
 
-    ``shown`` stays the same object while what it shows is the same.
+    ``shown`` stays the same object while what it shows is the same. The kind is one
+    that the Trace has, and no step comes before the end of its prompt.
     """
     if state.trace is None:
         return replace(state, shown=None, step=0, hovered=None, locked=None)
     trace = state.trace
     if before.trace is not None and not _same_sentence(trace, before.trace):
         state = replace(state, shuffle=None)
-    step = max(0, min(state.step, len(trace)))
+    kind = state.kind if state.kind in trace.kinds else trace.kinds[-1]
+    state = replace(state, kind=kind)
+    step = max(trace.prompt, min(state.step, len(trace)))
     same = before.trace is trace and before.step == step
     shown = before.shown if same and before.shown else _shown(state, trace, step)
     return replace(
@@ -192,7 +196,7 @@ def _shown(state: State, trace: Trace, step: int) -> Trace:
 
 
 def _inside(cell: AttentionCell | None, trace: Trace) -> AttentionCell | None:
-    if cell is None:
+    if cell is None or cell.kind not in trace.kinds:
         return None
     queries, keys = trace.tokens(cell.kind)
     valid = 0 <= cell.query < len(queries) and 0 <= cell.key < len(keys)

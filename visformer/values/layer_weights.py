@@ -73,9 +73,9 @@ class LayerParameters:
 def same_model(one: ModelFacts, other: ModelFacts) -> bool:
     """Tell whether two descriptions are of one model.
 
-    It may run on another device, or with another value for masked scores.
+    It may run on another device, in part, or with another value for masked scores.
     """
     if one.known is not None and other.known is not None:
         config = replace(one.known, masked_value=other.known.masked_value)
-        one = replace(one, **Description.of(config, one.kinds)._asdict())
+        one = replace(one, **Description.of(config, other.kinds)._asdict())
     return replace(one, device=other.device) == other

@@ -10,16 +10,6 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-ROW_AXES: dict[Kind, str] = {
-    "encoder": "query: source token that reads",
-    "decoder": "query: target read → predicted",
-    "cross": "query: target read → predicted",
-}
-COLUMN_AXES: dict[Kind, str] = {
-    "encoder": "key: source token that is read",
-    "decoder": "key: target token that is read",
-    "cross": "key: source token that is read",
-}
 UNDECODED = "Nothing is decoded yet: step on to see the first row."
 HIDDEN = "Every token that would stand here is hidden."
 
@@ -34,23 +24,24 @@ def attention_map(
 
 def matrix(shown: Reading, selection: Selection) -> Matrix:
     """Shade a Reading."""
-    kind, values = shown.kind, shown.values
+    values = shown.values
     shades, ends, note = shade(values, selection.scale)
     if not values.size:
-        note = HIDDEN if shown.query_tokens else UNDECODED
+        note = shown.note or (HIDDEN if shown.query_tokens else UNDECODED)
     return Matrix(
         title=shown.title,
         values=values,
         shade=shades,
         rows=shown.rows,
         columns=shown.columns,
-        row_axis=ROW_AXES[kind],
-        column_axis=COLUMN_AXES[kind],
+        row_axis=shown.axes[0],
+        column_axis=shown.axes[1],
         ends=ends,
         note=note,
         masked=shown.masked,
         marked=shown_marks(shown, selection.cell).cell,
         done=shown.done,
+        border=shown.border,
     )
 
 

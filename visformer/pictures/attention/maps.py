@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from visformer.language import _
+from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Table, TokenPair
 from visformer.pictures.selection import AttentionCell, Selection
@@ -34,13 +36,33 @@ def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return row and column labels; a target row says what it read and predicts."""
     queries, keys = trace.tokens(kind)
     columns = tuple(visible(token) for token in keys)
-    if kind == "encoder":
-        return columns, columns
+    if kind == "encoder" or not trace.steps:
+        return tuple(visible(token) for token in queries), columns
     rows = tuple(
         TokenPair(visible(token), visible(step.token))
         for token, step in zip(queries, trace.steps, strict=True)
     )
     return rows, columns
+
+
+def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
+    """Say what a row and a column of a kind's map are."""
+    if kind == "encoder":
+        rows = _("query: source token that reads")
+    elif trace.whole.steps or not len(trace.whole):
+        rows = _("query: target read → predicted")
+    else:
+        rows = _("query: target token that reads")
+    if kind == "decoder":
+        return rows, _("key: target token that is read")
+    return rows, _("key: source token that is read")
+
+
+def border(trace: Trace, kind: Kind) -> tuple[int, int] | None:
+    """Return how many rows and columns of a map the prompt has; None without one."""
+    if not trace.prompt or kind == "encoder":
+        return None
+    return trace.prompt, trace.prompt if kind == "decoder" else 0
 
 
 def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
@@ -75,4 +97,5 @@ def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
         for head in range(trace.heads(kind)):
             names += [f"{head_words(layer, head)}: {row}" for row in rows]
             values.append(head_weights(trace, kind, layer, head))
-    return Table(tuple(names), columns, np.concatenate(values))
+    about = captured_words(trace, kind, range(trace.layers(kind)))
+    return Table(tuple(names), columns, np.concatenate(values), about)

@@ -20,8 +20,10 @@ from visformer.analysis.subwords import (
     merged,
     word_text,
 )
-from visformer.pictures.attention.maps import labels, layer_and_head
-from visformer.pictures.attention.summary import summary
+from visformer.language import _
+from visformer.pictures.absent import captured_words
+from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
+from visformer.pictures.attention.summary import is_impossible, summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import TOKEN_GROUPS, Look
@@ -53,6 +55,9 @@ class Reading:
     key_tokens: int
     queries: Groups | None = None
     keys: Groups | None = None
+    axes: tuple[str, str]  # what a row and a column are
+    border: tuple[int, int] | None = None  # rows and columns of the prompt
+    note: str = ""  # why there is nothing to show
 
     def cell(self, row: int, column: int) -> AttentionCell:
         """Return the tokens of a place: of words, the first ones."""
@@ -116,14 +121,18 @@ def reading(
         return Reading(
             kind=kind,
             title=title_words(trace, selection, look, kind),
-            done="",
+            done=done_words(trace, look, kind, layer),
             values=head_weights(trace, kind, layer, head),
             rows=rows,
             columns=columns,
             masked=~trace.mask(kind, layer),
             query_tokens=len(rows),
             key_tokens=len(columns),
+            axes=axes(trace, kind),
+            border=border(trace, kind),
         )
+    if is_impossible(trace, kind, look.summary):
+        return _nothing(trace, selection, look, kind)
     weights: Floats | None
     if look.summary == "head":
         weights = head_weights(trace, kind, layer, head)
@@ -132,8 +141,32 @@ def reading(
     if weights is None:
         return None
     mask = _masked(trace, look, kind, layer)
-    title = title_words(trace, selection, look, kind)
-    return _changed(trace, look, kind, title, weights, mask)
+    words = (
+        title_words(trace, selection, look, kind),
+        done_words(trace, look, kind, layer),
+    )
+    return _changed(trace, look, kind, words, weights, mask)
+
+
+def _nothing(trace: Trace, selection: Selection, look: Look, kind: Kind) -> Reading:
+    return Reading(
+        kind=kind,
+        title=title_words(trace, selection, look, kind),
+        done="",
+        values=np.zeros((0, 0), np.float32),
+        rows=(),
+        columns=(),
+        masked=None,
+        query_tokens=len(trace.tokens(kind)[0]),
+        key_tokens=len(trace.tokens(kind)[1]),
+        queries=(),
+        keys=(),
+        axes=axes(trace, kind),
+        note=_(
+            "Rollout of the cross-attention goes through the encoder's "
+            "self-attention, which this trace does not have."
+        ),
+    )
 
 
 def move(
@@ -154,9 +187,26 @@ def move(
     return shown.cell(row, column)
 
 
-def done_words(trace: Trace, look: Look, kind: Kind) -> str:
-    """Say what the look does to the weights; "" for one head's own."""
-    return "; ".join(part for part in _done_parts(trace, look, kind) if part)
+def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
+    """Say how the weights were captured, and what the look does to them.
+
+    "" for one head's own, derived.
+    """
+    parts = (
+        captured_words(trace, kind, _layers(trace, look, kind, layer)),
+        *_done_parts(trace, look, kind),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _layers(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
+    """Return the layers that a look takes together."""
+    match look.summary:
+        case "all":
+            return range(trace.layers(kind))
+        case "rollout" if kind != "cross":
+            return range(layer + 1)
+    return range(layer, layer + 1)
 
 
 def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
@@ -216,12 +266,9 @@ def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
     """
     if look.summary == "rollout" and kind == "cross":
         return None
-    layers = [layer]
+    layers = range(layer, layer + 1)
     if trace.masks[kind].ndim == 3:  # layers differ
-        if look.summary == "all":
-            layers = list(range(trace.layers(kind)))
-        elif look.summary == "rollout":
-            layers = list(range(layer + 1))
+        layers = _layers(trace, look, kind, layer)
     allowed = trace.mask(kind, layers[0])
     for other in layers[1:]:
         allowed = allowed | trace.mask(kind, other)
@@ -232,11 +279,14 @@ def _changed(
     trace: Trace,
     look: Look,
     kind: Kind,
-    title: str,
+    words: tuple[str, str],
     values: Floats,
     masked: Bools | None,
 ) -> Reading:
-    """Leave tokens out, renormalise, merge; and name what is left."""
+    """Leave tokens out, renormalise, merge; and name what is left.
+
+    ``words``: the title, and what is done.
+    """
     rows, columns = token_groups(trace, kind, look)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
@@ -249,8 +299,8 @@ def _changed(
             masked = merged((~masked).astype(np.float32), *inner) == 0
     return Reading(
         kind=kind,
-        title=title,
-        done=done_words(trace, look, kind),
+        title=words[0],
+        done=words[1],
         values=values,
         rows=_row_labels(trace, kind, rows, look),
         columns=_labels(trace.tokens(kind)[1], columns, words=look.words),
@@ -259,7 +309,23 @@ def _changed(
         keys=columns,
         query_tokens=len(trace.tokens(kind)[0]),
         key_tokens=len(trace.tokens(kind)[1]),
+        axes=axes(trace, kind),
+        border=_border(trace, kind, rows, columns),
     )
+
+
+def _border(
+    trace: Trace, kind: Kind, rows: Groups, columns: Groups
+) -> tuple[int, int] | None:
+    """Return how many of the rows and columns that are left are of the prompt."""
+    whole = border(trace, kind)
+    if whole is None:
+        return None
+    queries, keys = (
+        sum(group[0] < end for group in side)
+        for side, end in zip((rows, columns), whole, strict=True)
+    )
+    return queries, keys
 
 
 def whole_labels(
@@ -296,7 +362,7 @@ def _row_labels(
 ) -> tuple[str, ...]:
     """Return each row's label; a target row ends with what its last token predicts."""
     names = _labels(trace.tokens(kind)[0], groups, words=look.words)
-    if kind == "encoder":
+    if kind == "encoder" or not trace.steps:
         return names
     return tuple(
         TokenPair(name, visible(trace.steps[group[-1]].token))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from visformer.analysis.subwords import SPACE, has_word_marks
+from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import done_words, reading
 from visformer.pictures.attention.weights import head_weights
@@ -28,16 +30,19 @@ class Chip:
     marked: bool  # the query or key of the cell in focus
     forced: bool = False  # chosen by the user, not by the model
     done: str = ""  # what was done to the weight that tints, in words
+    filled: bool = False  # masked, and the best tokens in its place are known
 
 
 def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
     """Return the row whose attention tints the strips.
 
-    The cell in focus, or else what the current step reads of the source.
+    The cell in focus, or else what the current step reads: of the source where there
+    is cross-attention, else of the sequence itself.
     """
     if selection.cell is not None:
         return selection.cell
-    return AttentionCell("cross", len(trace) - 1, -1) if len(trace) else None
+    kind: Kind = "cross" if "cross" in trace.kinds else "decoder"
+    return AttentionCell(kind, len(trace) - 1, -1) if len(trace) else None
 
 
 def _tints(
@@ -57,22 +62,48 @@ def _tints(
 
 def _done(trace: Trace, selection: Selection, look: Look) -> str:
     cell = focus(trace, selection)
-    return "" if cell is None else done_words(trace, look, cell.kind)
+    if cell is None:
+        return ""
+    layer, _ = layer_and_head(trace, selection, cell.kind)
+    return done_words(trace, look, cell.kind, layer)
+
+
+def source_line(trace: Trace) -> str:
+    """Return what stands in the source line: a decoder that ran alone has a prompt."""
+    if trace.source_text or has_source(trace):
+        return trace.source_text
+    prompt = trace.target[: trace.prompt]
+    if not has_word_marks(prompt):
+        return " ".join(prompt)
+    return "".join(prompt).replace(SPACE, " ").strip()
 
 
 def source_strip(
-    trace: Trace | None, selection: Selection, look: Look
+    trace: Trace | None, selection: Selection, look: Look, masked: int | None = None
 ) -> tuple[Chip, ...]:
-    """Return the source tokens."""
+    """Return the source tokens; of a decoder that ran alone, its prompt.
+
+    ``masked``: the masked token whose candidates are shown.
+    """
     if trace is None:
         return ()
+    if not has_source(trace):
+        return _sequence(trace, selection, look)[: trace.prompt]
     cell, length = selection.cell, len(trace.source)
     tints = _tints(trace, selection, look, ("encoder", "cross"), length)
     marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
     return tuple(
-        Chip(visible(token), int(id), float(tint), False, index in marks, done=done)
+        Chip(
+            visible(token),
+            int(id),
+            float(tint),
+            index == masked,
+            index in marks,
+            done=done,
+            filled=index in trace.fills,
+        )
         for index, (token, id, tint) in enumerate(
             zip(trace.source, trace.source_ids, tints, strict=True)
         )
@@ -82,23 +113,45 @@ def source_strip(
 def target_strip(
     trace: Trace | None, selection: Selection, look: Look
 ) -> tuple[Chip, ...]:
-    """Return the target tokens read so far, and last the current step's choice."""
+    """Return the target tokens read so far, and last the current step's choice.
+
+    Of a decoder that ran alone, only what follows its prompt.
+    """
     if trace is None or not len(trace):
         return ()
+    chips = _sequence(trace, selection, look)[first_chip(trace) :]
+    if not trace.steps:
+        return chips
+    last = trace.steps[-1]
+    return (
+        *chips,
+        Chip(visible(last.token), last.id, 0.0, True, False, last.origin == "forced"),
+    )
+
+
+def first_chip(trace: Trace) -> int:
+    """Return which target token the target strip begins with."""
+    return 0 if has_source(trace) else trace.prompt
+
+
+def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...]:
+    """Return all target tokens read so far."""
     cell = selection.cell
     tints = _tints(trace, selection, look, ("decoder",), len(trace))
     marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     origins = [False, *(step.origin == "forced" for step in trace.steps)]
-    chips = [
-        Chip(visible(token), int(id), float(tint), False, index in marks, forced, done)
-        for index, (token, id, tint, forced) in enumerate(
-            zip(trace.target, trace.target_ids, tints, origins, strict=False)
+    tokens = zip(trace.target, trace.target_ids, tints, strict=True)
+    return tuple(
+        Chip(
+            visible(token),
+            int(id),
+            float(tint),
+            False,
+            index in marks,
+            bool(trace.steps) and origins[index],
+            done,
         )
-    ]
-    last = trace.steps[-1]
-    return (
-        *chips,
-        Chip(visible(last.token), last.id, 0.0, True, False, last.origin == "forced"),
+        for index, (token, id, tint) in enumerate(tokens)
     )

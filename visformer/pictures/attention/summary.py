@@ -30,6 +30,11 @@ def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None
     return _kept(trace, kind, _details(trace, kind, layer, how))
 
 
+def is_impossible(trace: Trace, kind: Kind, how: Summary) -> bool:
+    """Tell whether a summary needs a kind of attention that is not there."""
+    return how == "rollout" and kind == "cross" and "encoder" not in trace.kinds
+
+
 def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
     """Tell whether making the matrix takes longer than a step may."""
     whole = trace.whole

@@ -67,6 +67,8 @@ def _hidden_queries(trace: Trace, kind: Kind, look: Look) -> set[int]:
 def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> bool:
     if at + 1 < len(trace):
         return at + 1 in hidden
+    if not trace.steps:
+        return True
     last = trace.steps[at]
     ends = {trace.model.eos, trace.model.bos}
     return (

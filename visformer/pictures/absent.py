@@ -1,0 +1,51 @@
+"""What a Trace does not have, in words: no picture of it can be drawn."""
+
+from __future__ import annotations
+
+from visformer.language import N_, _
+from visformer.values.facts import KINDS, Kind, ModelFacts
+from visformer.values.trace import Trace
+
+_MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds that there are
+    ("encoder",): N_("This model is an encoder alone: it has no decoder and no steps."),
+    ("decoder",): N_(
+        "This model ran as a decoder alone: it has no encoder and no cross-attention."
+    ),
+    ("cross",): N_("This trace has no self-attention, only cross-attention."),
+    ("encoder", "decoder"): N_("This trace has no cross-attention."),
+    ("encoder", "cross"): N_("This trace has no decoder self-attention."),
+    ("decoder", "cross"): N_("This trace has no encoder self-attention."),
+}
+CAPTURED = N_("weights as captured from the model, not derived from queries and keys")
+
+
+def missing_kinds_words(model: ModelFacts | None) -> str:
+    """Say which kinds of attention there are not; "" where all three are there."""
+    if model is None or model.kinds == KINDS:
+        return ""
+    return _(_MISSING[model.kinds])
+
+
+def captured_words(trace: Trace, kind: Kind, layers: range) -> str:
+    """Say that weights of some layers are the model's own; "" where none are."""
+    captured = any(trace.is_captured(kind, layer) for layer in layers)
+    return _(CAPTURED) if captured else ""
+
+
+def has_target(trace: Trace) -> bool:
+    """Tell whether there is a decoder, and with it rows to step through."""
+    return "decoder" in trace.kinds or "cross" in trace.kinds
+
+
+def has_source(trace: Trace) -> bool:
+    """Tell whether there are source tokens beside the decoder's own sequence."""
+    return "encoder" in trace.kinds or "cross" in trace.kinds
+
+
+def without_steps_words(trace: Trace) -> str:
+    """Say why nothing is predicted; "" where steps are there, or are still to come."""
+    if not has_target(trace):
+        return _("This model has no decoder: it predicts no next token.")
+    if trace.whole.steps or not len(trace.whole):
+        return ""
+    return _("This trace does not contain what the model predicted.")

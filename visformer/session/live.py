@@ -1,0 +1,30 @@
+"""Whether a model stands behind the run on screen, so that it can be run again."""
+
+from __future__ import annotations
+
+from visformer.language import _
+from visformer.session.state import State
+from visformer.values.facts import KINDS
+from visformer.values.layer_weights import same_model
+
+
+def fixed_words(state: State) -> str:
+    """Say why the run on screen cannot be changed; "" where it can be.
+
+    While a model is being opened, it may be that of the recorded run.
+    """
+    trace = state.trace
+    if trace is None or not state.recorded:
+        return ""
+    if state.opened is None:
+        ours = trace.model.known is not None and trace.kinds == KINDS
+        if ours and state.opening is not None:
+            return ""
+    elif same_model(state.opened.model, trace.model):
+        if trace.kinds == KINDS:
+            return ""
+        return _(
+            "This run cannot be changed here: only part of the model ran, and the "
+            "window always runs all of it."
+        )
+    return _("This run cannot be changed: the model that made it is not open.")
