@@ -25,7 +25,6 @@ from visformer import paths
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
 from visformer.errors import VisformerError
-from visformer.session.runs import show_trace
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
@@ -88,8 +87,7 @@ class App:
         except VisformerError:
             log.warning("no recorded first trace")
             return
-        self.window.source.setText(trace.source_text)
-        self.window.session.do(show_trace, trace)
+        self.window.show_trace(trace)
 
     def close(self) -> None:
         """End the engine and the window."""
@@ -122,8 +120,7 @@ def show(trace: Trace) -> int:
     settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
     window = MainWindow(NoEngine(), settings)
     _report_faults(lambda message: window.session.set(error=message))
-    window.source.setText(trace.source_text)
-    window.session.do(show_trace, trace)
+    window.show_trace(trace)
     window.show()
     return qt.exec()
 

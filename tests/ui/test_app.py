@@ -76,7 +76,7 @@ def test_type_step_and_see_what_the_model_makes(
     assert trace is not None
     assert trace.target == expected.target
     window.transport.last()
-    chips = window.target_strip._row.chips
+    chips = window.strips.target._row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
     assert chips[-1].token == expected.steps[-1].token
 

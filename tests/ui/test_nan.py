@@ -102,9 +102,9 @@ def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
 
 def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     window.session.set(trace=padded_row(), step=3, locked=AttentionCell("cross", 1, 2))
-    assert share(window.source_strip) > 0.02
-    assert share(window.target_strip) == 0
-    assert "NaN" in window.source_strip.accessibleDescription()
+    assert share(window.strips.source) > 0.02
+    assert share(window.strips.target) == 0
+    assert "NaN" in window.strips.source.accessibleDescription()
     model = window.candidates.table.model()
     assert model.index(0, 2).data() == "NaN"
     assert "NaN" in window.candidates._summary.text()

@@ -9,14 +9,12 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
-from visformer.session.runs import show_trace
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.values.strategy import Strategy
@@ -36,7 +34,7 @@ def test_enter_decodes_ahead_and_puts_the_cursor_on_step_one(translated: Pair) -
     window, engine = translated
     assert engine.decodes[0].source == "I have a cat."
     assert window.session.state.step == 1
-    assert len(window.target_strip._row.chips) == 2  # <s> and the first choice
+    assert len(window.strips.target._row.chips) == 2  # <s> and the first choice
     assert not window.session.state.busy
 
 
@@ -151,7 +149,7 @@ def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) ->
 def test_a_token_of_the_target_goes_to_its_step(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.session.set(step=5)
-    row = window.target_strip._row
+    row = window.strips.target._row
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[2].center())
     assert window.session.state.step == 2
 
@@ -243,14 +241,6 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
     window.source.submit()
     answer(window, engine, replace(make_trace(), truncated_from=5204))
     assert window._notice.text().startswith("5,204 of 4,096 tokens")
-
-
-def test_a_trace_without_an_encoder_is_refused(translated: Pair) -> None:
-    window, _ = translated
-    before = window.session.state.trace
-    window.session.do(show_trace, any_trace(Shape(kinds=("decoder",))))
-    assert "no cross attention to show" in window.session.state.error
-    assert window.session.state.trace is before
 
 
 def test_every_tab_draws_in_every_theme(translated: Pair) -> None:

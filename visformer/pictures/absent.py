@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from visformer.language import N_, _
+from visformer.language import N_, _, ngettext
 from visformer.values.facts import KINDS, Kind, ModelFacts
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
 
 _MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds that there are
     ("encoder",): N_("This model is an encoder alone: it has no decoder and no steps."),
@@ -24,6 +25,28 @@ def missing_kinds_words(model: ModelFacts | None) -> str:
     if model is None or model.kinds == KINDS:
         return ""
     return _(_MISSING[model.kinds])
+
+
+def facts_words(model: ModelFacts) -> str:
+    """Name a recorded model of which only the attention is known, or of which some ran.
+
+    Its kinds of attention follow with their layers and heads.
+    """
+    kinds = (
+        _(
+            "{kind} {layers} × {heads}",
+            kind=_(KIND_NAMES[kind]),
+            layers=ngettext("{n} layer", "{n} layers", facts.layers),
+            heads=ngettext("{n} head", "{n} heads", facts.heads),
+        )
+        for kind, facts in model.attention.items()
+    )
+    return _(
+        "model: {name}, {kinds}, {device}, recorded",
+        name=model.name,
+        kinds=", ".join(kinds),
+        device=model.device,
+    )
 
 
 def captured_words(trace: Trace, kind: Kind, layers: range) -> str:

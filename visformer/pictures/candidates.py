@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from visformer.language import _
+from visformer.pictures.absent import without_steps_words
 from visformer.text import visible
 from visformer.values.step import Step
 from visformer.values.trace import Trace
@@ -39,10 +41,15 @@ ORIGINS = {  # who chose a step's token
 }
 
 
-def candidate_table(trace: Trace | None) -> CandidateTable:
-    """Describe the distribution of a Trace's last step."""
+def candidate_table(trace: Trace | None, *, choosable: bool = True) -> CandidateTable:
+    """Describe the distribution of a Trace's last step.
+
+    ``choosable``: another token can be chosen instead.
+    """
     if trace is None or not len(trace):
         return CandidateTable("next token", "nothing decoded yet: step forwards", ())
+    if not trace.steps:
+        return CandidateTable(_("next token"), without_steps_words(trace), ())
     step = trace.steps[-1]
     rows = [
         CandidateRow(c.id, rank, visible(c.token), c.probability, c.id == step.id)
@@ -52,10 +59,10 @@ def candidate_table(trace: Trace | None) -> CandidateTable:
         token = visible(step.token)
         rows.append(CandidateRow(step.id, step.rank, token, step.probability, True))
     title = f"next token, after “{visible(trace.target[-1])}”"
-    return CandidateTable(title, _summary(step), tuple(rows))
+    return CandidateTable(title, _summary(step, choosable=choosable), tuple(rows))
 
 
-def _summary(step: Step) -> str:
+def _summary(step: Step, *, choosable: bool) -> str:
     if math.isnan(step.probability):
         return (
             f"{ORIGINS[step.origin]}: “{visible(step.token)}”\n"
@@ -64,8 +71,9 @@ def _summary(step: Step) -> str:
     lines = [
         f"{ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
         f"entropy {decimals(step.entropy, 2)} bits",
-        "click a row to choose it instead",
     ]
+    if choosable:
+        lines.append("click a row to choose it instead")
     if step.origin != "model":
         best = step.candidates[0]
         lines.insert(1, f"most probable: “{visible(best.token)}”")

@@ -157,7 +157,7 @@ def build_keys(window: MainWindow) -> None:
         "?": lambda: _tell(window, "Keys", KEYS),
     }
     for number, kind in enumerate(KINDS, 1):
-        bind[str(number)] = partial(window.session.set, kind=kind)
+        bind[str(number)] = partial(window.choose_kind, kind)
     for keys, slot in bind.items():
         QShortcut(QKeySequence(keys), window, activated=slot)  # type: ignore[call-overload]
 

@@ -10,7 +10,6 @@ from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
-    QLabel,
     QMainWindow,
     QMenu,
     QPushButton,
@@ -23,8 +22,9 @@ from visformer.engine.handle import Event
 from visformer.engine.messages import Opened
 from visformer.errors import VisformerError
 from visformer.pictures.about import readable, source_hint
+from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
-from visformer.pictures.attention.strips import source_strip, target_strip
+from visformer.pictures.fills import cell_of
 from visformer.session import answers, openings, runs
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
@@ -40,15 +40,17 @@ from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
 from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
 
@@ -79,11 +81,9 @@ class MainWindow(QMainWindow):
             "Reference translation", "a translation of your own, fed teacher-forced"
         )
         self.reference.submitted.connect(self._submit_reference)
-        self.source_strip = TokenStrip("Source tokens", "source tokens appear here")
-        self.target_strip = TokenStrip(
-            "Target tokens", "nothing decoded yet: step forwards"
-        )
-        self.target_strip.clicked.connect(self._go_to_token)
+        self.strips = Strips()
+        self.strips.step_chosen.connect(self._go_to_token)
+        self.strips.source_chosen.connect(self._lock_source)
         self.transport = Transport()
         self.transport.moved.connect(self._go_to_step)
         self.strategy = StrategyControls()
@@ -111,8 +111,7 @@ class MainWindow(QMainWindow):
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
         column.addWidget(self.modified)
-        column.addLayout(_labelled("source", self.source_strip))
-        column.addLayout(_labelled("target", self.target_strip))
+        column.addWidget(self.strips)
         column.addLayout(self._transport_row())
         column.addWidget(self._middle(), 1)
         self.setCentralWidget(body)
@@ -153,8 +152,7 @@ class MainWindow(QMainWindow):
 
     def _draw(self, state: State) -> None:
         """Bring every visible part in line with the State."""
-        self.source_strip.draw(source_strip(state.shown, state.selection, state.look))
-        self.target_strip.draw(target_strip(state.shown, state.selection, state.look))
+        self.strips.draw(state)
         self.transport.draw(state)
         self.candidates.draw(state)
         self.modified.draw(state)
@@ -183,7 +181,7 @@ class MainWindow(QMainWindow):
     ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
         if path.endswith(".vis"):
-            self.guarded(lambda: self._show_trace(Path(path)))
+            self.guarded(lambda: self.show_trace(read_trace(Path(path))))
         else:
             self.session.do(
                 openings.open_checkpoint,
@@ -194,8 +192,10 @@ class MainWindow(QMainWindow):
                 then=then,
             )
 
-    def _show_trace(self, path: Path) -> None:
-        self.session.do(runs.show_trace, read_trace(path))
+    def show_trace(self, trace: Trace) -> None:
+        """Show a recorded Trace, its text in the source line."""
+        self.session.do(runs.show_trace, trace)
+        self.source.setText(self.session.state.wish.sentence)
 
     def _answer(self, given: Mapping[str, Value | None]) -> None:
         self.session.do(openings.answer, given)
@@ -241,9 +241,16 @@ class MainWindow(QMainWindow):
         self.session.set(step=step)
 
     def _go_to_token(self, index: int) -> None:
-        """Go to the step that chose the token: chip n is the choice of step n."""
+        """Go to the step that chose the token: token n is the choice of step n."""
         self.transport.pause()
         self.session.set(step=index)
+
+    def _lock_source(self, token: int) -> None:
+        """Lock a source token and the key that it reads most."""
+        state = self.session.state
+        if state.shown is not None:
+            cell = cell_of(state.shown, state.selection, token)
+            self.session.set(locked=None if cell == state.locked else cell)
 
     def _change_device(self, device: str) -> None:
         opened = self.session.state.opened
@@ -256,6 +263,14 @@ class MainWindow(QMainWindow):
 
     def free_cell(self) -> None:
         self.session.set(locked=None, hovered=None, error="", notice="")
+
+    def choose_kind(self, kind: Kind) -> None:
+        """Look at a kind of attention, or say that there is none of it."""
+        trace = self.session.state.trace
+        if trace is not None and kind not in trace.kinds:
+            self.session.set(notice=missing_kinds_words(trace.model))
+        else:
+            self.session.set(kind=kind)
 
     def walk_heads(self, layers: int, heads: int) -> None:
         """Select a neighbour in the layer x head grid."""
@@ -370,8 +385,3 @@ def _row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
         else:
             row.addWidget(part, 1 if part is stretch else 0)
     return row
-
-
-def _labelled(text: str, widget: QWidget) -> QHBoxLayout:
-    label: QLabel = plain_label(text, faint=True)
-    return _row(label, widget, stretch=widget)

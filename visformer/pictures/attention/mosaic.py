@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
     WHOLE_HEAD,
@@ -106,7 +107,7 @@ def mosaic_parts(
         width=width,
         filled=filled,
         chosen=layer_and_head(trace, selection, kind),
-        note=SCALES[selection.scale] + _reduction_words(factors),
+        note=_note(trace, kind, SCALES[selection.scale], factors),
     )
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
@@ -215,6 +216,12 @@ def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element
 
 def _factor(length: int, pixels: int) -> int:
     return max(1, -(-length // max(1, pixels)))
+
+
+def _note(trace: Trace, kind: Kind, scale: str, factors: tuple[int, int]) -> str:
+    captured = captured_words(trace, kind, range(trace.layers(kind)))
+    shaded = scale + _reduction_words(factors)
+    return "; ".join(filter(None, (shaded, captured)))
 
 
 def _reduction_words(factors: tuple[int, int]) -> str:

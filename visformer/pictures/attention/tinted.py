@@ -26,6 +26,7 @@ class TintedPiece:
     shade: float | None  # in [0, 1] or NaN; None: not tinted
     masked: bool
     chosen: bool
+    after_prompt: bool = False  # the first piece after the prompt: a line before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ def _pieces(
     labels = shown.rows if side == "query" else shown.columns
     marks = has_word_marks(tokens)
     joined = glued(trace, sides(shown.kind)[side == "key"])
+    end = (shown.border or (0, 0))[side == "key"]
     pieces: list[TintedPiece] = []
     loose = True  # loose: the next piece is spaced whatever it begins with
     for at, label in enumerate(labels):
@@ -104,6 +106,7 @@ def _pieces(
                 shade=None if shades is None else float(shades[at]),
                 masked=masked is not None and bool(masked[at]),
                 chosen=at == chosen,
+                after_prompt=at > 0 and at == end,
             )
         )
         loose = special

@@ -20,7 +20,10 @@ from PySide6.QtWidgets import (
 )
 
 from visformer import words
+from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import CandidateTable, candidate_table
+from visformer.pictures.fills import fill_table, masked_token
+from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.table_model import Index, Role, TableModel
@@ -60,6 +63,7 @@ class CandidatesPanel(QWidget):
         super().__init__()
         self._title, self._summary = plain_label("next token"), plain_label("")
         self.shown = CandidateTable("", "", ())
+        self._fixed = False  # no row can be chosen: no model is behind the run
         self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, len(COLUMNS))  # Qt arranges only columns that are there
@@ -84,7 +88,12 @@ class CandidatesPanel(QWidget):
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
-        table = candidate_table(state.shown)
+        trace, self._fixed = state.shown, bool(fixed_words(state))
+        self.setVisible(trace is None or has_target(trace) or bool(trace.fills))
+        if trace is None or has_target(trace):
+            table = candidate_table(trace, choosable=not self._fixed)
+        else:
+            table = fill_table(trace, masked_token(trace, state.locked))
         if table == self.shown:
             return
         self.shown = table
@@ -98,7 +107,7 @@ class CandidatesPanel(QWidget):
 
     def _choose(self, index: Index) -> None:
         row = self.shown.rows[index.row()]
-        if not row.chosen:
+        if not row.chosen and not self._fixed:
             self.chosen.emit(row.id)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
@@ -113,7 +122,8 @@ class CandidatesPanel(QWidget):
             cells = (str(candidate.rank), candidate.token, words.probability(p))
             return cells[column]
         if role == Role.ToolTipRole:
-            chosen = "; chosen" if candidate.chosen else "; click to choose it instead"
+            chosen = "" if self._fixed else "; click to choose it instead"
+            chosen = "; chosen" if candidate.chosen else chosen
             return f"id {candidate.id}, probability {words.number(p, 9)}{chosen}"
         if role == Role.FontRole and candidate.chosen:
             font = QFont(self.table.font())

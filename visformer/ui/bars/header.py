@@ -6,11 +6,13 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from visformer.engine.messages import Opened
+from visformer.pictures.absent import facts_words
 from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.values.facts import KINDS
 
 
 class Header(QWidget):
@@ -46,7 +48,9 @@ class Header(QWidget):
         """Name the model on screen, and the devices that the open one could run on."""
         self._about.draw(state)
         model = state.model
-        if model is not None:
+        if model is not None and (model.known is None or model.kinds != KINDS):
+            self.model.setText(facts_words(model))
+        elif model is not None:
             config = model.config
             self.model.setText(
                 f"model: {model.name}, {config.encoder_layers}+{config.decoder_layers} "

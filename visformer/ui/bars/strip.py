@@ -133,7 +133,7 @@ class _ChipRow(QWidget):
         painter.drawRoundedRect(box, radius, radius)
         painter.setPen(text)
         font = painter.font()
-        font.setUnderline(chip.forced)
+        font.setUnderline(chip.forced or chip.filled)
         painter.setFont(font)
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, chip.token)
 
@@ -144,7 +144,9 @@ class _ChipRow(QWidget):
             chip = self.chips[index]
             forced = ", forced by you" if chip.forced else ""
             done = f" ({chip.done})" if chip.done else ""
-            text = f"id {chip.id}{forced}, weight {probability(chip.tint)}{done}"
+            masked = ", masked" if chip.filled else ""
+            weight = f"weight {probability(chip.tint)}{done}"
+            text = f"id {chip.id}{forced}{masked}, {weight}"
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

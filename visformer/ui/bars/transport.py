@@ -15,6 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import _
+from visformer.pictures.absent import has_target
 from visformer.session.state import State
 from visformer.ui.icons import icon
 from visformer.ui.widgets.plain_label import plain_label
@@ -81,17 +83,22 @@ class Transport(QWidget):
     def draw(self, state: State) -> None:
         """Show where the current step is."""
         self._state = state
-        step, last = state.step, self._last
-        self._where.setText(f"step {step} of {last}")
+        step, first, last = state.step, self._first, self._last
+        self.setVisible(state.trace is None or has_target(state.trace))
+        self._where.setText(_where(step, last, first))
         able = {
-            "first": step > 0,
-            "back": step > 0,
-            "play": last > 0,
+            "first": step > first,
+            "back": step > first,
+            "play": last > first,
             "forward": step < last,
             "last": step < last,
         }
         for name, button in self._buttons.items():
             button.setEnabled(able[name])
+
+    @property
+    def _first(self) -> int:
+        return self._state.trace.prompt if self._state.trace is not None else 0
 
     @property
     def _last(self) -> int:
@@ -102,8 +109,8 @@ class Transport(QWidget):
         return self._timer.isActive()
 
     def first(self) -> None:
-        """Go before the first step: an empty target."""
-        self._go(0)
+        """Go before the first step: an empty target, or the first after a prompt."""
+        self._go(self._first)
 
     def back(self) -> None:
         """Go one step back."""
@@ -123,7 +130,7 @@ class Transport(QWidget):
             self.pause()
             return
         if self._state.step >= self._last:
-            self.moved.emit(0)
+            self.moved.emit(self._first)
         self._timer.start()
         self._show_playing()
 
@@ -154,6 +161,14 @@ class Transport(QWidget):
         name = "Pause (Space)" if self.playing else "Play (Space)"
         play.setToolTip(name)
         play.setAccessibleName(name)
+
+
+def _where(step: int, last: int, prompt: int) -> str:
+    if not prompt:
+        return _("step {step} of {last}", step=step, last=last)
+    return _(
+        "step {step} of {last}, prompt {prompt}", step=step, last=last, prompt=prompt
+    )
 
 
 class StrategyControls(QWidget):

@@ -10,6 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
+from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, shown_marks
 from visformer.pictures.attention.maps import all_numbers, layer_and_head
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
@@ -24,6 +25,7 @@ from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.overview import Overview
+from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.token_canvas import SideToken
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import same
@@ -39,10 +41,12 @@ class _Shown:
 
     def __init__(self, trace: Trace | None, kind: Kind) -> None:
         self._parts: tuple[object, ...] = ()
-        if trace is not None and kind == "encoder":  # the same at every step
+        if trace is None or kind not in trace.kinds:
+            return
+        if kind == "encoder":  # the same at every step
             encoder = trace.encoder_rows, trace.masks["encoder"]
             self._parts = trace.model, trace.source, *encoder
-        elif trace is not None:
+        else:
             last = trace.steps[-1] if trace.steps else None
             self._parts = *trace.storage, last
 
@@ -85,6 +89,7 @@ class AttentionView(View):
         self.bar = LookBar()
         self.bar.changed.connect(self._choose_look)
         self.bar.scale_chosen.connect(self._choose_scale)
+        self._absent = paragraph("")
         self._lay_out()
 
     def _panel(self, kind: Kind) -> KindPanel:
@@ -112,6 +117,7 @@ class AttentionView(View):
         column.setContentsMargins(4, 4, 4, 4)
         column.setSpacing(4)
         column.addWidget(self.bar)
+        column.addWidget(self._absent)
         column.addWidget(splitter, 1)
 
     # ---- drawing ---------------------------------------------------------------
@@ -125,8 +131,16 @@ class AttentionView(View):
         """Show a State; parts whose numbers did not change keep their image."""
         self._state = state
         self._measure()
+        model = state.model if state.trace is None else state.trace.model
+        self._absent.setText(missing_kinds_words(model))
+        self._absent.setVisible(bool(self._absent.text()))
         for kind, panel in self.panels.items():
-            self._draw_panel(kind, panel)
+            there = model is None or kind in model.kinds
+            panel.setVisible(there)
+            if there:
+                self._draw_panel(kind, panel)
+            else:
+                self._tasks.pop(kind, None)
             panel.set_focused(kind == state.kind and state.shown is not None)
         self._draw_order()
         self._draw_overview()
@@ -262,7 +276,7 @@ class AttentionView(View):
         self._extents, self._longest = {}, {}
         if trace is None:
             return
-        labels = {kind: whole_labels(trace, kind, look) for kind in KINDS}
+        labels = {kind: whole_labels(trace, kind, look) for kind in trace.kinds}
         longest = {
             kind: [max(names, key=len, default="") for names in both]
             for kind, both in labels.items()

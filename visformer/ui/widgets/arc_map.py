@@ -108,12 +108,28 @@ class ArcsCanvas(TokenCanvas):
         if self._arcs is None or self._arcs[0] != rows:
             self._arcs, self._layer = (rows, arcs(matrix, self._mass, rows)), None
         edges = self._sides()
+        self._paint_border(painter, matrix, pitch, edges)
         self._paint_arcs(painter, self._arcs[1], pitch, edges)
         for side, labels in enumerate(self._labels()):
             marked = self._marks.rows if side == 0 else self._marks.columns
             for index in range(first, min(last, len(labels))):
                 label = labels[index]
                 self._paint_label(painter, edges, (side, index), label, index in marked)
+
+    def _paint_border(
+        self,
+        painter: QPainter,
+        matrix: Matrix,
+        pitch: float,
+        edges: tuple[float, float],
+    ) -> None:
+        """Draw a line below the prompt, on each side that has one."""
+        painter.setPen(QPen(self.palette().windowText().color(), 1))
+        lines = (0.0, edges[0]), (edges[1], float(self.width()))
+        for count, (left, right) in zip(matrix.border or (0, 0), lines, strict=True):
+            if count:
+                y = count * pitch
+                painter.drawLine(QPointF(left, y), QPointF(right, y))
 
     def _paint_arcs(
         self, painter: QPainter, lines: Arcs, pitch: float, edges: tuple[float, float]

@@ -64,6 +64,7 @@ class Canvas(QWidget):
         self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
         self._crossed: list[QRectF] = []  # those in sight, found with the hatched
+        self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._cell: tuple[int, int] | None = None
         self._rows: tuple[int, ...] = ()
         self._columns: tuple[int, ...] = ()
@@ -91,6 +92,12 @@ class Canvas(QWidget):
         """Frame a cell, and edge rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
             self._cell, self._rows, self._columns = cell, rows, columns
+            self.update()
+
+    def set_border(self, border: tuple[int, int] | None) -> None:
+        """Draw a line below so many rows, and one to the right of so many columns."""
+        if border != self._border:
+            self._border = border
             self.update()
 
     def set_whole(self, rows: int, columns: int) -> None:
@@ -146,6 +153,7 @@ class Canvas(QWidget):
         if not self._image.isNull():
             painter.drawImage(self._pixels(self._rect), self._image)
         self._hatch(painter, palette)
+        self._paint_border(painter, palette)
         self._paint_marks(painter, palette)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
@@ -171,6 +179,23 @@ class Canvas(QWidget):
         if self._crossed:
             painter.setBrush(nan_crosses())
             painter.drawRects([self._pixels(run) for run in self._crossed])
+
+    def _paint_border(self, painter: QPainter, palette: QPalette) -> None:
+        if self._border is None:
+            return
+        rows, columns = self._border
+        after = self._pixels(QRectF(columns, rows, 0, 0)).topLeft()
+        colours = palette.color(QPalette.ColorRole.Base), palette.windowText().color()
+        for colour, wide in zip(colours, (4, 2), strict=True):
+            painter.setPen(QPen(colour, wide))
+            if rows:
+                painter.drawLine(
+                    QPointF(0, after.y()), QPointF(self.width(), after.y())
+                )
+            if columns:
+                painter.drawLine(
+                    QPointF(after.x(), 0), QPointF(after.x(), self.height())
+                )
 
     def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -110,6 +110,7 @@ class HeatMap(QWidget):
         self._row_axis.set_text(matrix.row_axis)
         self._arrange()
         self._paint_cells(matrix)
+        self.canvas.set_border(matrix.border)
         row, column = matrix.marked or (None, None)
         self.mark(
             matrix.marked,

@@ -129,6 +129,12 @@ class RunningText(TokenCanvas):
             turned = self._paint_grounds(painter, paragraph, seen)
             painter.setPen(palette.color(QPalette.ColorRole.WindowText))
             paragraph.layout.draw(painter, QPointF(0, 0), turned, clip)
+            painter.setPen(QPen(palette.color(QPalette.ColorRole.WindowText), 2))
+            for index in seen:
+                if paragraph.pieces[index].after_prompt:
+                    for box in _boxes(paragraph, index)[:1]:
+                        edge = box.adjusted(-3, 0, 0, 0)
+                        painter.drawLine(edge.topLeft(), edge.bottomLeft())
             painter.setPen(QPen(palette.color(QPalette.ColorRole.Highlight), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             for index in seen:

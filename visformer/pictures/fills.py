@@ -1,0 +1,54 @@
+"""A masked token of an encoder alone: which one, and the best tokens in its place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visformer.language import _
+from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.candidates import CandidateRow, CandidateTable
+from visformer.pictures.selection import AttentionCell, Selection
+from visformer.text import visible
+from visformer.values.trace import Trace
+from visformer.words import token_words
+
+
+def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | None:
+    """Return the masked source token that is looked at; None where none is.
+
+    That is the query of the locked cell, or the first masked one.
+    """
+    if trace is None or not trace.fills:
+        return None
+    if locked is None or locked.kind != "encoder":
+        return min(trace.fills)
+    return locked.query if locked.query in trace.fills else None
+
+
+def fill_table(trace: Trace, masked: int | None) -> CandidateTable:
+    """Describe the best tokens in place of a masked one."""
+    if masked is None:
+        words = _("Click a masked token in the source strip to see what would fill it.")
+        return CandidateTable(_("masked token"), words, ())
+    rows = tuple(
+        CandidateRow(c.id, rank, visible(c.token), c.probability, False)
+        for rank, c in enumerate(trace.fills[masked], 1)
+    )
+    token = token_words(visible(trace.source[masked]), masked)
+    others = sorted(set(trace.fills) - {masked})
+    words = _("The model's best tokens in this place.")
+    if others:
+        words = _(
+            "The model's best tokens in this place. Click another masked token in the "
+            "source strip to see those in its place."
+        )
+    return CandidateTable(_("in place of {token}", token=token), words, rows)
+
+
+def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:
+    """Return the cell of a source token and the key that it reads most."""
+    layer, head = layer_and_head(trace, selection, "encoder")
+    row = head_weights(trace, "encoder", layer, head)[token]
+    best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
+    return AttentionCell("encoder", token, best)

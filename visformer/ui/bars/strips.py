@@ -1,0 +1,80 @@
+"""The two strips of tokens: what is read, and what is written."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from visformer.language import _
+from visformer.pictures.absent import has_source, has_target
+from visformer.pictures.attention.strips import first_chip, source_strip, target_strip
+from visformer.pictures.fills import masked_token
+from visformer.session.state import State
+from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.widgets.plain_label import plain_label
+from visformer.values.trace import Trace
+
+
+class Strips(QWidget):
+    """Source and target, or prompt and continuation; a side that is not there hides."""
+
+    step_chosen = Signal(int)  # the one that chose the token clicked
+    source_chosen = Signal(int)  # a source token, where there are no steps
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._trace: Trace | None = None
+        self.source = TokenStrip(_("Source tokens"), _("source tokens appear here"))
+        self.target = TokenStrip(
+            _("Target tokens"), _("nothing decoded yet: step forwards")
+        )
+        self._source_name, self._target_name = (
+            plain_label("", faint=True),
+            plain_label("", faint=True),
+        )
+        self._rows = (
+            _row(self._source_name, self.source),
+            _row(self._target_name, self.target),
+        )
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(3)
+        for row in self._rows:
+            layout.addWidget(row)
+        self.source.clicked.connect(self._choose_source)
+        self.target.clicked.connect(self._choose_step)
+        self._name(None)
+
+    def draw(self, state: State) -> None:
+        """Show what is read and written up to the current step."""
+        self._trace = trace = state.shown
+        looked = trace, state.selection, state.look
+        self.source.draw(source_strip(*looked, masked_token(trace, state.locked)))
+        self.target.draw(target_strip(*looked))
+        self._name(trace)
+
+    def _name(self, trace: Trace | None) -> None:
+        alone = trace is not None and not has_source(trace)
+        self._source_name.setText(_("prompt") if alone else _("source"))
+        self._target_name.setText(_("target"))
+        prompted = trace is None or has_source(trace) or trace.prompt > 0
+        self._rows[0].setVisible(prompted)
+        self._rows[1].setVisible(trace is None or has_target(trace))
+
+    def _choose_source(self, index: int) -> None:
+        if self._trace is not None and not has_target(self._trace):
+            self.source_chosen.emit(index)
+
+    def _choose_step(self, index: int) -> None:
+        if self._trace is not None:
+            self.step_chosen.emit(index + first_chip(self._trace))
+
+
+def _row(name: QLabel, strip: TokenStrip) -> QWidget:
+    row = QWidget()
+    layout = QHBoxLayout(row)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(6)
+    layout.addWidget(name)
+    layout.addWidget(strip, 1)
+    return row
