@@ -163,9 +163,9 @@ class LayerRows:
 
     @cached_property
     def cross_attention(self) -> AttentionRows | None:
-        """The decoder's second sublayer; None in the encoder."""
+        """The decoder's second sublayer; None in the encoder, and if it did not run."""
         weights, at = self.parameters.cross_attention, self.parameters.layer
-        if weights is None:
+        if weights is None or "cross" not in self.trace.kinds:
             return None
         x = self.self_attention.residual.output
         return _attend(self.trace, "cross", weights, x, (at, self.rows))

@@ -7,6 +7,14 @@ import math
 import numpy as np
 
 from visformer.language import _, ngettext
+from visformer.pictures.computation.scale_stage import (
+    added_to,
+    head_of,
+    only,
+    products_of,
+    scores_name,
+    scores_of,
+)
 from visformer.pictures.computation.stage_picture import (
     Shading,
     StagePicture,
@@ -16,9 +24,12 @@ from visformer.pictures.computation.stage_picture import (
     vectors,
     weights_map,
 )
-from visformer.pictures.computation.subject import MASKED_FOR_SURE, Subject
+from visformer.pictures.computation.subject import (
+    MASKED_FOR_SURE,
+    Subject,
+    sharing_words,
+)
 from visformer.values.arrays import Bools, Floats
-from visformer.values.attention_heads import AttentionHeads
 from visformer.words import masked_value_text, number, probability
 
 
@@ -30,51 +41,27 @@ def product_stage(subject: Subject) -> StagePicture:
     maps = (
         queries(subject, "", "Q", _block_queries(subject), "head"),
         stage_map(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key")),
-        stage_map(subject, "=", "QKᵀ", lambda: _products(subject), ("query", "key")),
+        stage_map(subject, "=", "QKᵀ", lambda: products_of(subject), ("query", "key")),
     )
     return StagePicture(
         formula=_("QKᵀ: the dot product of every query with every key"),
         maps=maps,
-        words=f"q·k = {terms(q, k)} = {number(total)}.",
+        words=" ".join(
+            filter(
+                None,
+                (f"q·k = {terms(q, k)} = {number(total)}.", sharing_words(subject)),
+            )
+        ),
         table=vectors(subject, "head", ("q", "k", "q × k"), [q, k, q * k]),
-    )
-
-
-def scale_stage(subject: Subject) -> StagePicture:
-    """Show the products divided by the square root of the head's width."""
-    width = subject.trace.model.config.head_size
-    root = math.sqrt(width)
-    products = _products(subject)
-    maps = (
-        stage_map(subject, "", "QKᵀ", lambda: products, ("query", "key")),
-        stage_map(
-            subject, "→", "QKᵀ / √d_k", lambda: _scores(subject), ("query", "key")
-        ),
-    )
-    product = float(products[subject.at, subject.key])
-    words = (
-        f"{number(product)} / √{width} = "
-        f"{number(product)} / {number(root)} = {number(product / root)}."
-    )
-    rows = np.stack([products[subject.at], _scores(subject)[subject.at]])  # [2, K]
-    return StagePicture(
-        formula=_(
-            "QKᵀ / √d_k with d_k = {width}: keeps the scores from growing with the "
-            "head's width",
-            width=width,
-        ),
-        maps=maps,
-        words=words,
-        table=vectors(subject, "key", ("q·k", "q·k / √d_k"), rows),
     )
 
 
 def mask_stage(subject: Subject) -> StagePicture:
     """Show which scores are replaced by the masked value."""
-    scores, mask, masked = _scores(subject), _mask(subject), _masked(subject)
+    scores, mask, masked = scores_of(subject), _mask(subject), _masked(subject)
     flags = mask.astype(np.float32)
     maps = (
-        stage_map(subject, "", "QKᵀ / √d_k", lambda: scores, ("query", "key")),
+        stage_map(subject, "", scores_name(subject), lambda: scores, ("query", "key")),
         stage_map(
             subject,
             _("and"),
@@ -97,7 +84,7 @@ def mask_stage(subject: Subject) -> StagePicture:
     rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
     names = _("score"), _("may attend (1: yes)"), _("masked score")
     return StagePicture(
-        formula=_mask_formula(subject.trace.model.config.masked_value),
+        formula=_mask_formula(subject.facts.masked_value),
         maps=maps,
         words=_mask_words(subject, score, mask[subject.at]),
         table=vectors(subject, "key", names, rows),
@@ -138,7 +125,7 @@ def _mask_words(subject: Subject, score: float, allowed: Bools) -> str:
             "The query may not attend to this key: the score {score} is replaced by "
             "{value}.",
             score=number(score),
-            value=masked_value_text(subject.trace.model.config.masked_value),
+            value=masked_value_text(subject.facts.masked_value),
         )
     return f"{outcome} {reads}"
 
@@ -150,12 +137,26 @@ def softmax_stage(subject: Subject) -> StagePicture:
     with np.errstate(invalid="ignore"):
         exponents = np.exp(exact - exact.max())
         chain = exponents / exponents.sum()
-    rows = np.stack([exact, exponents, chain]).astype(np.float32)  # [3, K]
-    return StagePicture(
-        formula=_(
+    rows = [exact, exponents, chain]
+    names = [_("masked score"), _("exp(score − maximum)"), _("weight")]
+    words = _softmax_words(subject, exact, exponents, chain)
+    formula, sign = (
+        _(
             "softmax over each row: exp(score − the row's maximum) / the row's sum; "
             "every row sums to 1"
         ),
+        "→ softmax",
+    )
+    if subject.captured:
+        names[-1:] = [_("softmax"), _("captured weight")]
+        rows.append(subject.weights[subject.query])
+        words, sign = _captured_words(subject, chain), _("and")
+        formula = _(
+            "The weights were captured from the model as it ran: they do not follow "
+            "from these scores by a softmax alone"
+        )
+    return StagePicture(
+        formula=formula,
         maps=(
             stage_map(
                 subject,
@@ -165,15 +166,20 @@ def softmax_stage(subject: Subject) -> StagePicture:
                 ("query", "key"),
                 forbidden=forbidden,
             ),
-            weights_map(subject, "→ softmax"),
+            weights_map(subject, sign),
         ),
-        words=_softmax_words(subject, exact, exponents, chain),
-        table=vectors(
-            subject,
-            "key",
-            (_("masked score"), _("exp(score − maximum)"), _("weight")),
-            rows,
-        ),
+        words=words,
+        table=vectors(subject, "key", names, np.stack(rows).astype(np.float32)),
+    )
+
+
+def _captured_words(subject: Subject, chain: np.ndarray) -> str:
+    """Set the cell's captured weight against the softmax of its row, [K]."""
+    return _(
+        "The captured weight is {weight}; the softmax of the masked scores would be "
+        "{softmax}.",
+        weight=probability(float(subject.weights[subject.query, subject.key])),
+        softmax=probability(float(chain[subject.key])),
     )
 
 
@@ -182,11 +188,12 @@ def _exact_row(subject: Subject) -> np.ndarray:
     where = subject.kind, subject.layer, subject.head
     q = subject.trace.queries(*where)[subject.query].astype(np.float64)
     scores = subject.trace.keys(*where).astype(np.float64) @ q  # [K]
-    scores /= math.sqrt(subject.trace.model.config.head_size)
+    scores *= subject.trace.scale(subject.kind, subject.layer)
+    bias = added_to(subject, slice(subject.query, subject.query + 1))
+    if bias is not None:
+        scores += bias[0]
     allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
-    masked: np.ndarray = np.where(
-        allowed, scores, subject.trace.model.config.masked_value
-    )
+    masked: np.ndarray = np.where(allowed, scores, subject.facts.masked_value)
     return masked
 
 
@@ -223,27 +230,9 @@ def _block_queries(subject: Subject) -> Floats:
     return subject.trace.queries(*where)[subject.queries]
 
 
-def _head(subject: Subject) -> AttentionHeads:
-    return subject.trace.attention_heads(subject.kind, subject.layer, subject.head)
-
-
-def _products(subject: Subject) -> Floats:
-    return _only(_head(subject).products(subject.queries))
-
-
-def _scores(subject: Subject) -> Floats:
-    return _only(_head(subject).scores(subject.queries))
-
-
 def _mask(subject: Subject) -> Bools:
-    return _head(subject).mask[subject.queries]
+    return head_of(subject).mask[subject.queries]
 
 
 def _masked(subject: Subject) -> Floats:
-    return _only(_head(subject).masked(subject.queries))
-
-
-def _only(heads: Floats) -> Floats:
-    """Return the one head's matrix of [1, rows, K]."""
-    head: Floats = heads[0]
-    return head
+    return only(head_of(subject).masked(subject.queries))

@@ -12,8 +12,10 @@ from visformer.pictures.computation.norms import (
     norm_steps,
     norm_words,
 )
+from visformer.pictures.computation.scale_stage import is_root
 from visformer.pictures.computation.stage_picture import (
     StagePicture,
+    columns_words,
     plus,
     projected_terms,
     queries,
@@ -22,7 +24,7 @@ from visformer.pictures.computation.stage_picture import (
     weights_map,
     with_bias,
 )
-from visformer.pictures.computation.subject import Subject
+from visformer.pictures.computation.subject import Subject, sharing_words
 from visformer.values.facts import Kind
 from visformer.words import dimension_words, number
 
@@ -55,17 +57,18 @@ def weighted_stage(subject: Subject) -> StagePicture:
         for name, j in zip(names[:FIRST], order, strict=False)
     )
     return StagePicture(
-        formula=_(
-            "Z = softmax(QKᵀ / √d_k) V: for each query, the weighted sum of all values"
-        ),
+        formula=_weighted_formula(subject),
         maps=maps,
-        words=_(
-            "This cell contributes {weight} · v, of size {size}. z = Σ weight · v, "
-            "largest first: {largest}. The size (L2 norm) of z is {total}.",
-            weight=number(row[subject.key]),
-            size=number(sizes[subject.key]),
-            largest=", ".join(largest),
-            total=number(float(size(z))),
+        words=_weighted_words(
+            subject,
+            _(
+                "This cell contributes {weight} · v, of size {size}. z = Σ weight · v, "
+                "largest first: {largest}. The size (L2 norm) of z is {total}.",
+                weight=number(row[subject.key]),
+                size=number(sizes[subject.key]),
+                largest=", ".join(largest),
+                total=number(float(size(z))),
+            ),
         ),
         table=vectors(
             subject,
@@ -77,23 +80,36 @@ def weighted_stage(subject: Subject) -> StagePicture:
     )
 
 
+def _weighted_formula(subject: Subject) -> str:
+    at = subject.trace, subject.kind, subject.layer
+    if is_root(*at) and subject.trace.added(*at[1:]) is None and not subject.captured:
+        return _(
+            "Z = softmax(QKᵀ / √d_k) V: for each query, the weighted sum of all values"
+        )
+    return _("Z = weights × V: for each query, the weighted sum of all values")
+
+
+def _weighted_words(subject: Subject, words: str) -> str:
+    return " ".join(filter(None, (words, sharing_words(subject))))
+
+
 def concat_stage(subject: Subject) -> StagePicture:
     """Show the heads' outputs side by side."""
-    config = subject.trace.model.config
+    facts = subject.facts
     z = subject.cut(subject.rows().attention(subject.kind).joined)
-    columns = subject.columns
-    heads = z[subject.at].reshape(config.heads, config.head_size)  # [H, d]
+    columns = subject.output_columns
+    heads = z[subject.at].reshape(facts.heads, facts.value_size)  # [H, d]
     mine = stage_map(
         subject, "", _("Z of this head"), lambda: z[:, columns], ("query", "head")
     )
-    names = (_("z of head {head}", head=h + 1) for h in range(config.heads))
+    names = (_("z of head {head}", head=h + 1) for h in range(facts.heads))
     sizes = size(heads)
     return StagePicture(
         formula=_(
             "Concat(head 1 … head {heads}): {heads} × {size} = {width} columns",
-            heads=config.heads,
-            size=config.head_size,
-            width=config.d_model,
+            heads=facts.heads,
+            size=facts.value_size,
+            width=z.shape[1],
         ),
         maps=(mine, queries(subject, _("→ beside the others"), _("concat"), z)),
         words=_(
@@ -101,7 +117,7 @@ def concat_stage(subject: Subject) -> StagePicture:
             "z is that of head {largest}, of size {most}.",
             token=subject.token("query"),
             head=subject.head + 1,
-            columns=subject.columns_words,
+            columns=columns_words(columns),
             size=number(sizes[subject.head]),
             largest=int(sizes.argmax()) + 1,
             most=number(sizes.max()),
@@ -112,7 +128,6 @@ def concat_stage(subject: Subject) -> StagePicture:
 
 def output_stage(subject: Subject) -> StagePicture:
     """Show the concatenated heads projected back into the stream."""
-    config = subject.trace.model.config
     rows = subject.rows()
     part, linear = (
         rows.attention(subject.kind),
@@ -120,8 +135,10 @@ def output_stage(subject: Subject) -> StagePicture:
     )
     joined, added = subject.cut(part.joined), subject.cut(part.residual.added)
     weight = (rows.parameters, subject.kind)
-    d, at = subject.dimensions.get("model", 0), subject.at
-    product = _("MultiHead = Concat(head 1 … head {heads}) W_O", heads=config.heads)
+    d, at = subject.dimension("model", added.shape[1]), subject.at
+    product = _(
+        "MultiHead = Concat(head 1 … head {heads}) W_O", heads=subject.facts.heads
+    )
     return StagePicture(
         formula=with_bias(product, linear, "b_O"),
         maps=(

@@ -11,6 +11,7 @@ from visformer.pictures.computation.norms import norm_steps, norm_words
 from visformer.pictures.computation.stage_picture import (
     StageMap,
     StagePicture,
+    columns_words,
     difference,
     plus,
     projected_part,
@@ -20,14 +21,13 @@ from visformer.pictures.computation.stage_picture import (
     vectors,
     with_bias,
 )
-from visformer.pictures.computation.subject import Subject
+from visformer.pictures.computation.subject import Projected, Subject
 from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
 from visformer.words import dimension_words, layer_words, number
 
-Projected = Literal["query", "key", "value"]
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
 
 
@@ -131,12 +131,12 @@ def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
 
 
 def _projection(subject: Subject, part: Projected) -> StagePicture:
-    config = subject.trace.model.config
     letter, rows = LETTERS[part], subject.rows()
     token: Literal["query", "key"] = "query" if part == "query" else "key"
     side: Axis = token
     whole = getattr(rows.attention_weights(subject.kind), part)
-    linear = projected_part(whole, subject.columns)
+    columns = subject.columns(part)
+    linear = projected_part(whole, columns)
     reads, result, at = _projected(subject, part)
     source = "M" if subject.kind == "cross" and part != "query" else "X"
     weight = (rows.parameters, subject.kind, subject.head)
@@ -157,7 +157,7 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
     if linear.bias is not None:
         values.insert(1, linear.bias)
         names.insert(1, f"b_{letter}")
-    d, small = subject.dimensions.get("head", 0), letter.lower()
+    d, small = subject.dimension("head", result.shape[1]), letter.lower()
     words = _(
         "{token}: {element} = {sum} = {result}. Recomputed here, {vector} differs from "
         "the model's own by at most {difference}.",
@@ -173,8 +173,8 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
             "{formula}  ·  head {head} of {heads} has {columns} of {matrix}",
             formula=with_bias(f"{letter} = {source} W_{letter}", linear, f"b_{letter}"),
             head=subject.head + 1,
-            heads=config.heads,
-            columns=subject.columns_words,
+            heads=subject.facts.heads,
+            columns=columns_words(columns),
             matrix=f"W_{letter}",
         ),
         maps=maps,

@@ -131,7 +131,7 @@ def _signed(values: Floats, forbidden: Bools | None) -> Shading:
 
 
 def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
-    names = subject.labels(axis)
+    names = subject.labels(axis, count)
     if len(names) == count:
         return names
     return names[subject.queries if axis == "query" else subject.keys]
@@ -139,7 +139,7 @@ def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
 
 def _title(subject: Subject, name: str, values: Floats, axes: tuple[Axis, Axis]) -> str:
     """Write a matrix's name, its whole shape, and which of its rows are drawn."""
-    rows = len(subject.labels(axes[0]))
+    rows = len(subject.labels(axes[0], len(values)))
     title = f"{name} [{rows}, {values.shape[1]}]"
     if rows == len(values):
         return title
@@ -185,10 +185,11 @@ def vectors(
     by: Literal["row", "column", "all"] = "row",
 ) -> Numbers:
     """Return vectors below each other, with one column per token or dimension."""
+    stacked = np.stack(list(values))  # [rows, columns]
     return Numbers(
         rows=tuple(names),
-        columns=subject.names(axis),
-        values=np.stack(list(values)),  # [rows, columns]
+        columns=subject.names(axis, stacked.shape[1]),
+        values=stacked,
         axis=axis,
         by=by,
     )
@@ -198,6 +199,11 @@ def projected_part(linear: Linear, columns: slice) -> Linear:
     """Return the columns of a projection that belong to one head."""
     bias = None if linear.bias is None else linear.bias[columns]
     return Linear(linear.weight[:, columns], bias)
+
+
+def columns_words(columns: slice) -> str:
+    """Write a head's columns: dim 8 to dim 15."""
+    return _("dim {first} to dim {last}", first=columns.start, last=columns.stop - 1)
 
 
 def plus(linear: Linear) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from visformer.analysis.sublayers import stack_of as stack_name
 from visformer.language import N_, _
 from visformer.pictures.computation.attention_stages import (
     mask_stage,
     product_stage,
-    scale_stage,
     softmax_stage,
 )
 from visformer.pictures.computation.feed_forward_stages import (
@@ -34,8 +34,11 @@ from visformer.pictures.computation.projection_stages import (
     input_stage,
     projection_stage,
 )
+from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.subject import Subject
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 
 # Translated where they are shown, as are the pages and the titles of the stages.
 WAITING = N_(
@@ -47,6 +50,7 @@ NOTHING = N_(
     "Nothing has been decoded yet. Step forward, or choose the encoder's "
     "self-attention (press 1)."
 )
+NOTHING_YET = N_("Nothing has been decoded yet. Step forward.")
 
 StagePage = Literal["attention", "feed_forward"]
 PAGES: dict[StagePage, str] = {
@@ -108,11 +112,39 @@ def neighbour(name: str, by: int) -> str:
     return names[max(0, min(len(names) - 1, names.index(name) + by))]
 
 
+def titles_on(
+    page: StagePage, trace: Trace | None, kind: Kind, layer: int
+) -> tuple[str, ...]:
+    """Return what stands on the tabs of a page's stages, for one layer of a Trace."""
+    return tuple(
+        scale_title(trace, kind, layer) if stage.name == "scale" else _(stage.title)
+        for stage in stages_on(page)
+    )
+
+
 def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
-    """Return a stage's picture; a sentence if the layer's weights have not arrived."""
-    if stage.weighs and looked_at.layer_rows is None:
-        return _(WAITING)
-    return stage.make(looked_at)
+    """Return a stage's picture; a sentence if what it needs is not there."""
+    if not stage.weighs:
+        return stage.make(looked_at)
+    model, stack = looked_at.trace.model, stack_name(looked_at.kind)
+    if model.known is None:
+        return _(
+            "This stage needs the layer's weights: of “{model}” only the attention is "
+            "known.",
+            model=model.name,
+        )
+    if stack not in model.stacks or not model.stacks[stack].hidden:
+        return _(
+            "This stage needs the residual stream, which this trace does not have."
+        )
+    return _(WAITING) if looked_at.layer_rows is None else stage.make(looked_at)
+
+
+def no_cell_words(trace: Trace | None) -> str:
+    """Say why there is no cell."""
+    if trace is None:
+        return _(NOT_RUN)
+    return _(NOTHING if "encoder" in trace.kinds else NOTHING_YET)
 
 
 def heading(looked_at: Subject) -> str:

@@ -16,12 +16,13 @@ from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind, StackName
+from visformer.values.facts import AttentionFacts, Kind, StackName
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
 MASKED_FOR_SURE = -1e4  # no score comes close, so the softmax makes it exactly 0
+Projected = Literal["query", "key", "value"]
 BLOCK = 64  # rows drawn at once: a longer sentence is shown one block at a time
 UNITS: dict[Axis, str] = {  # counted from 0
     "model": N_("dim"),
@@ -67,16 +68,33 @@ class Subject:
         return self.query % BLOCK
 
     @property
-    def columns(self) -> slice:
-        """The head's columns among those of all heads."""
-        size = self.trace.model.config.head_size
-        return slice(self.head * size, (self.head + 1) * size)
+    def captured(self) -> bool:
+        """Whether the weights are the model's own, not derived from the scores."""
+        return self.trace.is_captured(self.kind, self.layer)
 
     @property
-    def columns_words(self) -> str:
-        """The same in words: dim 8 to dim 15."""
-        first, last = self.columns.start, self.columns.stop - 1
-        return _("dim {first} to dim {last}", first=first, last=last)
+    def facts(self) -> AttentionFacts:
+        """What the layers of this kind have in common."""
+        return self.trace.model.attention[self.kind]
+
+    def columns(self, part: Projected) -> slice:
+        """Return the head's columns among those of all heads that have the part."""
+        facts, head = self.facts, self.head
+        size = facts.value_size if part == "value" else facts.head_size
+        if part != "query":
+            head = self.trace.key_head(self.kind, head)
+        return slice(head * size, (head + 1) * size)
+
+    @property
+    def output_columns(self) -> slice:
+        """The columns of the head's output among those of all heads."""
+        size = self.facts.value_size
+        return slice(self.head * size, (self.head + 1) * size)
+
+    def dimension(self, axis: Axis, size: int) -> int:
+        """Return the selected index along an axis of so many; 0 if none is."""
+        at = self.dimensions.get(axis, 0)
+        return at if at < size else 0
 
     def rows(self) -> LayerRows:
         """Return the layer's sublayers; ValueError before the weights arrive."""
@@ -88,27 +106,38 @@ class Subject:
         """Cut a block's numbers down to the rows that are shown."""
         return numbers[: self.queries.stop - self.queries.start]
 
-    def names(self, axis: Axis) -> tuple[str, ...]:
-        """Name the columns of a table along an axis: the keys, or dim 0 and so on."""
-        return named(unit_of(axis), self.labels(axis))
+    def names(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
+        """Name the columns of a table along an axis: the keys, or dim 0 and so on.
 
-    def labels(self, axis: Axis) -> tuple[str, ...]:
-        """Label all rows or columns of a map along an axis."""
+        ``size``: how many dimensions there are.
+        """
+        return named(unit_of(axis), self.labels(axis, size))
+
+    def labels(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
+        """Label all rows or columns of a map along an axis, ``size`` dimensions."""
         if axis in ("query", "key"):
             return labels(self.trace, self.kind)[axis == "key"]
-        config = self.trace.model.config
-        sizes = {
-            "model": config.d_model,
-            "head": config.head_size,
-            "inner": config.feed_forward,
-        }
-        return tuple(map(str, range(sizes[axis])))
+        return tuple(map(str, range(size)))
 
     def token(self, axis: Literal["query", "key"]) -> str:
         """Name the cell's query or key and its place."""
         tokens = self.trace.tokens(self.kind)[axis == "key"]
         at = self.key if axis == "key" else self.query
         return token_words(visible(tokens[at]), at)
+
+
+def sharing_words(subject: Subject) -> str:
+    """Name the heads that share keys and values; "" where each has its own."""
+    heads, group = subject.facts.heads, subject.facts.heads // subject.facts.key_heads
+    if group == 1:
+        return ""
+    if group == heads:
+        return _("All {heads} heads share these keys and values.", heads=heads)
+    first = subject.head // group * group + 1
+    names = {"first": first, "last": first + group - 1}
+    if group == 2:
+        return _("Heads {first} and {last} share these keys and values.", **names)
+    return _("Heads {first} to {last} share these keys and values.", **names)
 
 
 def unit_of(axis: Axis) -> str:
@@ -196,7 +225,7 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     The last block is kept with the run while cells, heads and steps change: where
     later steps do not change earlier rows, the whole run's rows serve every step.
     """
-    stack, model = parameters.stack, trace.model.config
+    stack, model = parameters.stack, parameters.model.config
     whole = trace.whole if _rows_stand(trace.whole, stack) else trace
     rows = block(query, len(_row_tokens(whole, stack)))
     derived_from = *trace.storage, parameters
@@ -223,5 +252,9 @@ def _rows_stand(trace: Trace, stack: StackName) -> bool:
     kinds: tuple[Kind, ...] = (
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )
-    excludes = trace.model.config.masked_value <= MASKED_FOR_SURE
-    return excludes and all(bool(trace.masks[kind].any(-1).all()) for kind in kinds)
+    return all(
+        trace.model.attention[kind].masked_value <= MASKED_FOR_SURE
+        and bool(trace.masks[kind].any(-1).all())
+        for kind in kinds
+        if kind in trace.kinds
+    )

@@ -16,17 +16,18 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
+from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import (
-    NOT_RUN,
-    NOTHING,
     PAGES,
     StagePage,
     heading,
     neighbour,
+    no_cell_words,
     picture,
     stage_of,
     stages_on,
+    titles_on,
 )
 from visformer.pictures.computation.subject import (
     Subject,
@@ -71,8 +72,7 @@ class ComputationView(View):
                 ("head", self._choose_head),
             )
         }
-        for kind in KINDS:
-            self.choosers["kind"].addItem(KIND_NAMES[kind], kind)
+        self._hint = _yielding(plain_label(HINT, faint=True))
         self._heading = _yielding(plain_label(""))
         self._heading.setAccessibleName("the cell that is shown")
         self._formula = paragraph("the formula of this stage")
@@ -100,7 +100,7 @@ class ComputationView(View):
         first.addWidget(self.page_bar)
         for box in self.choosers.values():
             first.addWidget(box)
-        first.addWidget(_yielding(plain_label(HINT, faint=True)), 1)
+        first.addWidget(self._hint, 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
@@ -155,7 +155,7 @@ class ComputationView(View):
         )
         self._heading.setText("" if self._subject is None else heading(self._subject))
         self._heading.setToolTip(self._heading.text())
-        shown: StagePicture | str = NOT_RUN if state.shown is None else NOTHING
+        shown: StagePicture | str = no_cell_words(state.shown)
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)
         self._picture = shown if isinstance(shown, StagePicture) else None
@@ -189,10 +189,22 @@ class ComputationView(View):
         self.page_bar.setCurrentIndex(list(PAGES).index(stage.page))
         at = stages_on(stage.page).index(stage)
         self.stages[stage.page].setCurrentIndex(at)
+        kinds = KINDS if state.shown is None else state.shown.kinds
+        looked = state.shown, state.kind, state.layer
         for page, bar in self.stages.items():
             bar.setVisible(page == stage.page)
+            for index, title in enumerate(titles_on(page, *looked)):
+                bar.setTabText(index, title)
+        self._hint.setText(
+            missing_kinds_words(state.shown.model if state.shown else None) or HINT
+        )
+        self._hint.setToolTip(self._hint.text())
         self._colour_tabs()
         kind, layer, head = self.choosers.values()
+        if [kind.itemData(index) for index in range(kind.count())] != list(kinds):
+            kind.clear()
+            for name in kinds:
+                kind.addItem(KIND_NAMES[name], name)
         kind.setCurrentIndex(kind.findData(state.kind))
         if state.shown is not None:
             _number(layer, "layer", state.shown.layers(state.kind), state.layer)
@@ -210,7 +222,7 @@ class ComputationView(View):
     # ---- what the user does ----------------------------------------------------
 
     def _choose_kind(self, index: int) -> None:
-        self.session.set(kind=KINDS[index])
+        self.session.set(kind=self.choosers["kind"].itemData(index))
 
     def _choose_layer(self, index: int) -> None:
         self.session.set(layer=index)

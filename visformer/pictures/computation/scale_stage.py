@@ -1,0 +1,173 @@
+"""The stage that scales the products of queries and keys, and adds a bias to them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from visformer.language import _
+from visformer.pictures.computation.stage_picture import (
+    StagePicture,
+    stage_map,
+    vectors,
+)
+from visformer.pictures.computation.subject import Subject
+from visformer.pictures.picture import Axis
+from visformer.values.arrays import Floats
+from visformer.values.attention_heads import AttentionHeads
+from visformer.values.facts import Kind
+from visformer.values.score_bias import DistanceBias, bias_rows
+from visformer.values.trace import Trace
+from visformer.words import number
+
+
+def scale_stage(subject: Subject) -> StagePicture:
+    """Show the products times the scale, and what the model adds to them."""
+    products, scaled = products_of(subject), _scaled(subject)
+    name = _scaled_name(subject.trace, subject.kind, subject.layer)
+    cells: tuple[Axis, Axis] = ("query", "key")
+    maps = [
+        stage_map(subject, "", "QKᵀ", lambda: products, cells),
+        stage_map(subject, "→", name, lambda: scaled, cells),
+    ]
+    names, rows = ["q·k", name.replace("QKᵀ", "q·k")], [products, scaled]
+    bias = added_to(subject, subject.queries)
+    if bias is not None:
+        scores = scores_of(subject)
+        maps += [
+            stage_map(subject, "+", _("bias"), lambda: bias, cells),
+            stage_map(subject, "=", scores_name(subject), lambda: scores, cells),
+        ]
+        names += [_("bias"), _("score")]
+        rows += [bias, scores]
+    return StagePicture(
+        formula=_formula(subject),
+        maps=tuple(maps),
+        words=_words(subject, float(products[subject.at, subject.key])),
+        table=vectors(subject, "key", names, [row[subject.at] for row in rows]),
+    )
+
+
+def scale_title(trace: Trace | None, kind: Kind, layer: int) -> str:
+    """Return what stands on the stage's tab."""
+    if trace is None:
+        return "÷ √d"
+    scaled = "÷ √d" if is_root(trace, kind, layer) else _("× scale")
+    return scaled if trace.added(kind, layer) is None else f"{scaled}, + b"
+
+
+def is_root(trace: Trace, kind: Kind, layer: int) -> bool:
+    """Tell whether a layer divides by the root of the head's width, as in the paper."""
+    root = math.sqrt(trace.head_size(kind))
+    return math.isclose(trace.scale(kind, layer) * root, 1, rel_tol=1e-6)
+
+
+def scores_name(subject: Subject) -> str:
+    """Name the scores before the mask."""
+    if subject.trace.added(subject.kind, subject.layer) is not None:
+        return _("scores")
+    return _scaled_name(subject.trace, subject.kind, subject.layer)
+
+
+def _scaled_name(trace: Trace, kind: Kind, layer: int) -> str:
+    if is_root(trace, kind, layer):
+        return "QKᵀ / √d_k"
+    return f"QKᵀ × {number(trace.scale(kind, layer))}"
+
+
+def _formula(subject: Subject) -> str:
+    trace, kind, layer = subject.trace, subject.kind, subject.layer
+    added, width = trace.added(kind, layer), trace.head_size(kind)
+    if is_root(trace, kind, layer):
+        formula = _(
+            "QKᵀ / √d_k with d_k = {width}: keeps the scores from growing with the "
+            "head's width",
+            width=width,
+        )
+    else:
+        formula = _(
+            "QKᵀ × {scale}: the model's own scale (1 / √d_k would be {root})",
+            scale=number(trace.scale(kind, layer)),
+            root=number(1 / math.sqrt(width)),
+        )
+    if added is None:
+        return formula
+    if isinstance(added, DistanceBias):
+        return _(
+            "{formula}. Then a bias is added that depends on the head and on the "
+            "distance from query to key",
+            formula=formula,
+        )
+    return _("{formula}. Then a bias is added, a number per cell", formula=formula)
+
+
+def _words(subject: Subject, product: float) -> str:
+    """Follow the cell's product to its score."""
+    trace, kind, layer = subject.trace, subject.kind, subject.layer
+    width, scale = trace.head_size(kind), trace.scale(kind, layer)
+    scaled = product * scale
+    if is_root(trace, kind, layer):
+        root = math.sqrt(width)
+        words = (
+            f"{number(product)} / √{width} = "
+            f"{number(product)} / {number(root)} = {number(product / root)}."
+        )
+    else:
+        words = f"{number(product)} × {number(scale)} = {number(scaled)}."
+    bias = added_to(subject, slice(subject.query, subject.query + 1))
+    if bias is None:
+        return words
+    added = float(bias[0, subject.key])
+    score = number(scaled + added)
+    if isinstance(trace.added(kind, layer), DistanceBias):
+        return _(
+            "{product} At distance {distance} (key − query) the bias is {bias}: the "
+            "score is {score}.",
+            product=words,
+            distance=number(subject.key - subject.query),
+            bias=number(added),
+            score=score,
+        )
+    return _(
+        "{product} The bias of this cell is {bias}: the score is {score}.",
+        product=words,
+        bias=number(added),
+        score=score,
+    )
+
+
+def head_of(subject: Subject) -> AttentionHeads:
+    """Return what the head's scores and weights follow from."""
+    return subject.trace.attention_heads(subject.kind, subject.layer, subject.head)
+
+
+def products_of(subject: Subject) -> Floats:
+    """Return the block's products, [rows, K]."""
+    return only(head_of(subject).products(subject.queries))
+
+
+def _scaled(subject: Subject) -> Floats:
+    head = replace(head_of(subject), added=None)
+    return only(head.scores(subject.queries))
+
+
+def scores_of(subject: Subject) -> Floats:
+    """Return the block's scores before the mask, [rows, K]."""
+    return only(head_of(subject).scores(subject.queries))
+
+
+def added_to(subject: Subject, rows: slice) -> Floats | None:
+    """Return what is added to some rows of scores, [rows, K]; None for nothing."""
+    head = head_of(subject)
+    if head.added is None:
+        return None
+    whole = np.ascontiguousarray(bias_rows(head.added, rows, head.mask.shape))
+    return only(whole)
+
+
+def only(heads: Floats) -> Floats:
+    """Return the one head's matrix of [1, rows, K]."""
+    head: Floats = heads[0]
+    return head
