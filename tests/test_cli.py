@@ -95,7 +95,7 @@ def test_no_screen_is_one_sentence(
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
         monkeypatch.delenv(name, raising=False)
     assert main([]) == 2
-    assert "no screen here" in capsys.readouterr().err
+    assert "There is no screen here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -133,7 +133,7 @@ def test_the_help_of_render_names_every_page(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    pages = "of masks: masks, lab; positions: table, input, lab"
+    pages = "page of the view (masks: masks, lab; positions: table, input, lab)"
     assert pages in " ".join(capsys.readouterr().out.split())
 
 

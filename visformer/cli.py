@@ -1,4 +1,4 @@
-"""The command line. Nothing heavy is imported before it is known what to do."""
+"""The command line. Heavy modules are imported only once the command is known."""
 
 from __future__ import annotations
 
@@ -12,37 +12,46 @@ from typing import NamedTuple, NoReturn
 
 from visformer.commands.shared import add_overrides, explained_qt, overrides
 from visformer.errors import InputError, VisformerError
+from visformer.language import N_, _
 
 
 class Command(NamedTuple):
     """A command: its module, which has ``add_options`` and ``run``, and what it does.
 
-    ``add_options(parser)`` adds what it takes; ``run(options)`` returns the exit code.
+    ``add_options(parser)`` adds its options; ``run(options)`` returns the exit code.
     """
 
     module: str
-    does: str
+    does: str  # marked with ``N_``
 
 
 COMMANDS = {
     "translate": Command(
         "visformer.commands.translate",
-        "Translate standard input, a sentence a line, to standard output.",
+        N_(
+            "Translate standard input, one sentence per line, to standard output in "
+            "the same order."
+        ),
     ),
     "render": Command(
-        "visformer.commands.render", "Draw the window, without a screen, to a PNG."
+        "visformer.commands.render", N_("Draw the window as a PNG, without a screen.")
     ),
-    "inspect": Command("visformer.commands.inspect", "Say what a checkpoint is."),
+    "inspect": Command("visformer.commands.inspect", N_("Describe a checkpoint.")),
     "train": Command(
         "visformer.commands.train",
-        "Train a tokenizer and a model from tab-separated pairs. The same command on "
-        "the same --out goes on where it stopped; under torchrun it uses every "
-        "process.",
+        N_(
+            "Train a tokenizer and a model on tab-separated sentence pairs. The same "
+            "command with the same --out continues where it stopped; under torchrun, "
+            "it uses every process."
+        ),
     ),
     "bench": Command(
         "visformer.bench.bench_command",
-        "Measure speed and memory on this computer, against named peers that take "
-        "turns with Visformer. Some minutes; best on an idle computer.",
+        N_(
+            "Measure speed and memory on this computer, against named peers that take "
+            "turns with Visformer. This takes some minutes and works best on an idle "
+            "computer."
+        ),
     ),
 }
 
@@ -50,7 +59,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns 0, or 2 with one line on standard error for bad input."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # a spinning thread pool slows a small step a hundredfold beside a busy process
+    # spinning threads make a small step 100 times slower beside a busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, in the window
     try:
@@ -58,11 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except VisformerError as error:
         print(f"visformer: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except KeyboardInterrupt:
-        print("visformer: stopped", file=sys.stderr)
+        print(f"visformer: {_('stopped')}", file=sys.stderr)
         return 130
 
 
@@ -78,30 +87,36 @@ class _Parser(argparse.ArgumentParser):
     """Bad arguments are bad input: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see {self.prog} --help)")
+        raise InputError(
+            _("{fault} (see “{command} --help”)", fault=message, command=self.prog)
+        )
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Return what reads a command's arguments; InputError for bad ones."""
+    """Return a command's parser; InputError for bad arguments."""
     command = COMMANDS[name]
-    parser = _Parser(prog=f"visformer {name}", description=command.does)
+    parser = _Parser(prog=f"visformer {name}", description=_(command.does))
     importlib.import_module(command.module).add_options(parser)
     return parser
 
 
 def window_parser() -> argparse.ArgumentParser:
-    """Return what reads the arguments of the window itself."""
+    """Return the parser for the window itself."""
     from visformer import __version__
 
     parser = _Parser(
         prog="visformer",
-        description="Show an encoder-decoder Transformer while it works.",
-        epilog=f"Commands: {', '.join(COMMANDS)}; each has --help.",
+        description=_("Open a window that shows a Transformer while it works."),
+        epilog=_(
+            "Commands: {names}. Each has its own --help.", names=", ".join(COMMANDS)
+        ),
     )
     parser.add_argument(
-        "path", nargs="?", help="a checkpoint folder or file, or a trace (*.vis)"
+        "path",
+        nargs="?",
+        help=_("checkpoint folder or file, or a recorded trace (*.vis)"),
     )
-    parser.add_argument("--text", default="", help="translate this sentence at once")
+    parser.add_argument("--text", default="", help=_("sentence to translate at once"))
     parser.add_argument("--version", action="version", version=__version__)
     add_overrides(parser)
     return parser
@@ -110,11 +125,16 @@ def window_parser() -> argparse.ArgumentParser:
 def _window(options: argparse.Namespace) -> int:
     if options.path is not None and not Path(options.path).exists():
         raise InputError(
-            f"{options.path} does not exist: give a checkpoint or a trace."
+            _(
+                "{path} does not exist. Give a checkpoint or a trace.",
+                path=options.path,
+            )
         )
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
     if sys.platform == "linux" and not any(os.environ.get(name) for name in screens):
-        raise InputError("no screen here: set DISPLAY, or use visformer render.")
+        raise InputError(
+            _("There is no screen here. Set DISPLAY, or use “visformer render”.")
+        )
     with explained_qt():
         from visformer import app
 

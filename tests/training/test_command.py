@@ -69,7 +69,7 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
         "target_language": "nl",
     }
     lines = run(options)
-    assert lines[1] == "pairs: 150 to train on, 20 for validation, 30 for the test"
+    assert lines[1] == "Pairs: 150 for training, 20 for validation, 30 for the test"
     assert any("held-out loss" in line for line in lines)
     checkpoint = read_native(tmp_path / "out" / "checkpoint", torch.device("cpu"))
     assert checkpoint.name == "numbers"
@@ -89,11 +89,11 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
     ):
         assert part in card
     assert "complete already" in run(options)[0]
-    with pytest.raises(InputError, match="begun with vocabulary = 1000, not 1001"):
+    with pytest.raises(InputError, match="started with vocabulary = 1000, not 1001"):
         run({**options, "vocabulary": 1001})
     with (tmp_path / "numbers.tsv").open("a") as file:
         file.write("eight\tacht\n")
-    with pytest.raises(InputError, match="begun on other pairs"):
+    with pytest.raises(InputError, match="started on other pairs"):
         run(options)
 
 
@@ -124,10 +124,10 @@ def test_a_start_grows_and_figures_are_added(tmp_path: Path) -> None:
     signs = {"source_language": "en", "target_language": "fr", "figures": 30}
     options = {**few, **signs, "threads": 1, "device": "cpu", "grow": True}
     lines = run({**options, "out": tmp_path / "second", "start": first})
-    assert "171 to train on and 30 made by rule in each epoch" in lines[1]
+    assert "171 and 30 generated ones per epoch for training" in lines[1]
     with pytest.raises(InputError, match="en, fr, zh"):
         run({**options, "out": tmp_path / "o", "start": first, "target_language": ""})
-    with pytest.raises(InputError, match="give a start"):
+    with pytest.raises(InputError, match="Give --start"):
         run({**options, "out": tmp_path / "other"})
     with pytest.raises(InputError, match="not for a task"):
         run({**TOY, "out": tmp_path / "toy", "figures": 3})
@@ -136,13 +136,13 @@ def test_a_start_grows_and_figures_are_added(tmp_path: Path) -> None:
 def test_training_starts_only_where_it_can(tmp_path: Path) -> None:
     data = write_pairs(tmp_path / "numbers.tsv")
     toy = {**TOY, "out": tmp_path / "toy", "epochs": 1}
-    with pytest.raises(InputError, match="starts from nothing"):
+    with pytest.raises(InputError, match="--start is not for a task"):
         run({**toy, "start": tmp_path})
     with pytest.raises(InputError, match="cannot be read"):
         run({"out": tmp_path / "out", "data": data, "start": tmp_path / "none"})
     run(toy)
     letters = tmp_path / "toy" / "checkpoint"
-    with pytest.raises(InputError, match="not one joint sentencepiece"):
+    with pytest.raises(InputError, match="lacks a joint sentencepiece"):
         run({"out": tmp_path / "other", "data": data, "start": letters})
 
 
@@ -180,7 +180,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
                 break
     assert not (tmp_path / "killed" / "checkpoint").exists()
     lines = run({**TOY, "out": tmp_path / "killed"})
-    assert any(line.startswith("going on after step") for line in lines)
+    assert any(line.startswith("Continuing after step") for line in lines)
     run({**TOY, "out": tmp_path / "whole"})
     one, other = (
         (tmp_path / name / "checkpoint" / "model.safetensors").read_bytes()
@@ -288,7 +288,7 @@ def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
             "out": tmp_path / "a",
             "data": tmp_path / "none.tsv",
         },
-        "1 pairs are too few": {**TINY, "out": tmp_path / "b", "data": few},
+        r"too few pairs \(1\)": {**TINY, "out": tmp_path / "b", "data": few},
         "is not a multiple of": {**TOY, "out": tmp_path / "c", "heads": 3},
         "no device": {**TOY, "out": tmp_path / "d", "device": "tpu"},
     }

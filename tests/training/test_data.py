@@ -87,8 +87,8 @@ def test_pairs_are_read_plain_or_gzip(tmp_path: Path, name: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     for content, reason in (
-        (b"a\tb\nonly one column\n", "line 2"),
-        (b"a\t \n", "line 1"),
+        (b"a\tb\nonly one column\n", r"Line 2 of pairs\.tsv"),
+        (b"a\t \n", r"Line 1 of pairs\.tsv"),
         (b"\xff\xfe\tb\n", "cannot be read"),
     ):
         path.write_bytes(content)

@@ -137,13 +137,13 @@ def test_damaged_state_is_one_sentence(tmp_path: Path) -> None:
     path, whole = tmp_path / STATE, (tmp_path / STATE).read_bytes()
     for content in (whole[: len(whole) // 2], b"", b"not a state"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"training\.pt is damaged: delete it"):
+        with pytest.raises(InputError, match=r"training\.pt is damaged\. Delete it"):
             trainer(tmp_path)
     torch.save({"place": {}}, path)
     with pytest.raises(InputError, match="another model"):
         trainer(tmp_path)
     torch.save([1], path)
-    with pytest.raises(InputError, match="no training state"):
+    with pytest.raises(InputError, match="not a training state"):
         trainer(tmp_path)
 
 

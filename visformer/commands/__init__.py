@@ -1,5 +1,5 @@
-"""The command line's commands: a module each, entered in cli.COMMANDS.
+"""The command line's commands: one module each, listed in cli.COMMANDS.
 
-Each has ``add_options(parser)`` and ``run(options)``, which returns the exit code. What
-is heavy is imported by ``run``, when it is known what to do.
+Each has ``add_options(parser)`` and ``run(options)``, which returns the exit code.
+Heavy modules are imported by ``run``.
 """

@@ -1,4 +1,4 @@
-"""``visformer inspect``: what a checkpoint is, as text or JSON."""
+"""``visformer inspect``: describes a checkpoint, as text or JSON."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from visformer.commands.shared import add_overrides, overrides
+from visformer.commands.shared import add_device, add_overrides, overrides
 from visformer.errors import CheckpointError
+from visformer.language import _
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``visformer inspect`` takes."""
-    parser.add_argument("path", help="a checkpoint folder or file")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    """Add the options of ``visformer inspect``."""
+    parser.add_argument("path", help=_("checkpoint folder or file"))
+    parser.add_argument("--json", action="store_true", help=_("print JSON"))
     parser.add_argument(
         "--check",
         action="store_true",
-        help="also compare cached decoding, the full pass and a batch row",
+        help=_("also compare cached decoding, the full pass and a row of a batch"),
     )
-    parser.add_argument("--device", help="cpu, cuda or mps (the best there is)")
+    add_device(parser)
     add_overrides(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report; returns 0, or 2 where it names a problem."""
+    """Print the report; returns 0, or 2 if it names a problem."""
     from visformer.formats.loading import inspect
 
     given: dict[str, Any] = dict(overrides(options))
@@ -48,13 +49,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:
-    """Yield a report as indented text; what is unknown is left out."""
+    """Yield a report as indented text; unknown values are left out."""
     for key, value in report.items():
         if isinstance(value, dict):
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         elif isinstance(value, list | tuple):
-            yield f"{indent}{key}:{'' if value else ' none'}"
+            empty = _("{key}: none", key=key)
+            yield indent + (f"{key}:" if value else empty)
             for item in value:
                 parts = item.values() if isinstance(item, dict) else (item,)
                 yield f"{indent}  {' '.join(map(str, parts))}"

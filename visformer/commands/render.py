@@ -1,4 +1,4 @@
-"""``visformer render``: the window, without a screen, to a PNG."""
+"""``visformer render``: draws the window as a PNG, without a screen."""
 
 from __future__ import annotations
 
@@ -6,58 +6,86 @@ import argparse
 from collections.abc import Iterable
 
 from visformer.commands.shared import add_checkpoint, checkpoint_path, explained_qt
+from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.values.facts import KINDS
+from visformer.values.intervention import EXAMPLES
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``visformer render`` takes; the tables of the window name it."""
+    """Add the options of ``visformer render``, from the tables of the window."""
     with explained_qt():
         from visformer.ui import views
         from visformer.ui.theme import THEMES
     add_checkpoint(parser)
-    parser.add_argument("--text", required=True, help="the source sentence")
-    parser.add_argument("--steps", type=int, help="steps shown (all)")
+    parser.add_argument("--text", required=True, help=_("the source sentence"))
+    parser.add_argument("--steps", type=int, help=_("steps to show (default: all)"))
     parser.add_argument(
         "--view",
         default="attention",
-        help=", ".join(view.name for view in views.VIEWS),
+        help=_choice(view.name for view in views.VIEWS),
     )
-    parser.add_argument("--stage", default="softmax", help="of computation (softmax)")
+    parser.add_argument(
+        "--stage",
+        default="softmax",
+        help=_("stage of the computation view (default: softmax)"),
+    )
     pages = (
         f"{view.name}: {', '.join(page.name for page in view.pages)}"
         for view in views.VIEWS
         if view.pages
     )
-    parser.add_argument("--page", help=f"of {'; '.join(pages)}")
-    parser.add_argument("--kind", default="cross", help=_one_of(KINDS))
-    parser.add_argument("--layer", type=int, default=None, help="from 1 (the last)")
-    parser.add_argument("--head", type=int, default=1, help="from 1 (1)")
-    parser.add_argument("--form", default="map", help=f"attention as {_one_of(FORMS)}")
     parser.add_argument(
-        "--summary", default="head", help=f"{_one_of(SUMMARIES)} (head)"
+        "--page", help=_("page of the view ({pages})", pages="; ".join(pages))
     )
-    parser.add_argument(
-        "--hide",
-        default="",
-        help=f"of {','.join(TOKEN_GROUPS)}, and renormalise (none)",
-    )
-    parser.add_argument(
-        "--words", action="store_true", help="merge subwords into words"
-    )
-    parser.add_argument(
-        "--order", default="place", help=f"heads by {', '.join(ORDERS)}"
-    )
+    _add_selection(parser)
     parser.add_argument(
         "--change",
         action="append",
         default=[],
-        help="alter the run: “causal off”, “hide 3”, “positions none” … (see README)",
+        help=_(
+            "modify the run; may be repeated. Examples: {examples}. A change of a mask "
+            "may end with “@ layer 2”; tokens and layers count from 1",
+            examples=", ".join(EXAMPLES),
+        ),
     )
-    parser.add_argument("--theme", default="light", help=_one_of(THEMES))
-    parser.add_argument("--zoom", type=int, default=100, help="text size in percent")
-    parser.add_argument("--size", default="1280x800", help="pixels, WxH (1280x800)")
-    parser.add_argument("-o", "--output", required=True, help="the PNG to write")
+    parser.add_argument("--theme", default="light", help=_choice(THEMES))
+    parser.add_argument(
+        "--zoom", type=int, default=100, help=_("text size in percent (default: 100)")
+    )
+    parser.add_argument(
+        "--size",
+        default="1280x800",
+        help=_("width x height in pixels (default: 1280x800)"),
+    )
+    parser.add_argument("-o", "--output", required=True, help=_("PNG file to write"))
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add which attention is shown, and how."""
+    parser.add_argument("--kind", default="cross", help=_choice(KINDS))
+    parser.add_argument(
+        "--layer", type=int, default=None, help=_("layer, from 1 (default: the last)")
+    )
+    parser.add_argument("--head", type=int, default=1, help=_("head, from 1"))
+    parser.add_argument("--form", default="map", help=_choice(FORMS))
+    parser.add_argument("--summary", default="head", help=_choice(SUMMARIES))
+    parser.add_argument(
+        "--hide",
+        default="",
+        help=_(
+            "comma-separated groups of tokens to hide ({groups}), and “renormalise”",
+            groups=", ".join(TOKEN_GROUPS),
+        ),
+    )
+    parser.add_argument(
+        "--words", action="store_true", help=_("merge subwords into words")
+    )
+    parser.add_argument(
+        "--order",
+        default="place",
+        help=_("order of the heads: {choices}", choices=", ".join(ORDERS)),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +97,5 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _one_of(names: Iterable[str]) -> str:
-    """Say a choice: “a, b or c”."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}"
+def _choice(names: Iterable[str]) -> str:
+    return _("one of {choices} (default: %(default)s)", choices=", ".join(names))

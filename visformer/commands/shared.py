@@ -1,4 +1,4 @@
-"""What several commands take, and how a missing library is explained."""
+"""Options that several commands share, and the message for a missing library."""
 
 from __future__ import annotations
 
@@ -9,34 +9,53 @@ from pathlib import Path
 
 from visformer import paths
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.values.questions import Overrides
 
 
 @contextlib.contextmanager
 def explained_qt() -> Iterator[None]:
-    """Say in one sentence that a system library is missing."""
+    """Turn the failure to load a system library into one sentence."""
     try:
         yield
     except ImportError as error:
-        sentence = f"Qt cannot start: {error}. The README names the packages."
-        raise InputError(sentence) from error
+        raise InputError(
+            _(
+                "Qt cannot start: {reason}. The README lists the packages to install.",
+                reason=error,
+            )
+        ) from error
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    """Add which model to use, and where."""
-    parser.add_argument("--checkpoint", help="folder or file (the bundled en-fr model)")
-    parser.add_argument("--device", help="cpu, cuda or mps (the best there is)")
+    """Add the options for the model and its device."""
+    parser.add_argument(
+        "--checkpoint",
+        help=_("checkpoint folder or file (default: the bundled English-French model)"),
+    )
+    add_device(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    parser.add_argument(
+        "--device", help=_("cpu, cuda or mps (default: the best available)")
+    )
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Add what ``load`` takes for a model that another program has trained."""
-    group = parser.add_argument_group("what a foreign checkpoint may not tell")
-    group.add_argument("--layout", help="its layout (recognised by its tensors)")
-    group.add_argument("--heads", type=int, help="heads of every attention")
-    group.add_argument("--pad", type=int, help="id of the padding token")
-    group.add_argument("--bos", type=int, help="id that the target begins with")
-    group.add_argument("--eos", type=int, help="id that ends a sentence")
-    group.add_argument("--tokenizer", help="a sentencepiece model or vocab.json")
+    """Add the keywords of ``load`` for a model that another program has trained."""
+    group = parser.add_argument_group(
+        _("what the checkpoint of another program may not say")
+    )
+    group.add_argument(
+        "--layout", help=_("layout (default: recognised by the tensors)")
+    )
+    group.add_argument("--heads", type=int, help=_("number of heads of each attention"))
+    group.add_argument("--pad", type=int, help=_("id of the padding token"))
+    group.add_argument("--bos", type=int, help=_("id that starts the target"))
+    group.add_argument("--eos", type=int, help=_("id that ends a sentence"))
+    group.add_argument("--tokenizer", help=_("sentencepiece model or vocab.json"))
 
 
 def overrides(options: argparse.Namespace) -> Overrides:
@@ -47,5 +66,5 @@ def overrides(options: argparse.Namespace) -> Overrides:
 
 
 def checkpoint_path(options: argparse.Namespace) -> Path:
-    """Return the checkpoint that was asked for, else the bundled one."""
+    """Return the given checkpoint, else the bundled one."""
     return Path(options.checkpoint) if options.checkpoint else paths.checkpoint()

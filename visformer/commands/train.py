@@ -1,78 +1,142 @@
-"""``visformer train``: a tokenizer and a model from sentence pairs or a toy task."""
+"""``visformer train``: trains a tokenizer and a model on pairs or a toy task."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from visformer.language import N_, _
+
 # name, type, what it is and its default
 SETTINGS: tuple[tuple[str, type, str], ...] = (
-    ("name", str, "name shown in the window (that of the data or the task)"),
-    ("source-language", str, "for the model card and --figures: en, fr or zh"),
-    ("target-language", str, "for the model card and --figures: en, fr or zh"),
-    ("licence", str, "of the data, for the model card"),
-    ("alphabet", str, "letters of a task (a to z)"),
-    ("shortest", int, "length of a task's strings (1)"),
-    ("longest", int, "length of a task's strings (12)"),
-    ("examples", int, "a task's strings in an epoch (20000)"),
-    ("vocabulary", int, "tokens of the joint sentencepiece model (8000)"),
-    ("d-model", int, "model width (256)"),
-    ("heads", int, "heads of every attention (8)"),
-    ("layers", int, "layers of the encoder, and of the decoder (4)"),
-    ("feed-forward", int, "width of the feed-forward layer (1024)"),
-    ("max-positions", int, "longest sentence, in tokens (512)"),
-    ("dropout", float, "share dropped in training (0.2)"),
-    ("figures", int, "pairs with figures and names made for each epoch (0)"),
-    ("sampling", float, "alpha of subword regularisation, 0 is off (0)"),
-    ("epochs", int, "passes over the data at most (20)"),
-    ("batch-tokens", int, "tokens a batch, process and side (1024)"),
-    ("learning-rate", float, "highest learning rate (0.001)"),
-    ("warmup", int, "steps to the highest learning rate (400)"),
-    ("smoothing", float, "label smoothing (0.1)"),
-    ("patience", int, "epochs without a better held-out loss (3)"),
-    ("save-seconds", float, "seconds between saves (120)"),
-    ("seed", int, "of every random draw (0)"),
-    ("valid", int, "pairs held out to watch (a fiftieth, at most 2000)"),
-    ("test", int, "pairs held out to measure (a fiftieth, at most 3000)"),
-    ("beam", int, "beams of the final test (4; a task 1)"),
-    ("device", str, "cpu, cuda or mps (the best there is)"),
-    ("threads", int, "threads, 0 for all cores (0)"),
+    ("name", str, N_("name shown in the window (default: that of the data or task)")),
+    (
+        "source-language",
+        str,
+        N_("en, fr or zh: for the model card and for --figures"),
+    ),
+    (
+        "target-language",
+        str,
+        N_("en, fr or zh: for the model card and for --figures"),
+    ),
+    ("licence", str, N_("licence of the data, for the model card")),
+    ("alphabet", str, N_("letters of a task (default: a to z)")),
+    ("shortest", int, N_("shortest string of a task (default: 1)")),
+    ("longest", int, N_("longest string of a task (default: 12)")),
+    ("examples", int, N_("strings of a task per epoch (default: 20000)")),
+    (
+        "vocabulary",
+        int,
+        N_("tokens of the joint sentencepiece model (default: 8000)"),
+    ),
+    ("d-model", int, N_("width of the model (default: 256; a task: 64)")),
+    ("heads", int, N_("heads of each attention (default: 8; a task: 4)")),
+    (
+        "layers",
+        int,
+        N_("layers of the encoder and of the decoder, each (default: 4; a task: 2)"),
+    ),
+    (
+        "feed-forward",
+        int,
+        N_("width of the feed-forward layers (default: 1024; a task: 256)"),
+    ),
+    ("max-positions", int, N_("longest sentence, in tokens (default: 512)")),
+    ("dropout", float, N_("dropout rate (default: 0.2; a task: 0.05)")),
+    (
+        "figures",
+        int,
+        N_("generated pairs with figures and names per epoch (default: 0)"),
+    ),
+    (
+        "sampling",
+        float,
+        N_("alpha of subword regularisation; 0 turns it off (default: 0)"),
+    ),
+    ("epochs", int, N_("most passes over the data (default: 20; a task: 24)")),
+    (
+        "batch-tokens",
+        int,
+        N_("tokens per batch, per process and per side (default: 1024)"),
+    ),
+    ("learning-rate", float, N_("peak learning rate (default: 0.001; a task: 0.002)")),
+    ("warmup", int, N_("steps to the peak learning rate (default: 400)")),
+    ("smoothing", float, N_("label smoothing (default: 0.1; a task: 0)")),
+    (
+        "patience",
+        int,
+        N_("epochs without a better held-out loss (default: 3; a task: 5)"),
+    ),
+    ("save-seconds", float, N_("seconds between saves (default: 120)")),
+    ("seed", int, N_("seed of every random draw (default: 0)")),
+    (
+        "valid",
+        int,
+        N_(
+            "pairs held out for validation (default: a fiftieth, at most 2000; a task: "
+            "500)"
+        ),
+    ),
+    (
+        "test",
+        int,
+        N_(
+            "pairs held out for the test (default: a fiftieth, at most 3000; a task: "
+            "5000)"
+        ),
+    ),
+    ("beam", int, N_("number of beams in the test (default: 4; a task: 1)")),
+    ("device", str, N_("cpu, cuda or mps (default: the best available)")),
+    ("threads", int, N_("threads; 0 uses all cores (default: 0)")),
 )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``visformer train`` takes."""
+    """Add the options of ``visformer train``."""
     parser.add_argument(
-        "data", nargs="?", type=Path, help="pairs: source TAB target, .gz too"
+        "data",
+        nargs="?",
+        type=Path,
+        help=_("file of pairs, one per line: source, tab, target; may be gzipped"),
     )
-    parser.add_argument("--task", choices=("copy", "reverse", "sort"), help="made data")
-    parser.add_argument("--out", required=True, type=Path, help="folder of the run")
+    parser.add_argument(
+        "--task",
+        choices=("copy", "reverse", "sort"),
+        help=_("toy task, with generated data"),
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, help=_("folder for the training run")
+    )
     parser.add_argument(
         "--start",
         type=Path,
-        help="checkpoint of an earlier training: its sizes, weights and tokenizer",
+        help=_("checkpoint to start from: its sizes, weights and tokenizer are kept"),
     )
     parser.add_argument(
         "--grow",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="give the tokenizer of --start the signs and bytes that it lacks",
+        help=_("add the characters and bytes that the tokenizer of --start lacks"),
     )
     parser.add_argument(
         "--post-norm",
         dest="norm_first",
         action="store_false",
         default=argparse.SUPPRESS,
-        help="norms after the residual, as in the paper (before it)",
+        help=_(
+            "put the norms after the residual, as in the paper (default: before it; a "
+            "task: after it)"
+        ),
     )
-    for name, kind, words in SETTINGS:
+    for name, kind, what in SETTINGS:
         parser.add_argument(
-            f"--{name}", type=kind, default=argparse.SUPPRESS, help=words
+            f"--{name}", type=kind, default=argparse.SUPPRESS, help=_(what)
         )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, and print how it goes; returns 0."""
+    """Train and print the progress; returns 0."""
     from visformer.training.options import options_for
     from visformer.training.train_command import train
 

@@ -1,4 +1,4 @@
-"""``visformer translate``: standard input, a sentence a line, to standard output."""
+"""``visformer translate``: translates standard input, one sentence per line."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from visformer.commands.shared import (
     overrides,
 )
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.text import clean
 
 GROUP = 64  # lines translated together
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``visformer translate`` takes."""
+    """Add the options of ``visformer translate``."""
     add_checkpoint(parser)
     parser.add_argument(
-        "--beam", type=int, help="beams, 1 is greedy (the checkpoint's own, else 1)"
+        "--beam",
+        type=int,
+        help=_("number of beams; 1 is greedy (default: the checkpoint's own, else 1)"),
     )
     add_overrides(parser)
 
@@ -31,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate to the end of the input; returns 0."""
     if options.beam is not None and options.beam < 1:
-        raise InputError(f"--beam is {options.beam}: it must be 1 or more.")
+        raise InputError(_("--beam is {n}, but must be at least 1.", n=options.beam))
     from visformer.core.search import translate
     from visformer.formats.loading import load
 
@@ -39,14 +42,14 @@ def run(options: argparse.Namespace) -> int:
     checkpoint = load(checkpoint_path(options), device=options.device, **given)
     for lines in _groups():
         for text in translate(checkpoint, lines, beam=options.beam):
-            # one line out for one line in, whatever the model makes
+            # exactly one line per input line, whatever the model returns
             sys.stdout.write(" ".join(text.split()) + "\n")
         sys.stdout.flush()
     return 0
 
 
 def _groups() -> Iterator[list[str]]:
-    """Yield the lines of standard input, some at a time; alone where a person types."""
+    """Yield the lines of standard input in groups; one by one when a person types."""
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     size = 1 if sys.stdin.isatty() else GROUP
     group: list[str] = []

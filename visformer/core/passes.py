@@ -146,10 +146,12 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
     length = config.decoder_norm_length
     if length and target.shape[1] != length:
         raise InputError(
-            _(
+            ngettext(
+                "This model normalises over {n} target token at once, so it needs "
+                "exactly {n}, but the target has {found}.",
                 "This model normalises over {n} target tokens at once, so it needs "
                 "exactly {n}, but the target has {found}.",
-                n=length,
+                length,
                 found=target.shape[1],
             )
         )

@@ -81,10 +81,12 @@ def check_source_length(checkpoint: Checkpoint, tokens: int) -> None:
     length = checkpoint.config.encoder_norm_length
     if length and tokens != length:
         raise InputError(
-            _(
+            ngettext(
+                "This model normalises over {n} source token at once, so it needs "
+                "exactly {n}, but the source has {found}.",
                 "This model normalises over {n} source tokens at once, so it needs "
                 "exactly {n}, but the source has {found}.",
-                n=length,
+                length,
                 found=tokens,
             )
         )

@@ -66,26 +66,16 @@ def _norms_over_time(seen: Seen) -> Iterator[Finding]:
     source, target = seen.config.encoder_norm_length, seen.config.decoder_norm_length
     if not source and not target:
         return
+    of_source = ngettext("{n} source token", "{n} source tokens", source)
+    of_target = ngettext("{n} target token", "{n} target tokens", target)
+    tokens = of_source if source else of_target
     if source and target:
-        what = _(
-            "The norm covers {source} source tokens and {target} target tokens at once "
-            "instead of each token alone, so no other length can run and later tokens "
-            "change earlier ones.",
-            source=source,
-            target=target,
-        )
-    elif source:
-        what = _(
-            "The norm covers {n} source tokens at once instead of each token alone, so "
-            "no other length can run and later tokens change earlier ones.",
-            n=source,
-        )
-    else:
-        what = _(
-            "The norm covers {n} target tokens at once instead of each token alone, so "
-            "no other length can run and later tokens change earlier ones.",
-            n=target,
-        )
+        tokens = _("{first} and {second}", first=of_source, second=of_target)
+    what = _(
+        "The norm covers {tokens} at once instead of each token alone, so no other "
+        "length can run and later tokens change earlier ones.",
+        tokens=tokens,
+    )
     remedy = _("Build it with norm_shape = num_hiddens.")
     yield Finding("001-12", _("Norm"), what, remedy)
 

@@ -11,7 +11,7 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import read_json, read_regular, refuse_foreign, short
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
     MAX_TOKENIZER,
@@ -194,11 +194,13 @@ def open_side(path: Path, rows: int) -> TokenizerSide:
         side = SentencePieceSide(data, short(path.name))
     if side.size != rows:
         raise CheckpointError(
-            _(
+            ngettext(
+                "{file} has {n:,} token but the model's embedding has {rows:,} rows: "
+                "they belong to different models.",
                 "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
                 "they belong to different models.",
+                side.size,
                 file=short(path.name),
-                n=side.size,
                 rows=rows,
             )
         )

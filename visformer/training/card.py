@@ -20,6 +20,7 @@ from visformer.formats.layouts.native import (
     read_native,
     write_native,
 )
+from visformer.language import _, ngettext
 from visformer.training.data import Pair
 from visformer.training.evaluate import Scores, evaluate
 from visformer.training.tasks import SPECIAL
@@ -28,7 +29,7 @@ from visformer.values.config import ModelConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a model card tells, apart from the sizes and the measured quality."""
+    """What a model card says, apart from the sizes and the measured quality."""
 
     name: str
     languages: tuple[str, str] = ("", "")
@@ -47,7 +48,7 @@ def publish(
     test: Sequence[Pair],
     beam: int,
 ) -> Scores:
-    """Write a checkpoint folder, measure what was stored, and write the model card.
+    """Write a checkpoint folder, measure the stored model, and write the model card.
 
     The card is written last: a folder that has one is complete.
     """
@@ -61,14 +62,20 @@ def publish(
     )
     device = model.output.weight.device
     scores = evaluate(read_native(folder, device), test, beam=beam)
-    if tokenizer.kind == "vocabulary":  # one “word” a text: BLEU and chrF say nothing
+    if tokenizer.kind == "vocabulary":  # one word per text: BLEU and chrF are useless
         scores = replace(scores, bleu=None, chrf=None)
     parameters = sum(p.numel() for p in model.parameters())
     text = card_text(card, model.config, parameters, scores, beam)
     try:
         write_whole(folder / CARD, text.encode())
     except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}.") from error
+        raise InputError(
+            _(
+                "{path} cannot be written: {reason}.",
+                path=folder,
+                reason=error.strerror,
+            )
+        ) from error
     return scores
 
 
@@ -76,12 +83,15 @@ def card_text(
     card: Card, config: ModelConfig, parameters: int, scores: Scores, beam: int
 ) -> str:
     """Return the model card, in Markdown."""
+    source, target = card.languages
     rows = {
-        "languages": " to ".join(filter(None, card.languages)),
-        "data": card.data,
-        "licence": card.licence,
-        "pairs": card.pairs,
-        "size": f"{parameters:,} parameters: {sizes(config)}",
+        _("languages"): _("{source} to {target}", source=source, target=target)
+        if source and target
+        else source or target,
+        _("data"): card.data,
+        _("licence"): card.licence,
+        _("pairs"): card.pairs,
+        _("size"): _("{n:,} parameters: {sizes}", n=parameters, sizes=sizes(config)),
         **card.training,
         **_measured(scores, beam),
     }
@@ -90,9 +100,11 @@ def card_text(
         [
             f"# {card.name}",
             "",
-            "An encoder-decoder Transformer, written by `visformer train`. The quality "
-            "was measured on the stored half-precision file, on pairs of which neither "
-            "side was trained on.",
+            _(
+                "An encoder-decoder Transformer, trained with `visformer train`. The "
+                "quality was measured on the stored half-precision file, with pairs of "
+                "which neither side was in the training data."
+            ),
             "",
             "| | |",
             "|---|---|",
@@ -104,28 +116,49 @@ def card_text(
 
 def sizes(config: ModelConfig) -> str:
     """Describe a model's sizes in one line."""
-    return (
-        f"{config.encoder_layers} + {config.decoder_layers} layers, "
-        f"{config.heads} heads, width {config.d_model}, "
-        f"feed-forward {config.feed_forward}, "
-        f"{config.target_vocabulary:,} tokens, {config.max_positions} positions"
+    return _(
+        "{encoder} + {decoder} layers, {heads} heads, width {width:,}, feed-forward "
+        "{feed_forward:,}, {tokens:,} tokens, {positions:,} positions",
+        encoder=config.encoder_layers,
+        decoder=config.decoder_layers,
+        heads=config.heads,
+        width=config.d_model,
+        feed_forward=config.feed_forward,
+        tokens=config.target_vocabulary,
+        positions=config.max_positions,
     )
 
 
 def summary(scores: Scores) -> str:
     """Describe the scores in one line."""
-    parts = [f"{scores.exact:.2%} exact"]
-    if scores.bleu is not None:
-        parts = [f"BLEU {scores.bleu:.2f}", f"chrF {scores.chrf:.2f}", *parts]
-    return f"{', '.join(parts)} on {scores.sentences:,} sentences"
+    if scores.bleu is None:
+        return ngettext(
+            "{exact:.2%} exact on {n:,} sentence",
+            "{exact:.2%} exact on {n:,} sentences",
+            scores.sentences,
+            exact=scores.exact,
+        )
+    return ngettext(
+        "BLEU {bleu:.2f}, chrF {chrf:.2f}, {exact:.2%} exact on {n:,} sentence",
+        "BLEU {bleu:.2f}, chrF {chrf:.2f}, {exact:.2%} exact on {n:,} sentences",
+        scores.sentences,
+        bleu=scores.bleu,
+        chrf=scores.chrf,
+        exact=scores.exact,
+    )
 
 
 def _measured(scores: Scores, beam: int) -> dict[str, str]:
-    search = "greedy" if beam == 1 else f"beam {beam}"
-    rows = {"quality": f"{summary(scores)}, {search}"}
+    quality = (
+        _("{scores}, greedy", scores=summary(scores))
+        if beam == 1
+        else _("{scores}, {n} beams", scores=summary(scores), n=beam)
+    )
+    rows = {_("quality"): quality}
     if scores.bleu is not None:
-        rows["BLEU signature"] = f"`{scores.bleu_signature}`".replace("|", "\\|")
-        rows["chrF signature"] = f"`{scores.chrf_signature}`".replace("|", "\\|")
+        bleu, chrf = _("BLEU signature"), _("chrF signature")
+        rows[bleu] = f"`{scores.bleu_signature}`".replace("|", "\\|")
+        rows[chrf] = f"`{scores.chrf_signature}`".replace("|", "\\|")
     return rows
 
 
@@ -134,7 +167,12 @@ def hardware(device: torch.device, processes: int) -> str:
     if device.type == "cuda":
         what = torch.cuda.get_device_name(device)
     else:
-        what = f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
+        what = _(
+            "{processor}, {threads} of {cores} cores",
+            processor=_processor(),
+            threads=torch.get_num_threads(),
+            cores=os.cpu_count(),
+        )
     return f"{processes} x {what}" if processes > 1 else what
 
 
@@ -151,5 +189,5 @@ def duration(seconds: float) -> str:
     """Write a time for a reader: "2 h 05 min"."""
     minutes = round(seconds / 60)
     if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+        return _("{h} h {min:02} min", h=minutes // 60, min=minutes % 60)
+    return _("{n} min", n=minutes) if minutes else _("{n:.0f} s", n=seconds)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from visformer.errors import InputError
+from visformer.language import _
 
 
 class Pair(NamedTuple):
@@ -35,10 +36,10 @@ class Split(NamedTuple):
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read tab-separated UTF-8 pairs (source, target, more columns ignored).
+    """Read tab-separated UTF-8 pairs (source, target; further columns are ignored).
 
-    Blank lines are skipped. A name that ends in ``.gz`` is gzip. Raises InputError
-    naming the line at fault.
+    Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError
+    naming the faulty line.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     pairs = []
@@ -50,23 +51,33 @@ def read_pairs(path: Path) -> list[Pair]:
                 columns = line.rstrip("\n").split("\t")
                 if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
                     raise InputError(
-                        f"{path.name}, line {number}: a source, a tab and a target are "
-                        "needed."
+                        _(
+                            "Line {n} of {file} is not a pair. It needs a source, a "
+                            "tab and a target.",
+                            n=number,
+                            file=path.name,
+                        )
                     )
                 pairs.append(Pair(columns[0].strip(), columns[1].strip()))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from error
+        raise InputError(
+            _(
+                "{path} cannot be read as UTF-8 text: {reason}.",
+                path=path,
+                reason=error,
+            )
+        ) from error
     return pairs
 
 
 def split_pairs(
     pairs: Sequence[Pair], *, valid: int, test: int, seed: int = 0
 ) -> Split:
-    """Part ``pairs`` by connected groups of sentences.
+    """Split ``pairs`` by connected groups of sentences.
 
-    Two pairs are connected when they share a source or a target (ignoring case), so
-    that no sentence of one part occurs in another. ``valid`` and ``test`` are numbers
-    of pairs, reached as nearly as whole groups allow.
+    Two pairs are connected if they share a source or a target (ignoring case), so no
+    sentence of one part occurs in another. ``valid`` and ``test`` are numbers of pairs,
+    reached as closely as whole groups allow.
     """
     groups = _groups(pairs)
     random.Random(seed).shuffle(groups)
@@ -111,7 +122,7 @@ def references(pairs: Sequence[Pair]) -> dict[str, list[str]]:
 def batches(
     examples: Sequence[Example], *, tokens: int, seed: int | None = None
 ) -> list[list[int]]:
-    """Part examples of like length into batches of at most ``tokens`` per side.
+    """Group examples of similar length into batches of at most ``tokens`` per side.
 
     Padding counts as tokens. With a seed, equal lengths and the batches are shuffled.
     """

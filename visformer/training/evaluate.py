@@ -9,32 +9,33 @@ from typing import Any
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.search import translate
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.training.data import Pair, references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What was measured; BLEU and chrF are None where sacrebleu is not installed."""
+    """Measured quality; BLEU and chrF are None if sacrebleu is not installed."""
 
     sentences: int  # different sources
-    exact: float  # share of them translated just as one of their references, in [0, 1]
+    exact: float  # share whose translation equals one of the references, in [0, 1]
     bleu: float | None  # 0 to 100
     chrf: float | None  # 0 to 100
-    bleu_signature: str = ""  # sacrebleu's own, which states every choice
+    bleu_signature: str = ""  # sacrebleu's, which states every choice
     chrf_signature: str = ""
 
 
 def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) -> Scores:
     """Translate every different source and compare with all of its targets."""
     if not pairs:
-        raise InputError("There are no pairs to evaluate on.")
+        raise InputError(_("There are no pairs to evaluate on."))
     gathered = references(pairs)
     translations = translate(checkpoint, list(gathered), beam=beam)
     return score(translations, list(gathered.values()))
 
 
 def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Scores:
-    """Compare each translation with its references, of which there is one or more."""
+    """Compare each translation with its references, at least one each."""
     hits = sum(
         text in known for text, known in zip(translations, expected, strict=True)
     )
@@ -56,7 +57,7 @@ def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Sco
 
 
 def _streams(expected: Sequence[Sequence[str]]) -> list[list[Any]]:
-    """Transpose references as sacrebleu wants them; None where a source has fewer."""
+    """Transpose references for sacrebleu; None where a source has fewer."""
     most = max(map(len, expected))
     return [
         [known[i] if i < len(known) else None for known in expected]

@@ -1,4 +1,4 @@
-"""The training loop: one state that a kill at any moment loses little of."""
+"""The training loop: a kill at any moment loses little of its state."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.training.data import Example, batches
 from visformer.training.loss import smoothed_cross_entropy
 from visformer.training.processes import (
@@ -35,7 +36,7 @@ REPORT_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
-    """How to train; the defaults suit small data and a model of some ten million."""
+    """How to train; the defaults suit small data and about ten million parameters."""
 
     epochs: int = 20
     batch_tokens: int = 1024  # per step, process and side, padding included
@@ -43,29 +44,29 @@ class TrainingOptions:
     warmup: int = 400  # steps
     smoothing: float = 0.1
     clip: float = 1.0  # norm of all gradients together
-    average: float = 0.999  # decay of the running mean of weights, which is kept
+    average: float = 0.999  # decay of the running mean of weights, the final model
     patience: int = 3  # epochs without a better held-out loss
     save_seconds: float = 120.0
     seed: int = 0
 
 
 class Data(Protocol):
-    """Where the examples come from."""
+    """The source of the examples."""
 
     pad: int
     valid: list[Example]
 
     def epoch(self, number: int) -> Sequence[Example]:
-        """Return the training examples of this epoch, the same whenever asked."""
+        """Return the training examples of this epoch, the same each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the loop reports, at every few steps and after every epoch."""
+    """What the loop reports every few steps and after each epoch."""
 
     epoch: int
     step: int
-    steps: int  # in all epochs, as far as is known
+    steps: int  # in all epochs, estimated
     loss: float  # per target token, label smoothing included
     tokens_per_second: float
     valid_loss: float | None = None  # per target token, no smoothing; after an epoch
@@ -81,19 +82,19 @@ class TrainingState:
     best: float = math.inf
     worse: int = 0  # epochs since the best
     history: list[float] = field(default_factory=list)  # held-out loss by epoch
-    seconds: float = 0.0  # of training, over all sittings
+    seconds: float = 0.0  # of training, summed over all runs
     world: int = 1  # processes among which ``batch`` was counted
 
 
 def learning_rate(step: int, total: int, options: TrainingOptions) -> float:
-    """Rise linearly through the warm-up, then fall linearly to a fiftieth."""
+    """Rise linearly during the warm-up, then fall linearly to a fiftieth."""
     rise = min(1.0, (step + 1) / max(1, options.warmup))
     rest = max(0.0, 1 - max(0, step - options.warmup) / max(1, total - options.warmup))
     return options.learning_rate * rise * max(0.02, rest)
 
 
 class Trainer:
-    """Trains one model in a folder; run it again on the same folder to go on."""
+    """Trains one model in a folder; run it again on the same folder to continue."""
 
     def __init__(
         self,
@@ -104,9 +105,9 @@ class Trainer:
         *,
         device: torch.device | None = None,
     ) -> None:
-        """Take up the state in ``folder``, if any; InputError where it is damaged.
+        """Resume from the state in ``folder``, if any; InputError if it is damaged.
 
-        Of several processes only the first reads and writes the folder.
+        Of several processes, only process 0 reads and writes the folder.
         """
         self.data, self.options, self.folder = data, options, folder
         self.device = device or default_device()
@@ -125,7 +126,7 @@ class Trainer:
         """Train to the last epoch or until the held-out loss stops falling.
 
         Returns the best held-out loss per token. ``best.pt`` in the folder holds the
-        averaged weights it was reached with.
+        averaged weights that reached it.
         """
         saved = time.monotonic()
         while not self.done:
@@ -169,18 +170,23 @@ class Trainer:
                 started, tokens, loss_sum = time.monotonic(), 0, 0.0
 
     def _batches(self, examples: Sequence[Example]) -> list[list[int]]:
-        """Return this process's batches of the epoch: as many as every other has."""
+        """Return this process's batches of the epoch: as many as in every other."""
         seed = self.options.seed + self.state.epoch
         planned = batches(examples, tokens=self.options.batch_tokens, seed=seed)
         if len(planned) < world():
             raise InputError(
-                f"{len(examples)} training pairs are too few for {world()} processes."
+                _(
+                    "There are too few training pairs ({n:,}) for {processes} "
+                    "processes. Use fewer processes or more pairs.",
+                    n=len(examples),
+                    processes=world(),
+                )
             )
         planned = planned[: len(planned) - len(planned) % world()]
         return planned[rank() :: world()]
 
     def _dropout_seed(self) -> int:
-        """Return a seed for each step and process: a resumed run draws alike."""
+        """Return a seed per step and process, so a resumed run draws the same."""
         mixed = (self.options.seed * 1_000_003 + self.state.step) * 65_537 + rank()
         return mixed % 2**63
 
@@ -202,8 +208,13 @@ class Trainer:
     def _finite(self, loss: float) -> float:
         if not math.isfinite(loss):
             raise InputError(
-                f"the loss became {loss} at step {self.state.step}: train anew with a "
-                f"learning rate below {self.options.learning_rate:g}."
+                _(
+                    "The loss became {loss} at step {step:,}. Train again with a "
+                    "learning rate below {rate:g}.",
+                    loss=loss,
+                    step=self.state.step,
+                    rate=self.options.learning_rate,
+                )
             )
         return loss
 
@@ -233,7 +244,7 @@ class Trainer:
     def held_out_loss(self) -> float:
         """Return the averaged model's loss per target token, in nats.
 
-        The processes share the work and get the same sum, so that all decide alike.
+        The processes share the work and get the same sum, so all decide the same.
         """
         model = cast("Transformer", self.average.module)
         model.eval()
@@ -276,7 +287,7 @@ class Trainer:
         replace_file(self.folder / STATE, state)
 
     def _read(self) -> dict[str, Any]:
-        """Return the saved state, {} where there is none; sweep what a kill left."""
+        """Return the saved state, {} if there is none; delete what a kill left."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (STATE, BEST):
             partial_path(self.folder / name).unlink(missing_ok=True)
@@ -293,7 +304,10 @@ class Trainer:
             self.state = TrainingState(**state["place"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"{self.folder / STATE} is of another model: choose another folder."
+                _(
+                    "{path} belongs to another model. Choose another folder.",
+                    path=self.folder / STATE,
+                )
             ) from error
         self.state.batch = self.state.batch * self.state.world // world()
 
@@ -301,7 +315,7 @@ class Trainer:
 def make_optimizers(
     model: Transformer, options: TrainingOptions
 ) -> list[torch.optim.Optimizer]:
-    """Adam with the paper's constants; ``share`` is a group's part of the schedule."""
+    """Adam with the paper's constants; ``share`` scales the schedule of a group."""
     return [
         torch.optim.Adam(
             [{"params": list(model.parameters()), "share": 1.0}],
@@ -313,9 +327,9 @@ def make_optimizers(
 
 
 def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Exponential mean of weights whose window grows with the steps made.
+    """Exponential mean of weights whose window grows with the number of steps.
 
-    Without that the mean of a short run is still near its random start.
+    Otherwise the mean of a short run would still be near its random start.
     """
 
     @torch.no_grad()
@@ -328,7 +342,7 @@ def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def default_device() -> torch.device:
-    """Return this process's GPU, or the CPU where there is none."""
+    """Return this process's GPU, or the CPU if there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", local_rank())

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROWS = 512  # positions whose logits exist at a time: [512, V] stays in the cache
+ROWS = 512  # positions whose logits exist at once: [512, V] stays in the cache
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """Logits, loss and gradients by blocks of rows, so that no [N, V] is ever kept."""
+    """Logits, loss and gradients by blocks of rows, without ever storing [N, V]."""
 
     @staticmethod
     def forward(
@@ -66,9 +66,9 @@ def smoothed_cross_entropy(
     """Sum of label-smoothed cross-entropies (Szegedy et al. 2016) of N positions.
 
     ``hidden`` [N, D] times ``weight`` [V, D] transposed, plus ``bias`` [V], gives the
-    logits, ``labels`` [N] the right ids; a share ``smoothing`` of the target is spread
-    over all V ids. Equals ``F.cross_entropy(F.linear(hidden, weight, bias), labels,
-    reduction="sum")`` with that ``label_smoothing``.
+    logits; ``labels`` [N] are the correct ids; a share ``smoothing`` of the target is
+    spread over all V ids. Equals ``F.cross_entropy(F.linear(hidden, weight, bias),
+    labels, reduction="sum")`` with that ``label_smoothing``.
     """
     arguments = (hidden, weight, bias, labels, smoothing)
     loss: Tensor = _ProjectedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]

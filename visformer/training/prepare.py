@@ -12,6 +12,7 @@ import sentencepiece
 
 from visformer.errors import InputError
 from visformer.formats.layouts.native import TokenizerFiles
+from visformer.language import _
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
@@ -28,24 +29,24 @@ class Prepared(NamedTuple):
     tokenizer: Tokenizer
     files: TokenizerFiles
     data: Data
-    trained_on: int  # pairs; in an epoch, where they are made
+    trained_on: int  # pairs; per epoch, if they are generated
     valid: list[Pair]
     test: list[Pair]
     dropped: int = 0  # training pairs that are too long
 
 
-GeneratedPairs = Callable[[int], Sequence[Pair]]  # by the number of the epoch
+GeneratedPairs = Callable[[int], Sequence[Pair]]  # by epoch
 
 
 def no_pairs(epoch: int) -> Sequence[Pair]:
-    """Make no pairs besides those of the data."""
+    """Generate no pairs."""
     return ()
 
 
 class SubwordData:
-    """Pairs cut by sentencepiece; anew at random each epoch where ``alpha`` is set.
+    """Pairs split by sentencepiece, at random in each epoch if ``alpha`` is not 0.
 
-    ``generated`` gives pairs that are added to an epoch.
+    ``generate`` returns the pairs that are added to an epoch.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class ToyData:
 
 
 def example(source: list[int], target: list[int]) -> Example:
-    """Put the special tokens around a pair's ids."""
+    """Add the special tokens to a pair's ids."""
     bos, eos = SPECIAL["bos"], SPECIAL["eos"]
     return Example([*source, eos], [bos, *target, eos])
 
@@ -118,7 +119,7 @@ def example(source: list[int], target: list[int]) -> Example:
 def split(
     pairs: Sequence[Pair], *, valid: int | None, test: int | None, seed: int
 ) -> Split:
-    """Part the pairs; None holds out a fiftieth, of at most 2,000 and 3,000 pairs."""
+    """Split the pairs; None holds out a fiftieth, at most 2,000 and 3,000 pairs."""
     share = max(1, len(pairs) // 50)
     parts = split_pairs(
         pairs,
@@ -128,9 +129,15 @@ def split(
     )
     if not all(parts):
         raise InputError(
-            f"{len(pairs):,} pairs are too few to part into training "
-            f"({len(parts.train):,}), validation ({len(parts.valid):,}) and test "
-            f"({len(parts.test):,}): use more pairs, or hold out fewer."
+            _(
+                "{n:,} pairs are too few to split into training ({train:,}), "
+                "validation ({valid:,}) and test ({test:,}). Use more pairs, or hold "
+                "out fewer.",
+                n=len(pairs),
+                train=len(parts.train),
+                valid=len(parts.valid),
+                test=len(parts.test),
+            )
         )
     return parts
 
@@ -138,8 +145,8 @@ def split(
 def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
     """Return a joint unigram model (Kudo 2018) of at most ``size`` pieces.
 
-    It knows every text: figures are cut one by one, the signs that people type are
-    pieces, and what is no piece is cut into bytes.
+    It can encode every text: digits are split one by one, the usual characters are
+    pieces, and everything else is split into bytes.
     """
     writer = io.BytesIO()
     try:
@@ -149,13 +156,13 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
                 sentence_iterator=(text for pair in pairs for text in pair),
                 model_writer=writer,
                 vocab_size=size,
-                hard_vocab_limit=False,  # little text has fewer pieces
+                hard_vocab_limit=False,  # a short text has fewer pieces
                 model_type="unigram",
                 character_coverage=0.9999,
                 required_chars=required_signs(),
                 split_digits=True,
                 byte_fallback=True,
-                num_threads=4,  # sums, hence pieces, differ with their number
+                num_threads=4,  # sums, and so pieces, depend on this number
                 minloglevel=2,
                 pad_id=SPECIAL["pad"],
                 unk_id=SPECIAL["unk"],
@@ -166,8 +173,12 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
             )
     except RuntimeError as error:
         raise InputError(
-            f"sentencepiece cannot make {size:,} pieces of {len(pairs):,} pairs: "
-            "choose another size of vocabulary, or more pairs."
+            _(
+                "sentencepiece cannot make {size:,} pieces from {n:,} pairs. Choose "
+                "another --vocabulary, or use more pairs.",
+                size=size,
+                n=len(pairs),
+            )
         ) from error
     return writer.getvalue()
 
@@ -181,7 +192,7 @@ def subword(
     seed: int,
     generate: GeneratedPairs = no_pairs,
 ) -> Prepared:
-    """Prepare pairs for a sentencepiece model; ``longest`` tokens a side are kept."""
+    """Prepare pairs for a sentencepiece model; drops those over ``longest`` tokens."""
     side = SentencePieceSide(model, SENTENCEPIECE)
     data = SubwordData(
         side, parts, longest=longest, alpha=alpha, seed=seed, generate=generate
@@ -201,7 +212,7 @@ def subword(
 
 
 def toy(task: Task, *, count: int, valid: int | None, test: int | None) -> Prepared:
-    """Prepare a task with ``count`` training strings an epoch."""
+    """Prepare a task with ``count`` training strings per epoch."""
     held_out = task.pairs("valid", 500 if valid is None else valid)
     data = ToyData(task, count=count, valid=held_out)
     contents = {VOCABULARY: task.vocabulary_file()}
@@ -221,7 +232,7 @@ def pairs_file(pairs: Sequence[Pair]) -> bytes:
 
 
 def parts(folder: Path, prepared: Prepared) -> dict[Path, bytes]:
-    """Return the files of the held-out parts, so that anyone can measure again."""
+    """Return the files of the held-out parts, so that anyone can repeat the test."""
     return {
         folder / "valid.tsv": pairs_file(prepared.valid),
         folder / "test.tsv": pairs_file(prepared.test),

@@ -1,4 +1,4 @@
-"""Several training processes (``torchrun``): who is the first, and what it tells."""
+"""Several training processes (``torchrun``): their numbers and what they share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, distributed, nn
 
 T = TypeVar("T")
-_PATIENCE = timedelta(hours=2)  # the others wait while the first trains the tokenizer
+_PATIENCE = timedelta(hours=2)  # the others wait while process 0 trains the tokenizer
 
 
 def rank() -> int:
-    """Return the number of this process; the first, 0, alone writes and reports."""
+    """Return the number of this process; only process 0 writes and reports."""
     return int(os.environ.get("RANK", 0))
 
 
@@ -26,13 +26,13 @@ def world() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine: which GPU it has."""
+    """Return the number of this process on its machine, which is that of its GPU."""
     return int(os.environ.get("LOCAL_RANK", 0))
 
 
 @contextmanager
 def group(device: torch.device) -> Iterator[None]:
-    """Join the processes that ``torchrun`` started; alone, do nothing."""
+    """Join the processes that ``torchrun`` started; does nothing for a single one."""
     if world() == 1:
         yield
         return
@@ -47,7 +47,7 @@ def group(device: torch.device) -> Iterator[None]:
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """Make a value in the first process for all: their files need not be shared."""
+    """Make a value in process 0 for all, so their files need not be shared."""
     if world() == 1:
         return make()
     box = [make() if rank() == 0 else None]
@@ -57,16 +57,16 @@ def from_first(make: Callable[[], T]) -> T:
 
 
 def total(numbers: Tensor) -> Tensor:
-    """Return the sum over all processes, the same in each."""
+    """Return the sum over all processes; it is the same in each."""
     if world() > 1:
         distributed.all_reduce(numbers)
     return numbers
 
 
 def average_gradients(model: nn.Module, count: int) -> None:
-    """Give every process the mean gradient over all tokens: one flat all-reduce.
+    """Give every process the mean gradient over all tokens, by one flat all-reduce.
 
-    Each process brings the mean over its own ``count`` tokens.
+    Each process contributes the mean over its own ``count`` tokens.
     """
     if world() == 1:
         return

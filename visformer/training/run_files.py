@@ -1,4 +1,4 @@
-"""State on disk that a kill at any moment leaves whole."""
+"""State on disk that stays intact if the process is killed at any moment."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from visformer.errors import InputError
+from visformer.language import _
 
 
 def partial_path(path: Path) -> Path:
-    """Return where a file is written before it takes its name."""
+    """Return where a file is written before it is renamed."""
     return path.with_name(path.name + ".part")
 
 
@@ -26,17 +27,24 @@ def replace_file(path: Path, state: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+        raise InputError(
+            _("{path} cannot be written: {reason}.", path=path, reason=error.strerror)
+        ) from error
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """Read a state that ``replace_file`` wrote, to the CPU; InputError if damaged."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # some 13 types come out of torch.load
+    except Exception as error:  # torch.load raises about 13 different types
         raise InputError(
-            f"{path} is damaged: delete it to begin anew, or restore a copy."
+            _(
+                "{path} is damaged. Delete it to start again, or restore a copy.",
+                path=path,
+            )
         ) from error
     if not isinstance(state, dict):
-        raise InputError(f"{path} is no training state: choose another folder.")
+        raise InputError(
+            _("{path} is not a training state. Choose another folder.", path=path)
+        )
     return state

@@ -1,4 +1,4 @@
-"""The signs that every trained tokenizer knows as pieces of their own."""
+"""The characters that every trained tokenizer has as separate pieces."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MORE = CLOSING + KEPT + "‘“”‚„–—−€₹×÷≤≥•→ȘșȚț
 
 
 def required_signs() -> str:
-    """Return the characters that are pieces although the pairs may lack them.
+    """Return the characters that are pieces even if the pairs lack them.
 
-    Those that the normaliser rewrites are left out: the model never meets them. What
-    is not here and rare in the pairs is cut into bytes.
+    Those that the normaliser rewrites are left out, as the model never sees them. Other
+    characters that are rare in the pairs are split into bytes.
     """
     rewritten = encoding_rules().keys() - set(CLOSING + "'")
     signs = dict.fromkeys([*map(chr, [*_ASCII, *_LATIN]), *_MORE])

@@ -1,4 +1,4 @@
-"""Where a training starts: at random weights, or at those of a checkpoint."""
+"""Where a training starts: from random weights, or from those of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from visformer.errors import InputError
 from visformer.files import inside, read_regular
 from visformer.formats.layouts.native import read_native
 from visformer.formats.native_config import read_config
+from visformer.language import _
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training.growth import grow_model
 from visformer.training.tasks import SPECIAL
@@ -19,7 +20,7 @@ from visformer.values.config import ModelConfig
 
 
 class Start(NamedTuple):
-    """A checkpoint whose training goes on, perhaps on other pairs."""
+    """A checkpoint whose training continues, perhaps on other pairs."""
 
     model: Transformer
     sentencepiece: bytes  # its joint tokenizer
@@ -36,8 +37,11 @@ def read_start(folder: Path) -> Start:
     joint = tokenizer["source"] == tokenizer["target"]
     if tokenizer["kind"] != "sentencepiece" or not joint or special != dict(SPECIAL):
         raise InputError(
-            f"{folder} has not one joint sentencepiece tokenizer with this program's "
-            "special tokens: start from a checkpoint that visformer train wrote."
+            _(
+                "{folder} lacks a joint sentencepiece tokenizer with the usual special "
+                "tokens. Start from a checkpoint that visformer train wrote.",
+                folder=folder,
+            )
         )
     path = inside(folder, tokenizer["source"], key="tokenizer.source")
     model = read_native(folder, torch.device("cpu")).model
@@ -45,9 +49,10 @@ def read_start(folder: Path) -> Start:
 
 
 def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Transformer:
-    """Return a model to train: fresh of ``config``, or one with the start's weights.
+    """Return a model to train: a fresh one, or one with the start's weights.
 
-    Of ``config`` a start takes the size of the vocabulary, which may have grown.
+    With a start, only the size of the vocabulary, which may have grown, is taken from
+    ``config``.
     """
     begun = grow_model(start.model, config.target_vocabulary) if start else None
     model = Transformer(begun.config if begun else config, dropout=dropout)

@@ -1,4 +1,4 @@
-"""Toy tasks with made data: copy, reverse or sort a string of letters."""
+"""Toy tasks with generated data: copy, reverse or sort a string of letters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.errors import InputError
+from visformer.language import N_, _
 from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
 from visformer.training.data import Pair
 
@@ -27,15 +28,31 @@ _SLOTS: dict[int, SplitName] = {
     0: "test",
     1: "valid",
 }  # of 16; the rest is for training
-_TRIES = 50  # draws for each string wanted, before they count as used up
+_TRIES = 50  # draws per wanted string before giving up
+
+
+_TOO_FEW: Mapping[SplitName, str] = {
+    "train": N_(
+        "There are fewer than {n:,} different strings for training. Ask for fewer, or "
+        "allow longer ones or more letters."
+    ),
+    "valid": N_(
+        "There are fewer than {n:,} different strings for validation. Ask for fewer, "
+        "or allow longer ones or more letters."
+    ),
+    "test": N_(
+        "There are fewer than {n:,} different strings for the test. Ask for fewer, or "
+        "allow longer ones or more letters."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Random strings and what becomes of them.
+    """Random strings and their transformation.
 
-    A string's own checksum says to which part it belongs, so that the parts are
-    disjoint however many strings are drawn.
+    The checksum of a string decides which part it belongs to, so the parts are disjoint
+    however many strings are drawn.
     """
 
     name: TaskName
@@ -47,39 +64,47 @@ class Task:
     def __post_init__(self) -> None:
         if self.name not in TASKS:
             raise InputError(
-                f"there is no task “{self.name}”: choose from {', '.join(TASKS)}."
+                _(
+                    "There is no task “{task}”. Choose from {choices}.",
+                    task=self.name,
+                    choices=", ".join(TASKS),
+                )
             )
         if not 1 <= self.shortest <= self.longest:
             raise InputError(
-                f"lengths from {self.shortest} to {self.longest} are none: "
-                "the shortest must be at least 1 and at most the longest."
+                _(
+                    "{shortest} to {longest} is not a valid range of lengths: the "
+                    "shortest must be at least 1 and at most the longest.",
+                    shortest=self.shortest,
+                    longest=self.longest,
+                )
             )
         unfit = "".join(c for c in self.alphabet if c.isspace() or c == "<")
         if unfit or len(set(self.alphabet)) < max(2, len(self.alphabet)):
             raise InputError(
-                "the alphabet needs two or more different characters, without blanks "
-                f"and “<”, not “{self.alphabet}”."
+                _(
+                    "The alphabet is “{letters}”, but must be at least two different "
+                    "characters, without spaces and “<”.",
+                    letters=self.alphabet,
+                )
             )
 
     def pairs(self, part: SplitName, count: int, draw: int = 0) -> list[Pair]:
-        """Return ``count`` pairs of a part, lengths equally often, no string twice.
+        """Return ``count`` pairs of a part: every length as often, no string twice.
 
-        Another ``draw`` gives other strings of the same part. Raises InputError where
-        the alphabet and the lengths do not give that many.
+        Another ``draw`` gives other strings of the same part. Raises InputError if the
+        alphabet and the lengths do not allow that many.
         """
         generator = random.Random(f"{self.seed} {part} {draw}")
         texts: dict[str, None] = {}
-        for _ in range(count * _TRIES):
+        for _try in range(count * _TRIES):
             if len(texts) == count:
                 break
             text = self._text(generator)
             if self.part(text) == part:
                 texts[text] = None
         if len(texts) < count:
-            raise InputError(
-                f"these lengths and letters give fewer than {count:,} different "
-                f"strings for the {part} part: ask for fewer, or allow longer ones."
-            )
+            raise InputError(_(_TOO_FEW[part], n=count))
         return [Pair(text, TASKS[self.name](text)) for text in texts]
 
     def part(self, text: str) -> SplitName:

@@ -1,11 +1,10 @@
-"""What ``visformer train`` does, from pairs to a measured checkpoint."""
+"""``visformer train`` from pairs to a measured checkpoint."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,28 @@ from visformer.core.checkpoint import choose_device
 from visformer.errors import InputError
 from visformer.files import write_whole
 from visformer.formats.layouts.native import CARD, WEIGHTS
+from visformer.language import N_, _, ngettext
 from visformer.training import prepare
-from visformer.training.card import Card, duration, hardware, publish, sizes, summary
+from visformer.training.card import hardware, publish, sizes, summary
 from visformer.training.data import Pair, read_pairs
 from visformer.training.figures import Figures
 from visformer.training.growth import grow_tokenizer
 from visformer.training.loop import (
     BEST,
     STATE,
-    Progress,
     Trainer,
     TrainingOptions,
     default_device,
 )
 from visformer.training.options import (
     FREE,
-    OF_MODEL,
-    OF_PAIRS,
-    OF_TASKS,
     TrainCommand,
     check,
 )
 from visformer.training.prepare import Prepared
 from visformer.training.processes import from_first, group, rank, world
 from visformer.training.run_files import read_file
+from visformer.training.run_report import card_of, counted_pairs, progress_reporter
 from visformer.training.start import Start, make_model, read_start
 from visformer.training.tasks import Task
 from visformer.values.config import ModelConfig
@@ -49,10 +46,10 @@ Report = Callable[[str], None]
 
 
 def train(options: TrainCommand, report: Report) -> None:
-    """Train as told, or go on where a run on the same folder was stopped.
+    """Train with these options, or continue a run that was stopped in the same folder.
 
     Leaves ``checkpoint/`` in the folder, with a model card, and the held-out pairs.
-    Under ``torchrun`` every process calls this; the first alone writes and reports.
+    Under ``torchrun`` every process calls this; only process 0 writes and reports.
     Raises InputError for options, data or a folder that cannot be used.
     """
     check(options)
@@ -62,15 +59,26 @@ def train(options: TrainCommand, report: Report) -> None:
     tell: Report = report if rank() == 0 else _silence
     with group(device):
         if from_first(lambda: _claim(options)):
-            tell(f"{options.out} is complete already: nothing is left to train.")
+            tell(
+                _(
+                    "{folder} is already complete: there is nothing left to train.",
+                    folder=options.out,
+                )
+            )
             return
         start = read_start(options.start) if options.start else None
         prepared = _prepare(options, start, tell)
         trainer = _trainer(options, prepared, start, device)
-        tell(f"training {sizes(trainer.model.config)} on {hardware(device, world())}")
+        tell(
+            _(
+                "Training {sizes} on {hardware}",
+                sizes=sizes(trainer.model.config),
+                hardware=hardware(device, world()),
+            )
+        )
         if trainer.state.step:
-            tell(f"going on after step {trainer.state.step:,}")
-        trainer.run(_reporter(trainer, tell))
+            tell(_("Continuing after step {n:,}", n=trainer.state.step))
+        trainer.run(progress_reporter(trainer, tell))
     if rank() == 0:
         _finish(options, prepared, trainer, tell)
 
@@ -86,9 +94,9 @@ def _silence(line: str) -> None:
 
 
 def _claim(options: TrainCommand) -> bool:
-    """Take the folder for these options; return whether all is done there already.
+    """Claim the folder for these options; return whether it is already complete.
 
-    Raises InputError where the folder was begun with others.
+    Raises InputError if the folder was started with other options.
     """
     folder, path = options.out, options.out / OPTIONS
     options_now = _stored_options(options)
@@ -97,18 +105,31 @@ def _claim(options: TrainCommand) -> bool:
         if path.exists():
             _check_same(folder, json.loads(path.read_bytes()), options_now)
         elif (folder / STATE).exists() or (folder / CHECKPOINT).exists():
-            raise InputError(f"{folder} holds another training: choose another folder.")
+            raise InputError(
+                _(
+                    "{folder} contains another training. Choose another folder.",
+                    folder=folder,
+                )
+            )
         else:
             write_whole(path, json.dumps(options_now, indent=1).encode())
     except OSError as error:
-        raise InputError(f"{folder} cannot be used: {error.strerror}.") from error
+        raise InputError(
+            _(
+                "{folder} cannot be used: {reason}.",
+                folder=folder,
+                reason=error.strerror,
+            )
+        ) from error
     except ValueError as error:
-        raise InputError(f"{path} is damaged: choose another folder.") from error
+        raise InputError(
+            _("{path} is damaged. Choose another folder.", path=path)
+        ) from error
     return (folder / CHECKPOINT / CARD).exists()
 
 
 def _stored_options(options: TrainCommand) -> dict[str, Any]:
-    """Return what makes a run the same run, as JSON has it."""
+    """Return the options that identify a run, as JSON data."""
     values = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE}
     start = options.start / WEIGHTS if options.start else None
     files = {"data": options.data, "start": start}
@@ -122,7 +143,9 @@ def _digest(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+        raise InputError(
+            _("{path} cannot be read: {reason}.", path=path, reason=error.strerror)
+        ) from error
 
 
 def _check_same(folder: Path, recorded: Any, now: dict[str, Any]) -> None:
@@ -131,11 +154,25 @@ def _check_same(folder: Path, recorded: Any, now: dict[str, Any]) -> None:
         old = recorded.get(name)
         if old == value:
             continue
-        how = f"with {name} = {old}, not {value}"
-        how = {"data": "on other pairs", "start": "from other weights"}.get(name, how)
+        sentence = _OTHER_RUN.get(name, _OTHER_OPTION)
         raise InputError(
-            f"the training in {folder} was begun {how}: choose another folder."
+            _(sentence, folder=folder, name=name, recorded=old, value=value)
         )
+
+
+_OTHER_RUN = {  # by the option that differs
+    "data": N_(
+        "The training in {folder} was started on other pairs. Choose another folder."
+    ),
+    "start": N_(
+        "The training in {folder} was started from other weights. Choose another "
+        "folder."
+    ),
+}
+_OTHER_OPTION = N_(
+    "The training in {folder} was started with {name} = {recorded}, not {value}. "
+    "Choose another folder."
+)
 
 
 def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepared:
@@ -151,20 +188,16 @@ def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepar
     if rank() == 0:
         for path, content in prepare.parts(options.out, prepared).items():
             write_whole(path, content)
-    tell(f"pairs: {_counted(options, prepared)}")
+    tell(_("Pairs: {counts}", counts=counted_pairs(options, prepared)))
     if prepared.dropped:
-        tell(f"{prepared.dropped:,} pairs are too long and left out")
+        tell(
+            ngettext(
+                "{n:,} pair is too long and was left out",
+                "{n:,} pairs are too long and were left out",
+                prepared.dropped,
+            )
+        )
     return prepared
-
-
-def _counted(options: TrainCommand, prepared: Prepared) -> str:
-    how = " in each epoch" if options.task else ""
-    if options.figures:
-        how = f" and {options.figures:,} made by rule in each epoch"
-    return (
-        f"{prepared.trained_on:,} to train on{how}, "
-        f"{len(prepared.valid):,} for validation, {len(prepared.test):,} for the test"
-    )
 
 
 def _task(options: TrainCommand) -> Task:
@@ -198,14 +231,17 @@ def _prepare_pairs(
 def _sentencepiece(
     options: TrainCommand, pairs: Sequence[Pair], start: Start | None, tell: Report
 ) -> bytes:
-    """Return the tokenizer: the start's, grown or not, or one made of the pairs."""
+    """Return the tokenizer: the start's, grown or not, or one trained on the pairs."""
     if start and not options.grow:
         return start.sentencepiece
     path = options.out / prepare.SENTENCEPIECE
     if not path.exists():
         size = options.vocabulary
-        new = f"training a tokenizer of {size:,} pieces"
-        tell("growing the tokenizer" if start else new)
+        tell(
+            _("Growing the tokenizer")
+            if start
+            else _("Training a tokenizer of {n:,} pieces", n=size)
+        )
         content = prepare.train_sentencepiece(pairs, size)
         if start:
             content = grow_tokenizer(start.sentencepiece, content)
@@ -244,28 +280,6 @@ def _trainer(
     return Trainer(model, prepared.data, training_options, options.out, device=device)
 
 
-def _reporter(trainer: Trainer, tell: Report) -> Callable[[Progress], None]:
-    epochs, begun, first = trainer.options.epochs, time.monotonic(), trainer.state.step
-
-    def say(progress: Progress) -> None:
-        if progress.valid_loss is not None:
-            best = progress.valid_loss == trainer.state.best
-            tell(
-                f"epoch {progress.epoch} of {epochs}: held-out loss "
-                f"{progress.valid_loss:.4f}{', the best so far' if best else ''}"
-            )
-            return
-        pace = (time.monotonic() - begun) / max(1, progress.step - first)
-        left = pace * max(0, progress.steps - progress.step)
-        tell(
-            f"epoch {progress.epoch + 1} of {epochs}, step {progress.step:,} of about "
-            f"{progress.steps:,}: loss {progress.loss:.3f}, "
-            f"{progress.tokens_per_second:,.0f} tokens/s, {duration(left)} left"
-        )
-
-    return say
-
-
 def _finish(
     options: TrainCommand, prepared: Prepared, trainer: Trainer, tell: Report
 ) -> None:
@@ -273,49 +287,36 @@ def _finish(
     path = options.out / BEST
     if not path.exists():
         raise InputError(
-            f"the held-out loss in {options.out} was never a number: train in another "
-            "folder, with a lower learning rate."
+            _(
+                "The held-out loss in {folder} was never a number. Train in another "
+                "folder with a lower learning rate.",
+                folder=options.out,
+            )
         )
     model = trainer.model.eval()
     model.load_state_dict(read_file(path))
     beam = options.beam or (1 if options.task else 4)
-    tell(f"measuring on {len(prepared.test):,} test pairs")
+    tell(
+        ngettext(
+            "Measuring on {n:,} test pair",
+            "Measuring on {n:,} test pairs",
+            len(prepared.test),
+        )
+    )
     scores = publish(
         options.out / CHECKPOINT,
         model,
-        _card(options, prepared, trainer),
+        card_of(options, prepared, trainer, _stored_options(options)),
         tokenizer=prepared.files,
         test=prepared.test,
         beam=beam,
     )
     if scores.bleu is None and not options.task:
-        tell("BLEU and chrF need sacrebleu: pip install sacrebleu")
-    tell(f"{summary(scores)}; written to {options.out / CHECKPOINT}")
-
-
-def _card(options: TrainCommand, prepared: Prepared, trainer: Trainer) -> Card:
-    state = trainer.state
-    source = options.data.name if options.data else ""
-    if options.task:
-        source = (
-            f"made by `visformer train --task {options.task}`: strings of "
-            f"{options.shortest} to {options.longest} characters of "
-            f"“{options.alphabet}”, drawn anew each epoch"
+        tell(_("BLEU and chrF need sacrebleu: pip install sacrebleu"))
+    tell(
+        _(
+            "{scores}; written to {folder}",
+            scores=summary(scores),
+            folder=options.out / CHECKPOINT,
         )
-    idle = {"data", *(OF_PAIRS if options.task else OF_TASKS)}
-    idle |= set(OF_MODEL) if options.start else set()
-    given = {k: v for k, v in _stored_options(options).items() if k not in idle}
-    return Card(
-        name=options.name or (options.task or source.split(".")[0]),
-        languages=(options.source_language, options.target_language),
-        data=source,
-        licence=options.licence,
-        pairs=_counted(options, prepared),
-        training={
-            "training": f"{state.step:,} steps in {state.epoch} epochs, "
-            f"{duration(state.seconds)}, on {hardware(trainer.device, world())}",
-            "held-out loss": f"{state.best:.4f} nats a token, after epoch "
-            f"{state.history.index(state.best) + 1}",
-            "options": ", ".join(f"{k} {v}" for k, v in given.items() if v is not None),
-        },
     )

@@ -148,11 +148,13 @@ def _check_side(
     name = short(name)
     if side.size != rows:
         raise CheckpointError(
-            _(
+            ngettext(
+                "{file} has {n:,} token but the model's embedding has {rows:,} rows: "
+                "they belong to different models. Copy the right one.",
                 "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
                 "they belong to different models. Copy the right one.",
+                side.size,
                 file=name,
-                n=side.size,
                 rows=rows,
             )
         )
