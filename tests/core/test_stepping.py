@@ -47,6 +47,7 @@ def test_one_sentence_equals_a_row_of_a_batch(
 ) -> None:
     """A sentence alone is multiplied by numpy, several by torch."""
     packed = small(preset, seed=1, **choices).packed
+    assert packed is not None
     drawn = torch.Generator().manual_seed(0)
     memory = torch.randn(1, 5, packed.model.config.d_model, generator=drawn)
     readable = torch.ones(1, 5, dtype=torch.bool)

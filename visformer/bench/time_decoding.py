@@ -159,6 +159,7 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
     """Compare a shape's step with a sum over as many numbers as its weights are."""
     checkpoint, source = prepared(sizes)
     packed = checkpoint.packed
+    assert packed is not None
     weights = [weight for layer in packed.layers for weight in layer]
     matrices = [packed.output, *(w for w in weights if isinstance(w, Affine))]
     numbers = sum(matrix.weight.numel() for matrix in matrices)
@@ -200,6 +201,7 @@ def against_nothing_kept(
 @torch.inference_mode()
 def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
     packed, model = checkpoint.packed, checkpoint.model
+    assert packed is not None
     real = torch.ones(1, len(source), dtype=torch.bool)
     memory = model.encode(torch.tensor([source]), real[:, None]).output
     state = DecoderState(packed, memory, real, steps + 1)

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from visformer.core.counting import count_blocks
+from visformer.core.edits import ModelStamp, packable
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.core.packed import PackedDecoder
@@ -18,6 +20,17 @@ from visformer.values.config import ModelConfig
 from visformer.values.facts import Description, ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.row_columns import Columns
+
+
+@dataclass(slots=True, eq=False)
+class _Derived:
+    """What was derived from a model that scripts may edit."""
+
+    opened: ModelStamp  # as the checkpoint was made
+    stamp: ModelStamp  # of the model that the facts tell of
+    facts: ModelFacts | None = None
+    rewritten: bool = False  # in a way that no stamp shows
+    packed: PackedDecoder | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,6 +46,11 @@ class Checkpoint:
     assumed: tuple[str, ...] = ()  # what the file did not say, one line each
     findings: tuple[Finding, ...] = ()  # what is unusual or wrong
     generation: Generation = field(default_factory=Generation)
+    _derived: _Derived = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        stamp = ModelStamp(self.model)
+        object.__setattr__(self, "_derived", _Derived(opened=stamp, stamp=stamp))
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
@@ -49,19 +67,58 @@ class Checkpoint:
         """The device that holds the weights."""
         return self.model.output.weight.device
 
-    @cached_property
-    def packed(self) -> PackedDecoder:
-        """The decoder's weights, packed for decoding once, when first needed."""
-        return PackedDecoder(self.model, Columns(self.facts))
+    @property
+    def packed(self) -> PackedDecoder | None:
+        """The decoder's weights as they are now, packed for decoding.
 
-    @cached_property
+        They are packed again after an edit of ``model``, whichever way it was made.
+        None where the decoder's own modules have to run (``edits.packable``).
+        """
+        derived = self._derived
+        if derived.packed is not None and not derived.packed.is_current():
+            derived.rewritten |= derived.packed.is_stamped()
+            derived.packed, derived.facts = None, None
+        if derived.packed is None and packable(self.model):
+            derived.packed = PackedDecoder(self.model, Columns(self.facts))
+        return derived.packed
+
+    def logits_from(self, packed: PackedDecoder | None, output: Tensor) -> Tensor:
+        """Project decoder output [N, D] -> [N, V], by what ``packed`` has returned."""
+        if packed is not None:
+            return packed.logits(output)
+        logits: Tensor = self.model.output(output)
+        return logits
+
+    @property
     def facts(self) -> ModelFacts:
-        """What a Trace says about its model."""
+        """What a Trace says about its model: the same object until it is edited.
+
+        An edited model is that of no file any more: it has no digest.
+        """
+        derived = self._known()
+        if derived.facts is None:
+            own = derived.opened.holds() and not derived.rewritten
+            derived.facts = self._describe(self.digest if own else "")
+        return derived.facts
+
+    @property
+    def stamp(self) -> ModelStamp:
+        """What tells from now on whether the model was edited."""
+        return self._known().stamp
+
+    def _known(self) -> _Derived:
+        """Return what was derived, after what an edit has made wrong is dropped."""
+        derived = self._derived
+        if not derived.stamp.holds():
+            derived.stamp, derived.facts = ModelStamp(self.model), None
+        return derived
+
+    def _describe(self, digest: str) -> ModelFacts:
         tokenizer = self.tokenizer
         return ModelFacts(
             **Description.of(self.config)._asdict(),
             name=self.name,
-            digest=self.digest,
+            digest=digest,
             layout=self.layout,
             device=str(self.device),
             parameters=sum(p.numel() for p in self.model.parameters()),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.incremental import DecoderState
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
     host_mask,
@@ -28,6 +27,7 @@ from visformer.core.rows import (
     stack_rows,
 )
 from visformer.core.sampling import check_strategy, choose
+from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Bools
@@ -36,6 +36,9 @@ from visformer.values.recording import Recording, Row
 from visformer.values.step import Origin
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
+
+if TYPE_CHECKING:
+    from visformer.core.incremental import DecoderState
 
 Choice = tuple[int, Origin]  # a token id, and who chose it
 
@@ -57,7 +60,8 @@ class Decoding:
 
     ``trace`` is always the part up to the current step; what was decoded beyond it is
     kept, so that stepping on again after ``back`` computes and draws nothing.
-    ``changed`` is the first row that the last rows computed made new.
+    ``changed`` is the first row that the last rows computed made new. The model may be
+    edited and hooked between sentences, not within one: ``restart`` then begins anew.
     """
 
     def __init__(
@@ -76,8 +80,10 @@ class Decoding:
         of generation restrict what the model's steps choose: their probabilities stay
         the model's own. An ``intervention`` that changes masks makes every step a full
         pass. Raises InputError for an empty source, ids outside the vocabulary, a limit
-        below 1, or an intervention that does not fit.
+        below 1, or an intervention that does not fit. Where hooks hang on the decoder,
+        or modules of it were replaced, every step runs them in a full pass.
         """
+        self._given = checkpoint  # whose model a script may edit
         self.intervention = intervention or NO_CHANGES
         self.checkpoint = modified_checkpoint(checkpoint, self.intervention)
         self.strategy = strategy or Strategy()
@@ -88,6 +94,7 @@ class Decoding:
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Begin anew with another sentence."""
         config, model = self.checkpoint.config, self.checkpoint.model
+        self._stamp, self._packed = self._given.stamp, self.checkpoint.packed
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
             raise InputError(
@@ -103,9 +110,10 @@ class Decoding:
         layers = config.encoder_layers
         mask = layer_masks(self.intervention, "encoder", layers, original, original)
         record = model.encode(ids, mask)
-        packed = self.checkpoint.packed
-        self._memory = record.output
-        self._state = DecoderState(packed, record.output, self._real, self.limit)
+        self._memory = memory = record.output
+        self._state = rows_after(
+            self.checkpoint, self._packed, memory, self._real, self.limit
+        )
         start = empty_trace(
             self.checkpoint,
             source,
@@ -278,13 +286,20 @@ class Decoding:
         self, recording: Recording, consumed: list[int], given: Sequence[Choice | None]
     ) -> None:
         """Append the rows that consumed these ids, from the first that is missing."""
+        if not self._stamp.holds():
+            raise InputError(
+                _(
+                    "The model's weights or hooks have changed since this sentence was "
+                    "begun: call restart, or make a new Decoding."
+                )
+            )
         start, tokenizer = len(recording), self.checkpoint.tokenizer
         whole = self.intervention.masked or self._unsettled(consumed)
         whole_pass = self._whole(consumed) if whole else None
         rows = whole_pass.rows if whole_pass else self._cached(consumed)
         rows = rows[start - len(consumed) :]
         output = rows[:, self.start.columns.output("decoder")]
-        logits = self.checkpoint.packed.logits(output)
+        logits = self.checkpoint.logits_from(self._packed, output)
         distribution, values = Distribution(self.checkpoint, logits), host(rows)
         for index, choice in enumerate(given):
             at = start + index
@@ -319,10 +334,10 @@ class Decoding:
 
     def _cached(self, consumed: list[int]) -> Tensor:
         """Compute the rows that the cache lacks, [n, W]: at least the last one."""
-        missing, pad = consumed[self._state.length :], self.checkpoint.tokenizer.pad
-        ids = torch.tensor([missing], device=self.checkpoint.device)
+        state, pad = cast("DecoderState", self._state), self.checkpoint.tokenizer.pad
+        ids = torch.tensor([consumed[state.length :]], device=self.checkpoint.device)
         visible = ids != pad if pad in consumed else None
-        return self._state.extend(ids, visible)[0]
+        return state.extend(ids, visible)[0]
 
     def _whole(self, consumed: list[int]) -> _Pass:
         """Compute all rows anew, in one pass."""
@@ -342,9 +357,10 @@ class Decoding:
     def _unsettled(self, consumed: list[int]) -> bool:
         """Whether the next token will change rows: one attends to nothing, so to all.
 
-        Masked scores that are infinite make such a row NaN, whatever comes next.
+        Masked scores that are infinite make such a row NaN, whatever comes next. Where
+        hooks run, nothing is known of any row.
         """
-        if self.intervention.looks_ahead:
+        if self.intervention.looks_ahead or self._packed is None:
             return True
         config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
         if config.masked_value == -math.inf or pad not in consumed:

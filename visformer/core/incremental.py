@@ -198,10 +198,10 @@ def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy
 
 
-def warm_up(packed: PackedDecoder) -> None:
+def warm_up(packed: PackedDecoder | None) -> None:
     """Run two rows, so that the first real step is as fast as any."""
-    if packed.model.config.decoder_norm_length:
-        return  # there are no steps
+    if packed is None or packed.model.config.decoder_norm_length:
+        return  # there are no steps, or no packed ones
     memory = packed.output.weight.new_zeros(1, 2, packed.output.weight.shape[0])
     readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
     state = DecoderState(packed, memory, readable, 2)

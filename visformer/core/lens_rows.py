@@ -11,6 +11,7 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import most_probable
+from visformer.core.packed import PackedDecoder
 from visformer.core.rows import check_ids, host
 from visformer.errors import InputError
 from visformer.language import _, ngettext
@@ -67,21 +68,24 @@ def read_streams(
         )
     if len(chosen):
         check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
+    packed, device = checkpoint.packed, checkpoint.device
     # row by row, to hold only L + 1 vocabularies of numbers at once
     return tuple(
-        _read(
-            checkpoint, torch.tensor(stream, device=checkpoint.device), id, temperature
-        )
+        _read(checkpoint, packed, torch.tensor(stream, device=device), id, temperature)
         for stream, id in zip(hidden, chosen.tolist(), strict=True)
     )
 
 
 def _read(
-    checkpoint: Checkpoint, stream: Tensor, chosen: int, temperature: float
+    checkpoint: Checkpoint,
+    packed: PackedDecoder | None,
+    stream: Tensor,
+    chosen: int,
+    temperature: float,
 ) -> LensRow:
     """Read one row's stream [L + 1, D]."""
     model, token = checkpoint.model, checkpoint.tokenizer.target.token
-    logits = checkpoint.packed.logits(model.decoder.norm(stream))  # [L + 1, V]
+    logits = checkpoint.logits_from(packed, model.decoder.norm(stream))  # [L + 1, V]
     p, best, _entropy = most_probable(logits, TOP)
     chosen_p = p[:, chosen]
     bias = cast("Tensor | None", model.output.bias)

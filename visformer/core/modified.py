@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import Masks
 from visformer.core.model import LayerMasks
+from visformer.core.parts import Attention
 from visformer.values.arrays import Bools, read_only
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
@@ -24,26 +24,42 @@ def modified_checkpoint(
 ) -> Checkpoint:
     """Return the checkpoint with the changed positions and mask value.
 
-    The weights are shared, not copied. Where neither is changed it is the same object,
-    so that an unchanged run is the model's to the last bit.
+    Weights and hooks are shared, not copied. Where neither is changed it is the same
+    object, so that an unchanged run is the model's to the last bit.
     """
     if intervention.masked_value is None and intervention.positions is None:
         return checkpoint
-    model, config = checkpoint.model, checkpoint.config
+    config, facts = checkpoint.config, checkpoint.facts
+    model = _twin(checkpoint.model)
     if intervention.masked_value is not None:
         config = dataclasses.replace(config, masked_value=intervention.masked_value)
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    for name in ("source_positions", "target_positions"):
-        if name in tensors:
-            tensors[name] = _changed(tensors[name], intervention)
-    changed = build_model(
-        config,
-        tensors,
-        device=checkpoint.device,
-        name=checkpoint.name,
-        table=_changed(model.positions, intervention),
+        for module in model.modules():
+            if isinstance(module, Attention):
+                module.masked_value = intervention.masked_value
+    model.config = config
+    tables = {name: p for name, p in model._parameters.items() if p is not None}
+    model._parameters = {
+        name: nn.Parameter(_changed(table.detach(), intervention), table.requires_grad)
+        for name, table in tables.items()
+    }
+    model._buffers = {"positions": _changed(model.positions, intervention)}
+    return dataclasses.replace(
+        checkpoint, config=config, model=model, digest=facts.digest
     )
-    return dataclasses.replace(checkpoint, config=config, model=changed)
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def _twin(module: Module) -> Module:
+    """Return modules that share every tensor and hook, and may be set otherwise."""
+    twin = object.__new__(type(module))
+    vars(twin).update(vars(module))  # copy.copy refuses a parametrized module
+    twin._modules = {
+        name: None if child is None else _twin(child)
+        for name, child in module._modules.items()
+    }
+    return twin
 
 
 def _changed(table: Tensor, intervention: Intervention) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.incremental import DecoderState
 from visformer.core.mask_rules import RULES, make_masks
+from visformer.core.whole_rows import WholeRows, rows_after
 
 
 class NewestRows:
@@ -32,8 +32,14 @@ class NewestRows:
             padding.target_rows or padded
         )
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
-        self._state = DecoderState(checkpoint.packed, memory, real, limit)
+        self._packed = packed = checkpoint.packed
+        self._state = rows_after(checkpoint, packed, memory, real, limit)
         self._whole = False
+
+    @torch.inference_mode()
+    def logits(self, ids: Tensor) -> Tensor:
+        """Return the logits [B, V] of what follows the last of ids [B, T]."""
+        return self._checkpoint.logits_from(self._packed, self.output(ids))
 
     @torch.inference_mode()
     def output(self, ids: Tensor) -> Tensor:
@@ -41,7 +47,7 @@ class NewestRows:
         checkpoint = self._checkpoint
         visible = ids != checkpoint.tokenizer.pad  # a pad chosen is read by nobody
         self._whole |= self._leaks and not bool(visible.all())
-        if self._whole:
+        if self._whole or isinstance(self._state, WholeRows):
             masks = make_masks(checkpoint.config.mask_rule, self._real, visible)
             record = checkpoint.model.decode(
                 ids, self._memory, masks.decoder, masks.cross, self._state.lookup
@@ -49,7 +55,7 @@ class NewestRows:
             return record.output[:, -1]
         last = visible[:, -1:]
         rows = self._state.extend(ids[:, -1:], None if bool(last.all()) else last)
-        return rows[:, 0, checkpoint.packed.columns.output("decoder")]
+        return rows[:, 0, self._state.packed.columns.output("decoder")]
 
     def select(self, rows: Tensor) -> None:
         """Keep (and repeat) these hypotheses, each of the same sentence: int [B]."""

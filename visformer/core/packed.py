@@ -1,4 +1,4 @@
-"""A decoder's matrices, packed for rows: read once from the model.
+"""A decoder's matrices, packed for rows: copied from the model.
 
 Query, key and value stand side by side, and each matrix lies as a single row multiplies
 it fastest: that is up to twice as fast as ``F.linear``'s [out, in].
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visformer.core.edits import ModelStamp
 from visformer.core.model import Layer, Transformer
 from visformer.core.parts import ACTIVATIONS
 from visformer.values.arrays import Floats
@@ -45,6 +46,7 @@ class Affine:
     """x W + b of one or several layers that read the same x, side by side."""
 
     def __init__(self, *linears: nn.Linear) -> None:
+        self._linears = linears
         weight = torch.cat([linear.weight for linear in linears])  # [out, in]
         wide = weight.shape[0] >= weight.shape[1]
         # memory is read fastest along the longer side
@@ -56,6 +58,24 @@ class Affine:
             for linear in linears
         ]
         self.bias = torch.cat(biases)
+        self._mark = self._fingerprint()
+
+    def is_current(self) -> bool:
+        """Whether the layers still hold the numbers that were copied.
+
+        Each matrix is read once, through a product: a difference too small to change
+        that sum is none that a row would show.
+        """
+        return torch.equal(self._fingerprint(), self._mark)
+
+    def _fingerprint(self) -> Tensor:
+        """Return as many numbers as there are outputs, as bits: NaN equals itself."""
+        marks = []
+        for linear in self._linears:
+            weight, bias = linear.weight, linear.bias
+            mark = torch.mv(weight, _probe(weight.shape[1], weight.device))
+            marks.append(mark if bias is None else torch.cat([mark, bias]))
+        return torch.cat(marks).view(torch.int32)
 
     def __call__(self, x: Tensor) -> Tensor:
         """[N, in] -> [N, out]."""
@@ -69,6 +89,13 @@ class Affine:
     def product(self) -> Product:
         """The same of one vector, sharing the memory; on the CPU only."""
         return Product(self.bias.numpy(), self.weight.numpy())
+
+
+@lru_cache(maxsize=16)
+def _probe(size: int, device: torch.device) -> Tensor:
+    """Return random numbers from 1 to 2, so that every weight counts in a product."""
+    drawn = torch.rand(size, generator=torch.Generator().manual_seed(0))
+    return (1 + drawn).to(device)
 
 
 Function = Callable[[Tensor], Tensor]
@@ -101,14 +128,27 @@ class PackedLayer(NamedTuple):
 
 
 class PackedDecoder:
-    """A model's decoder, packed for rows; reads the model's weights once."""
+    """A model's decoder, packed for rows, of the weights that it has by then."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, columns: Columns) -> None:
+        self._stamp = ModelStamp(model)
         self.model, self.columns = model, columns
         self.layers = [self._pack(layer) for layer in model.decoder]
         self.output = Affine(model.output)  # [D, V]
         self.activation = ACTIVATIONS[model.config.activation]
+        parts = [part for layer in self.layers for part in layer]
+        self._affines = [part for part in parts if isinstance(part, Affine)]
+        self._affines.append(self.output)
+
+    @torch.no_grad()
+    def is_current(self) -> bool:
+        """Whether the model is still as it was packed, by the numbers themselves."""
+        return self.is_stamped() and all(part.is_current() for part in self._affines)
+
+    def is_stamped(self) -> bool:
+        """Whether the model is still as it was packed, as far as torch has counted."""
+        return self._stamp.holds()
 
     @staticmethod
     def _pack(layer: Layer) -> PackedLayer:

@@ -208,7 +208,7 @@ def _next(
 ) -> Tensor:
     """Score the next tokens of the rows made so far, [N, t] -> [N, V]."""
     rules = checkpoint.generation
-    steps = checkpoint.packed.logits(newest.output(consumed))
+    steps = newest.logits(consumed)
     if beam > 1:
         steps = steps.log_softmax(-1)
     if rules.restricts:
