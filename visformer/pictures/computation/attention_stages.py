@@ -152,8 +152,8 @@ def softmax_stage(subject: Subject) -> StagePicture:
         rows.append(subject.weights[subject.query])
         words, sign = _captured_words(subject, chain), _("and")
         formula = _(
-            "The weights were captured from the model as it ran: they do not follow "
-            "from these scores by a softmax alone"
+            "The weights were captured while the model ran: they are not just the "
+            "softmax of these scores"
         )
     return StagePicture(
         formula=formula,
@@ -174,7 +174,7 @@ def softmax_stage(subject: Subject) -> StagePicture:
 
 
 def _captured_words(subject: Subject, chain: np.ndarray) -> str:
-    """Set the cell's captured weight against the softmax of its row, [K]."""
+    """Compare the cell's captured weight with the softmax of its row, [K]."""
     return _(
         "The captured weight is {weight}; the softmax of the masked scores would be "
         "{softmax}.",

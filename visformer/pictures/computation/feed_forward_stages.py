@@ -98,7 +98,7 @@ def activation_stage(subject: Subject) -> StagePicture:
     ]
     names, values = [before, name], [feed.pre_activation[at], active[at]]
     formula = _(
-        "inner = {activation}(x W₁); a unit is dead where {activation} gives exactly 0",
+        "inner = {activation}(x W₁); a unit is dead where {activation} is exactly 0",
         activation=name,
     )
     if feed.gate is not None:
@@ -109,7 +109,7 @@ def activation_stage(subject: Subject) -> StagePicture:
         values += [feed.gate[at], feed.inner[at]]
         formula = _(
             "inner = {activation}(x W₁) × x W_gate; a unit is dead where {activation} "
-            "gives exactly 0",
+            "is exactly 0",
             activation=name,
         )
     return StagePicture(

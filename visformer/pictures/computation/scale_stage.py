@@ -51,7 +51,7 @@ def scale_stage(subject: Subject) -> StagePicture:
 
 
 def scale_title(trace: Trace | None, kind: Kind, layer: int) -> str:
-    """Return what stands on the stage's tab."""
+    """Return the title on the stage's tab."""
     if trace is None:
         return "÷ √d"
     scaled = "÷ √d" if is_root(trace, kind, layer) else _("× scale")
@@ -59,7 +59,7 @@ def scale_title(trace: Trace | None, kind: Kind, layer: int) -> str:
 
 
 def is_root(trace: Trace, kind: Kind, layer: int) -> bool:
-    """Tell whether a layer divides by the root of the head's width, as in the paper."""
+    """Whether a layer divides by the root of the head's width, as in the paper."""
     root = math.sqrt(trace.head_size(kind))
     return math.isclose(trace.scale(kind, layer) * root, 1, rel_tol=1e-6)
 
@@ -100,7 +100,7 @@ def _formula(subject: Subject) -> str:
             "distance from query to key",
             formula=formula,
         )
-    return _("{formula}. Then a bias is added, a number per cell", formula=formula)
+    return _("{formula}. Then a bias is added, one number per cell", formula=formula)
 
 
 def _words(subject: Subject, product: float) -> str:
@@ -123,7 +123,7 @@ def _words(subject: Subject, product: float) -> str:
     score = number(scaled + added)
     if isinstance(trace.added(kind, layer), DistanceBias):
         return _(
-            "{product} At distance {distance} (key − query) the bias is {bias}: the "
+            "{product} At distance {distance} (key − query) the bias is {bias}, so the "
             "score is {score}.",
             product=words,
             distance=number(subject.key - subject.query),
@@ -131,7 +131,7 @@ def _words(subject: Subject, product: float) -> str:
             score=score,
         )
     return _(
-        "{product} The bias of this cell is {bias}: the score is {score}.",
+        "{product} The bias of this cell is {bias}, so the score is {score}.",
         product=words,
         bias=number(added),
         score=score,
@@ -139,7 +139,7 @@ def _words(subject: Subject, product: float) -> str:
 
 
 def head_of(subject: Subject) -> AttentionHeads:
-    """Return what the head's scores and weights follow from."""
+    """Return what the head's scores and weights are computed from."""
     return subject.trace.attention_heads(subject.kind, subject.layer, subject.head)
 
 
@@ -159,7 +159,7 @@ def scores_of(subject: Subject) -> Floats:
 
 
 def added_to(subject: Subject, rows: slice) -> Floats | None:
-    """Return what is added to some rows of scores, [rows, K]; None for nothing."""
+    """Return what is added to some rows of scores, [rows, K]; None if nothing is."""
     head = head_of(subject)
     if head.added is None:
         return None

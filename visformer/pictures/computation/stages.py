@@ -115,7 +115,7 @@ def neighbour(name: str, by: int) -> str:
 def titles_on(
     page: StagePage, trace: Trace | None, kind: Kind, layer: int
 ) -> tuple[str, ...]:
-    """Return what stands on the tabs of a page's stages, for one layer of a Trace."""
+    """Return the titles on the tabs of a page's stages, for one layer of a Trace."""
     return tuple(
         scale_title(trace, kind, layer) if stage.name == "scale" else _(stage.title)
         for stage in stages_on(page)
@@ -129,8 +129,8 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
     model, stack = looked_at.trace.model, stack_name(looked_at.kind)
     if model.known is None:
         return _(
-            "This stage needs the layer's weights: of “{model}” only the attention is "
-            "known.",
+            "This stage needs the layer's weights, but only the attention of “{model}” "
+            "is known.",
             model=model.name,
         )
     if stack not in model.stacks or not model.stacks[stack].hidden:

@@ -74,7 +74,7 @@ class Subject:
 
     @property
     def facts(self) -> AttentionFacts:
-        """What the layers of this kind have in common."""
+        """The facts that hold for all layers of this kind of attention."""
         return self.trace.model.attention[self.kind]
 
     def columns(self, part: Projected) -> slice:
@@ -92,7 +92,7 @@ class Subject:
         return slice(self.head * size, (self.head + 1) * size)
 
     def dimension(self, axis: Axis, size: int) -> int:
-        """Return the selected index along an axis of so many; 0 if none is."""
+        """Return the selected index along an axis of ``size``; 0 if none is."""
         at = self.dimensions.get(axis, 0)
         return at if at < size else 0
 
@@ -127,7 +127,7 @@ class Subject:
 
 
 def sharing_words(subject: Subject) -> str:
-    """Name the heads that share keys and values; "" where each has its own."""
+    """Name the heads that share keys and values; "" if each has its own."""
     heads, group = subject.facts.heads, subject.facts.heads // subject.facts.key_heads
     if group == 1:
         return ""
