@@ -1,4 +1,4 @@
-"""The front door of the window: starts the engine, then the window, joins them."""
+"""The entry point of the window: starts the engine and the window, connects them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from visformer import paths
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
 from visformer.errors import VisformerError
+from visformer.language import N_, _
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
@@ -59,7 +60,7 @@ class App:
             self.bridge.receive(event)  # type: ignore[arg-type]
 
     def _collect_garbage(self) -> None:
-        """Collect on the window's thread only: elsewhere it would free widgets."""
+        """Collect only on the window's thread: other threads must not free widgets."""
         gc.disable()
         self._timer = QTimer(self.qt)
         self._timer.timeout.connect(lambda: gc.collect(1))
@@ -68,13 +69,13 @@ class App:
     def start(
         self, path: str | None = None, text: str = "", overrides: Overrides | None = ()
     ) -> None:
-        """Show the first picture and open the model; None lets questions be asked."""
+        """Show the first picture and open the model; None lets it ask questions."""
         window = self.window
         if path is None and not text:
             self._show_recorded()
         if path is not None and path.endswith(".vis"):
             window.open(path)
-            path = None  # a model stands by for what is typed next
+            path = None  # a model is opened for what is typed next
         if path is None:
             path, overrides = str(paths.checkpoint()), ()
         if text:
@@ -95,8 +96,8 @@ class App:
         self.engine.close()
         self.window.close()
         self.window.deleteLater()
-        # now, while nothing is collected: a collection inside Qt's destructors can wait
-        # for a lock that they hold
+        # now, while nothing is collected: a collection inside Qt's destructors could
+        # wait for a lock that they hold
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.enable()
 
@@ -125,19 +126,19 @@ def show(trace: Trace) -> int:
     return qt.exec()
 
 
-NO_ENGINE = "This window shows one Trace: start visformer to translate."
+NO_ENGINE = N_("This window only shows a trace: start visformer to translate.")
 
 
 class NoEngine:
-    """Stands in where only a Trace is shown: opening and decoding are refused."""
+    """The engine of a window that only shows a Trace: refuses all requests."""
 
     def open(self, request: Open) -> int:
         raise VisformerError(
-            "This window shows one Trace: start visformer to open more."
+            _("This window only shows a trace: start visformer to open more.")
         )
 
     def ask(self, request: Request) -> int:
-        raise VisformerError(NO_ENGINE)
+        raise VisformerError(_(NO_ENGINE))
 
     def abandon(self) -> None:
         """Do nothing: there is no opening."""
@@ -157,7 +158,7 @@ def _log_to_file() -> None:
 
 
 def _report_faults(tell: Callable[[str], None]) -> None:
-    """Log what nobody caught, and say it in the window without blocking it."""
+    """Log uncaught exceptions, and show them in the window without blocking it."""
 
     def hook(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -166,7 +167,13 @@ def _report_faults(tell: Callable[[str], None]) -> None:
         if isinstance(error, VisformerError):
             tell(str(error))
         else:
-            tell(f"Unexpected fault, written to the log: {kind.__name__}: {error}")
+            tell(
+                _(
+                    "Unexpected error, written to the log: {kind}: {error}",
+                    kind=kind.__name__,
+                    error=error,
+                )
+            )
 
     sys.excepthook = hook
     threading.excepthook = lambda args: log.error("thread: %s", args.exc_value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
@@ -14,6 +14,7 @@ from PySide6.QtGui import QPixmap
 
 from visformer.app import App
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.state import Change, State
@@ -23,7 +24,7 @@ from visformer.values.facts import KINDS
 from visformer.values.intervention import parse
 
 LONGEST_SIDE = 8192
-SECONDS = 300  # a model that has not answered by then never will
+SECONDS = 300  # to wait for the model; then the window is drawn as it is
 
 
 def render(options: argparse.Namespace, checkpoint: Path) -> None:
@@ -41,8 +42,14 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         least = window.minimumSizeHint()
         if least.width() > size.width() or least.height() > size.height():
             raise InputError(
-                f"--size {options.size} is too small for text at {options.zoom} %: at "
-                f"least {least.width()}x{least.height()} is needed."
+                _(
+                    "--size {size} is too small for text at {zoom}%: it must be at "
+                    "least {width}x{height}.",
+                    size=options.size,
+                    zoom=options.zoom,
+                    width=least.width(),
+                    height=least.height(),
+                )
             )
         window.resize(size)
         window.show()
@@ -67,11 +74,17 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
 
 
 def _size(text: str) -> QSize:
-    width, _, height = text.partition("x")
+    width, _by, height = text.partition("x")
     if not (width.isdigit() and height.isdigit()):
-        raise InputError(f"--size is {text}: it must look like 1280x800.")
+        raise InputError(_("--size is {text}: it must look like 1280x800.", text=text))
     if not all(100 <= int(side) <= LONGEST_SIDE for side in (width, height)):
-        raise InputError(f"--size is {text}: each side must be 100 to {LONGEST_SIDE}.")
+        raise InputError(
+            _(
+                "--size is {text}: each side must be 100 to {most}.",
+                text=text,
+                most=LONGEST_SIDE,
+            )
+        )
     return QSize(int(width), int(height))
 
 
@@ -88,22 +101,38 @@ def _check(options: argparse.Namespace) -> None:
     for name, allowed in choices.items():
         value = getattr(options, name)
         if value not in allowed:
-            raise InputError(f"--{name} is {value}: choose {', '.join(allowed)}.")
+            raise _wrong(name, value, allowed)
     for name in _hidden(options):
         if name not in (*TOKEN_GROUPS, "renormalise"):
-            raise InputError(
-                f"--hide names {name}: choose {', '.join(TOKEN_GROUPS)}, renormalise."
-            )
+            raise _wrong("hide", name, [*TOKEN_GROUPS, "renormalise"])
     if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
         raise InputError(
-            f"--zoom is {options.zoom}: choose {theme.MIN_ZOOM} to {theme.MAX_ZOOM}."
+            _(
+                "--zoom is {zoom}: choose {least} to {most}.",
+                zoom=options.zoom,
+                least=theme.MIN_ZOOM,
+                most=theme.MAX_ZOOM,
+            )
         )
     if options.steps is not None and options.steps < 0:
-        raise InputError(f"--steps is {options.steps}: it must be 0 or more.")
+        raise InputError(
+            _("--steps is {steps}: it must be 0 or more.", steps=options.steps)
+        )
     if not Path(options.output).resolve().parent.is_dir():
         raise InputError(
-            f"{options.output} cannot be written: its folder is not there."
+            _("{path} cannot be written: no such folder.", path=options.output)
         )
+
+
+def _wrong(option: str, value: str, allowed: Iterable[str]) -> InputError:
+    return InputError(
+        _(
+            "--{option} is {value}: choose {allowed}.",
+            option=option,
+            value=value,
+            allowed=", ".join(allowed),
+        )
+    )
 
 
 def _finished(state: State) -> bool:
@@ -115,21 +144,33 @@ def _finished(state: State) -> bool:
 def _select(options: argparse.Namespace, state: State) -> None:
     """Refuse a layer or head that the model does not have."""
     if state.trace is None:
-        raise InputError("nothing was decoded.")
+        raise InputError(_("Nothing was decoded."))
     layers, heads = state.trace.layers(options.kind), state.trace.heads(options.kind)
     if options.layer is not None and not 1 <= options.layer <= layers:
-        raise InputError(f"--layer is {options.layer}: this model has 1 to {layers}.")
+        raise InputError(
+            _(
+                "--layer is {layer}: this model has 1 to {last}.",
+                layer=options.layer,
+                last=layers,
+            )
+        )
     if not 1 <= options.head <= heads:
-        raise InputError(f"--head is {options.head}: this model has 1 to {heads}.")
+        raise InputError(
+            _(
+                "--head is {head}: this model has 1 to {last}.",
+                head=options.head,
+                last=heads,
+            )
+        )
 
 
 def _turn(view: View, page: str) -> None:
-    """Turn a view with pages to one of them."""
+    """Turn to a page of a view that has pages."""
     if not isinstance(view, PagedView):
-        raise InputError(f"--page is {page}: this view has no pages.")
+        raise InputError(_("--page is {page}: this view has no pages.", page=page))
     names = [page.name for page in view.pages]
     if page not in names:
-        raise InputError(f"--page is {page}: choose {', '.join(names)}.")
+        raise _wrong("page", page, names)
     view.turn(page)
 
 
@@ -163,7 +204,7 @@ def _look(options: argparse.Namespace) -> Look:
 
 
 def _wait(done: Callable[[], bool], limit_ms: int) -> None:
-    """Run the event loop until ``done()`` or the limit; raise what it raises."""
+    """Run the event loop until ``done()`` or the limit; raise what ``done`` raises."""
     loop, timer, left = QEventLoop(), QTimer(), QTimer()
     faults: list[InputError] = []
 
@@ -187,4 +228,6 @@ def _wait(done: Callable[[], bool], limit_ms: int) -> None:
 
 def _save(image: QPixmap, path: str) -> None:
     if not image.save(path, "PNG"):
-        raise InputError(f"{path} cannot be written: choose another folder or name.")
+        raise InputError(
+            _("{path} cannot be written: choose another folder or name.", path=path)
+        )

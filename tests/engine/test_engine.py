@@ -187,7 +187,7 @@ def test_a_reader_that_dies_leaves_the_open_model_alone(
     opening[0].process.kill()
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
-    assert "its reader was ended by signal 9" in refused.reason
+    assert "its reader ended (signal 9)" in refused.reason
     assert process_id(handle) == working
 
 
@@ -328,7 +328,7 @@ def test_a_file_is_asked_about_and_opened(
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
     assert refused.number == number
-    assert "3 heads do not divide d_model = 8" in refused.reason
+    assert "d_model = 8 is not a multiple of heads = 3" in refused.reason
     handle.open(Open(path=str(path), overrides=(("heads", 2),)))
     opened = listener.wait_for(Opened)
     assert isinstance(opened, Opened)

@@ -36,7 +36,7 @@ class Mortal:
         self.process = types.SimpleNamespace(
             exitcode=-11, join=bool, kill=bool, is_alive=bool
         )
-        self.how_it_ended = lambda: "was ended by signal 11"
+        self.how_it_ended = lambda: "signal 11"
         self.sent: list[Any] = []
         self.send, self.end = self.sent.append, bool
         self._receive = receive

@@ -53,8 +53,8 @@ def test_facts_and_assumptions_are_listed() -> None:
     lines = about_text(opened(numbers=30)).splitlines()
     assert "eos = 2 (the file does not say)" in lines
     assert "SHA-256 of the weights ab" in lines
-    assert any(line.startswith("pad 7, of the target ") for line in lines)
-    assert any("numbers, since no tokenizer was given" in line for line in lines)
+    assert any(line.startswith("pad 7 in the source and ") for line in lines)
+    assert any("numbers, because no tokenizer was given" in line for line in lines)
 
 
 def test_what_is_said_right_after_opening() -> None:
@@ -62,8 +62,8 @@ def test_what_is_said_right_after_opening() -> None:
     assert opened_words(opened(NAN)) == str(NAN)
     assert opened_words(opened(NAN, NAN)) == f"{NAN} More under “2 findings”."
     assert opened_words(opened(numbers=1200)) == (
-        "No tokenizer: type token ids, 0 to 1,199, separated by blanks, or choose one "
-        "in the File menu."
+        "There is no tokenizer: type token ids from 0 to 1,199, separated by spaces, "
+        "or choose a tokenizer in the File menu."
     )
     assert opened_words(opened(), changed=True).startswith("m.pt has changed")
     names = [count_words(opened(*findings)) for findings in ((), (NAN,), (NAN, NAN))]

@@ -40,4 +40,4 @@ def test_only_the_rows_asked_for_are_drawn() -> None:
 
 def test_words_say_the_share_and_the_scale() -> None:
     words = arc_words(Look(mass=0.5), cross(scale="head"))
-    assert words == "fewest keys with 50 % of each row; width 0 to 0.75"
+    assert words == "fewest keys with 50% of each row; width 0 to 0.75"

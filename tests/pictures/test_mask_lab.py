@@ -92,11 +92,11 @@ def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
     assert picture is not None
     assert picture.values.shape == (2, 3)
     assert difference_words(runs_of(state)).startswith(
-        "From decoder row 3 on the runs read different tokens "
-        "(“▁t1” untouched, “other” altered)"
+        "From decoder row 3 on, the runs read different tokens "
+        "(“▁t1” originally, “other” in the modified run)"
     )
     assert candidate_numbers(runs_of(state)) is not None
-    assert "after different beginnings" in difference_words(runs_of(state))
+    assert "follow different beginnings" in difference_words(runs_of(state))
     session = Session()
     session.state = replace(state, kind="decoder")
     picture = difference_picture(runs_of(session.state), session.state.selection)
@@ -198,7 +198,7 @@ def test_a_row_of_a_batch_is_searched_for_leaks() -> None:
     words = batch_words(padded, 0, modified=False)
     assert "reads the pad" in words
     assert batch_words(padded, 0, modified=True) == (
-        f"{words} A batch is run without the changes."
+        f"{words} A batch is run without your changes."
     )
 
 
@@ -259,7 +259,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
         selection = replace(state.selection, cell=AttentionCell("cross", query, 0))
         numbers = row_numbers(state.shown, runs, selection)
         assert numbers is not None
-        assert numbers.rows[-2:] == ("weight", "untouched weight")
+        assert numbers.rows[-2:] == ("weight", "original weight")
         modified, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
         np.testing.assert_array_equal(numbers.values[-2], modified[query])
         np.testing.assert_array_equal(numbers.values[-1], plain[query])
@@ -267,4 +267,4 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
     last = replace(state.selection, cell=AttentionCell("cross", 3, 0))
     numbers = row_numbers(state.shown, other, last)
     assert numbers is not None
-    assert "untouched weight" not in numbers.rows
+    assert "original weight" not in numbers.rows

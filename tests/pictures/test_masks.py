@@ -68,7 +68,7 @@ def test_only_the_decoder_is_causal() -> None:
     lower = [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     assert part_mask(trace, "decoder", "causal", 0).tolist() == lower
     assert part_mask(trace, "encoder", "causal", 0).all()
-    assert "every query may see every key" in note(trace, "cross", "causal", 0, 0)
+    assert "every query may attend to every key" in note(trace, "cross", "causal", 0, 0)
 
 
 def test_a_combined_mask_by_rule_is_no_surprise() -> None:
@@ -83,12 +83,12 @@ def test_a_combined_mask_by_rule_is_no_surprise() -> None:
 def test_a_pad_that_is_read_is_named() -> None:
     words = surprise(with_mask(padded(), "encoder", {(1, 4): True}), "encoder", 0)
     assert "in 1 cell:" in words
-    assert "lets query “b” (token 2) read pad “e” (token 5)" in words
+    assert "lets query “b” (token 2) attend to pad “e” (token 5)" in words
 
 
 def test_a_later_token_that_is_read_is_a_leak() -> None:
     words = surprise(with_mask(padded(), "decoder", {(0, 2): True}), "decoder", 0)
-    assert "lets query “w” (token 1) read “y” (token 3), a later token" in words
+    assert "lets query “w” (token 1) attend to “y” (token 3), a later token" in words
 
 
 def test_a_token_that_is_hidden_without_reason_is_named() -> None:
@@ -159,7 +159,7 @@ def test_a_cell_is_said_with_its_reason() -> None:
     words = cell_words(trace, "decoder", 0, 0, 3)
     assert words == (
         "decoder self, layer 1: query “w” (token 1) may not attend to key “z” (token 4)"
-        ": the key is padding and the key comes after the query."
+        ": the key is padding and comes after the query."
     )
     assert cell_words(trace, "cross", 0, 1, 0).endswith("key “a” (token 1).")
     leak = with_mask(trace, "encoder", {(0, 4): True, (0, 0): False})
@@ -193,8 +193,8 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     """As ``causal off @ layer 2`` leaves the masks."""
     trace = by_layer(np.ones((3, 3), bool))
     first, second = (mask_picture(trace, "decoder", "combined", at) for at in (0, 1))
-    assert first.title == "decoder self, layer 1: combined"
-    assert second.title == "decoder self, layer 2: combined"
+    assert first.title == "decoder self, layer 1: combined mask"
+    assert second.title == "decoder self, layer 2: combined mask"
     assert first.values.tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert second.values.all()
     assert first.masked is not None
@@ -202,7 +202,9 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     assert (first.masked.sum(), second.masked.sum()) == (3, 0)
     assert note(trace, "decoder", "combined", 0, 0) == "6 of 9 cells may attend."
     said = note(trace, "decoder", "combined", 1, 0)
-    assert said.startswith("9 of 9 cells may attend. Not padding and causal in 3 cells")
+    assert said.startswith(
+        "9 of 9 cells may attend. Differs from padding and causal mask in 3 cells"
+    )
     assert "may not attend" in cell_words(trace, "decoder", 0, 0, 2)
     assert cell_words(trace, "decoder", 1, 0, 2) == (
         "decoder self, layer 2: query “<s>” (token 1) may attend to key “▁t1” (token 3)"
@@ -210,7 +212,7 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     )
     for layer in (0, 1):  # what is derived from the ids is the same for every layer
         causal = mask_picture(trace, "decoder", "causal", layer)
-        assert causal.title == "decoder self: causal"
+        assert causal.title == "decoder self: causal mask"
         assert causal.values.sum() == 6
 
 

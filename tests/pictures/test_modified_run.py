@@ -13,11 +13,11 @@ def test_the_change_and_both_texts_are_said() -> None:
     change, baseline = parse(["causal off"]), make_trace(target=3)
     assert modified_words(NO_CHANGES, baseline, None) == ""
     assert modified_words(NO_CHANGES, None, None) == ""
-    assert modified_words(change, baseline, None) == "To be changed: causal off"
+    assert modified_words(change, baseline, None) == "Requested change: causal off"
     run = replace(make_trace(target=2), intervention=change)
-    assert modified_words(change, run, None) == "Altered run: causal off"
+    assert modified_words(change, run, None) == "Modified run: causal off"
     assert modified_words(change, run, baseline) == (
-        f"Altered run: causal off. Untouched: “{baseline.text}”"
+        f"Modified run: causal off. Original text: “{baseline.text}”"
     )
     same = replace(baseline, intervention=change)
     assert modified_words(change, same, baseline).endswith("The text stays the same.")

@@ -85,7 +85,7 @@ def test_a_reduction_is_said_in_the_note() -> None:
     shown = state(make_trace(source=9, target=8, sharpness=5))
     picture = made(shown, "cross", thumbnail=(4, 3))
     assert (picture.height, picture.width) == (4, 3)
-    assert "maximum of 2 x 3 weights" in picture.note
+    assert "maximum of 2 × 3 weights" in picture.note
     assert "maximum of" not in made(shown, "cross").note
     for scale in ("fixed", "row", "head", "log"):
         whole = made(replace(shown, scale=scale), "cross")

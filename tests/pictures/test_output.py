@@ -90,9 +90,9 @@ def test_future_rows_are_not_shown() -> None:
     np.testing.assert_allclose(picture.shade, picture.values / (2 * top) + 0.5)
     words = output_words(state.trace, 2)
     assert "Row 3 of Z" in words
-    assert "tokens 1 to 3 (“<s>” … “▁t1”), of no later one;" in words
+    assert "tokens 1 to 3 (“<s>” … “▁t1”) only;" in words
     assert "predicts token 4: “▁t2”" in words
-    assert "token 1 (“<s>”), of no later one;" in output_words(state.trace, 0)
+    assert "token 1 (“<s>”) only;" in output_words(state.trace, 0)
     assert flow_words(state.shown).startswith("Step 3: target tokens 1 to 3 (")
     assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state.shown)
 
@@ -125,7 +125,7 @@ def test_an_altered_run_does_not_claim_to_be_causal() -> None:
     trace = replace(make_trace(), intervention=parse(["causal off"]))
     picture = output_picture_of(state_of(2, trace=trace))
     assert "lets rows read later tokens" in picture.title
-    assert "perhaps of later ones" in output_words(trace, 1)
+    assert "possibly on later tokens" in output_words(trace, 1)
 
 
 def numbers_in(text: str) -> list[float]:
@@ -196,7 +196,7 @@ def test_sampling_says_what_it_draws_from() -> None:
     assert numbers_in(words.partition("Sampling")[2])[-2] == pytest.approx(
         drawn, rel=1e-3
     )
-    assert "before top-k 5 cut tokens off" in words
+    assert "before top-k 5 cuts tokens off" in words
     assert "Sampling" not in softmax_words(*of(state_of(2)))
 
 
@@ -204,7 +204,7 @@ def test_a_softmax_inside_the_model_is_said() -> None:
     trace = make_trace()
     model = with_config(trace.model, softmax_output=True)
     words = softmax_words(*of(state_of(2, trace=replace(trace, model=model))))
-    assert "what it returns are the probabilities p" in words
+    assert "it returns the probabilities p" in words
 
 
 def test_the_lens_of_a_step() -> None:
@@ -281,7 +281,7 @@ def test_rows_of_another_run_are_not_shown() -> None:
     moved = replace(state, trace=other, shown=other.until(3))
     assert not known_rows(*of(moved))
     assert wanted(moved)[0] == 2
-    assert "asked for" in softmax_words(*of(moved))
+    assert "requested" in softmax_words(*of(moved))
     assert state.lens is not None
     lost = replace(state, lens=replace(state.lens, rows={}, refused=True))
     assert "could not compute" in softmax_words(*of(lost))
@@ -290,9 +290,9 @@ def test_rows_of_another_run_are_not_shown() -> None:
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        ({"final_norm": True}, "the final norm applied to each layer's stream, then"),
+        ({"final_norm": True}, "the final norm of each layer's stream, then"),
         ({"norm_first": True}, "as it is (there is no final norm)"),
-        ({}, "normed last by the layer itself"),
+        ({}, "which ends with the layer's own norm"),
         ({"output_bias": True}, "the output projection with its bias"),
     ],
 )

@@ -128,14 +128,14 @@ def test_tables_and_attention_stand_side_by_side() -> None:
     np.testing.assert_array_equal(untouched.values, plain.attention("cross", 0, 1))
     np.testing.assert_array_equal(altered.values, other.attention("cross", 0, 1))
     assert text_words(state.trace, state.baseline).startswith(
-        f"Untouched and altered: {other.text}"
+        f"Original and modified, the same text: {other.text}"
     )
     early = shown(other, baseline=plain, step=2, kind="cross", head=1)
     assert [len(picture.values) for picture in attentions(early)] == [2, 2]
     state = replace(state, baseline=plain.until(2))
     assert (
         text_words(state.trace, state.baseline)
-        == f"Untouched: t0 t1\nAltered: {other.text}"
+        == f"Original: t0 t1\nModified: {other.text}"
     )
 
 

@@ -123,16 +123,16 @@ def test_dimensions_are_read_as_typed() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "type dimensions"),
-        ("a", "“a” is no dimension"),
-        ("1.5", "no dimension"),
-        ("-1", "no dimension"),
-        ("٣", "no dimension"),
-        ("256", "there is no dim 256: they are 0 to 255"),
-        ("9" * 5000, "no dimension"),
-        ("0-999999999", "there is no dim 999999999"),
+        ("", "Type dimensions"),
+        ("a", "“a” is not a dimension"),
+        ("1.5", "not a dimension"),
+        ("-1", "not a dimension"),
+        ("٣", "not a dimension"),
+        ("256", "There is no dim 256: choose 0 to 255"),
+        ("9" * 5000, "not a dimension"),
+        ("0-999999999", "There is no dim 999999999"),
         ("9-3", "runs backwards: type 3-9"),
-        ("0-99", f"at most {MOST_CURVES}"),
+        ("0-99", f"At most {MOST_CURVES}"),
     ],
 )
 def test_bad_dimensions_are_answered_in_one_sentence(text: str, words: str) -> None:

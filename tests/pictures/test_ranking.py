@@ -45,7 +45,7 @@ def test_alignment_is_another_for_cross_and_for_self() -> None:
     assert "correlation" in ranking.words
     beside = ranked(trace, "decoder", "alignment")
     assert beside.captions[0].split()[2] in ("prev", "self", "next")
-    assert "previous token" in beside.words
+    assert "next token" in beside.words
 
 
 def test_heads_without_a_number_come_last_in_their_places() -> None:

@@ -69,7 +69,7 @@ def test_summaries_are_those_of_plain_numpy(kind: Kind) -> None:
     expected = {
         "mean": (heads.mean(0), "mean of 2 heads"),
         "max": (heads.max(0), "maximum of 2 heads"),
-        "all": (both.mean((0, 1)), "mean of 2 layers x 2 heads"),
+        "all": (both.mean((0, 1)), "mean of 2 layers × 2 heads"),
     }
     for name, (values, words) in expected.items():
         shown = read(trace, kind, Look(summary=name), layer=1)  # type: ignore[arg-type]

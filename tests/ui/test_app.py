@@ -187,7 +187,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
     visformer.show(tmp_path / "a.vis")
     sys.excepthook = hook
     assert "recorded" in seen[0]
-    assert "shows one Trace" in seen[1]
+    assert "only shows a trace" in seen[1]
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> 
     assert len(engine.decodes) == 1  # no word of it is an id
     assert window.session.state.trace is None  # it was another model's
     assert window.source.text() == ""
-    hint = "Type token ids, 0 to 999, separated by blanks, and press Enter"
+    hint = "Type token ids from 0 to 999, separated by spaces, and press Enter"
     assert window.source.placeholderText() == hint
     qtbot.keyClicks(window.source, "5 17 3")
     qtbot.keyClick(window.source, Qt.Key.Key_Return)

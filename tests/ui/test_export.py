@@ -49,7 +49,7 @@ def test_a_format_is_one_entry(
     text = QGuiApplication.clipboard().text()
     assert json.loads(text) == {"columns": ["b", "c"], "about": ""}
     assert path.read_text(encoding="utf-8") == text
-    assert asked == [("Save numbers", "numbers.json", "*.json")]
+    assert asked == [("Save numbers.json", "numbers.json", "*.json")]
 
 
 def test_what_altered_the_run_stands_with_what_the_numbers_are(widget: QWidget) -> None:
@@ -57,10 +57,10 @@ def test_what_altered_the_run_stands_with_what_the_numbers_are(widget: QWidget) 
     export.copy(CSV)
     plain = QGuiApplication.clipboard().text()
     assert plain == ',"b","c"\n"a",1.0,0.10000000149011612\n'
-    widget.setProperty(MODIFIED, 'altered run: "hide"')
+    widget.setProperty(MODIFIED, 'modified run: "hide"')
     export.copy(CSV)
     header, rows = QGuiApplication.clipboard().text().split("\n", 1)
-    assert header == '"altered run: ""hide""","b","c"'
+    assert header == '"modified run: ""hide""","b","c"'
     assert rows == plain.split("\n", 1)[1]
 
 

@@ -87,7 +87,7 @@ def test_nothing_to_show_is_said(view: MasksView) -> None:
 def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
     show(view, single())
     assert "no padding" in words(view, "what to know about the batch")
-    assert "25 of 25" in words(view, "padding mask, encoder self, in words")
+    assert "25 of 25" in words(view, "padding mask of encoder self attention, in words")
     assert "−1e9" in words(view, "what the colours mean")
     assert not named(view, QComboBox, "row of the batch that is shown").isEnabled()
 
@@ -96,7 +96,9 @@ def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
     state = single()
     assert state.trace is not None
     show(view, replace(state, shown=state.trace.until(0), step=0))
-    assert "Nothing is decoded" in words(view, "combined mask, cross, in words")
+    assert "Nothing is decoded" in words(
+        view, "combined mask of cross attention, in words"
+    )
 
 
 def test_sentences_are_asked_for_as_a_batch(qtbot: Any) -> None:
@@ -126,7 +128,7 @@ def test_too_many_or_no_sentences_are_answered(view: MasksView) -> None:
     show(view, single())
     editor(view).setPlainText("a\n" * 11)
     assert not button(view).isEnabled()
-    assert "take 3 out" in words(view, "what to know about the batch")
+    assert "remove 3" in words(view, "what to know about the batch")
     editor(view).setPlainText(" \n")
     assert "at least one" in words(view, "what to know about the batch")
 
@@ -135,13 +137,17 @@ def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
     show(view, single(batch=BATCH))
     chooser = named(view, QComboBox, "row of the batch that is shown")
     assert chooser.count() == 3
-    assert "25 of 25" in words(view, "combined mask, encoder self, in words")
+    assert "25 of 25" in words(
+        view, "combined mask of encoder self attention, in words"
+    )
     chooser.setCurrentIndex(1)
-    assert "15 of 25" in words(view, "combined mask, encoder self, in words")
-    table = named(view, QTableView, "source tokens and ids, a sentence a row")
+    assert "15 of 25" in words(
+        view, "combined mask of encoder self attention, in words"
+    )
+    table = named(view, QTableView, "source tokens and ids, one row per sentence")
     table.setCurrentIndex(table.model().index(2, 0))
     assert chooser.currentIndex() == 2
-    assert "10 of 25" in words(view, "padding mask, encoder self, in words")
+    assert "10 of 25" in words(view, "padding mask of encoder self attention, in words")
     show(view, single(batch=BATCH, busy="decoding"))
     assert chooser.currentIndex() == 2
     show(view, single(batch=BATCH[:2]))
@@ -150,7 +156,7 @@ def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
 
 def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
     show(view, single(batch=BATCH))
-    table = named(view, QTableView, "source tokens and ids, a sentence a row")
+    table = named(view, QTableView, "source tokens and ids, one row per sentence")
     model = table.model()
     assert (model.rowCount(), model.columnCount()) == (3, 5)
     real, pad = model.index(1, 0), model.index(1, 4)
@@ -165,7 +171,7 @@ def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
 
 def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> None:
     show(view, single())
-    heat_map = named(view, HeatMap, "cross attention, combined mask")
+    heat_map = named(view, HeatMap, "combined mask of cross attention")
     heat_map.clicked.emit((1, 2))
     state = view.session.state
     assert (state.kind, state.locked) == ("cross", AttentionCell("cross", 1, 2))
@@ -176,7 +182,7 @@ def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> No
 
 def test_hovering_says_why_a_key_is_hidden(view: MasksView) -> None:
     show(view, single())
-    heat_map = named(view, HeatMap, "encoder self attention, padding mask")
+    heat_map = named(view, HeatMap, "padding mask of encoder self attention")
     heat_map.hovered.emit((0, 4))
     assert view.session.state.hovered == AttentionCell("encoder", 0, 4)
     show(view, single(batch=BATCH[1:]))
@@ -189,7 +195,7 @@ def test_hovering_says_why_a_key_is_hidden(view: MasksView) -> None:
 
 def test_a_batch_can_be_left(view: MasksView) -> None:
     show(view, single())
-    leave = next(b for b in view.findChildren(QPushButton) if "Lea" in b.text())
+    leave = next(b for b in view.findChildren(QPushButton) if "C&lose" in b.text())
     assert leave.isHidden()
     show(view, single(batch=BATCH))
     leave.click()
@@ -233,13 +239,15 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)
     state = replace(state, trace=trace, shown=trace)
-    heat_map = named(view, HeatMap, "decoder self attention, combined mask")
+    heat_map = named(view, HeatMap, "combined mask of decoder self attention")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
         show(view, replace(state, layer=layer))
         assert heat_map.matrix is not None
-        assert heat_map.matrix.title == (f"decoder self, layer {layer + 1}: combined")
+        assert (
+            heat_map.matrix.title == f"decoder self, layer {layer + 1}: combined mask"
+        )
         assert heat_map.matrix.values.sum() == int(count)
-        said = words(view, "combined mask, decoder self, in words")
+        said = words(view, "combined mask of decoder self attention, in words")
         assert said.startswith(f"{count} of 16 cells")
         heat_map.hovered.emit((0, 3))
         said = words(view, "what the colours mean")

@@ -41,7 +41,7 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     window.change_run(HIDDEN)
     assert engine.decodes[-1].intervention == HIDDEN
     assert engine.decodes[-1].source == "one two"
-    assert "slower" in window.session.state.busy
+    assert "slow" in window.session.state.busy
     made = answer(window, engine, altered(plain, HIDDEN))
     state = window.session.state
     assert state.trace is not None
@@ -49,7 +49,7 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     assert state.baseline is plain
     assert state.step == 3
     assert window.modified.isVisible()
-    assert window.modified.words.text().startswith("Altered run: hide 3")
+    assert window.modified.words.text().startswith("Modified run: hide 3")
 
 
 def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
@@ -144,9 +144,9 @@ def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
     number = len(engine.decodes)
     half = altered(plain, HIDDEN).until(2)
     window.receive(Decoded(number=number, trace=half, limit=9))
-    assert window.modified.words.text() == "Altered run: hide 3"
+    assert window.modified.words.text() == "Modified run: hide 3"
     window.receive(Finished(number=number, step_ms=1.0))
-    said = f"Altered run: hide 3. Untouched: “{plain.text}”"
+    said = f"Modified run: hide 3. Original text: “{plain.text}”"
     assert window.modified.words.text() == said
 
 
@@ -158,7 +158,7 @@ def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> Non
     state = window.session.state
     assert state.error
     assert state.trace is plain
-    assert "To be changed: hide 3" in window.modified.words.text()
+    assert "Requested change: hide 3" in window.modified.words.text()
     window.undo()
     assert window.session.state.trace is plain
     assert not window.modified.isVisible()
@@ -193,7 +193,7 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     same = replace(plain, intervention=HIDDEN)
     answer(window, engine, same)
     header, rows = csv_of(export).split("\n", 1)
-    assert header.startswith('"altered run: hide 3",')
+    assert header.startswith('"modified run: hide 3",')
     assert rows == before.split("\n", 1)[1]
     assert picture(heat_map).height() > SHARPNESS * heat_map.height()
     window.change_run(NO_CHANGES)

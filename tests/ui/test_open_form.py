@@ -213,7 +213,7 @@ def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
     assert "changed" not in window._notice.text()
     window.open("/x/m.pt")
     window.receive(opened(digest="2"))
-    assert "m.pt has changed since its answers were given" in window._notice.text()
+    assert "m.pt has changed since you answered" in window._notice.text()
     window.open("/x/m.pt")
     window.receive(opened(digest="2"))
     assert "changed" not in window._notice.text()
@@ -253,7 +253,7 @@ def test_everything_is_named_and_reached_by_tab(pair: Pair, qtbot: QtBot) -> Non
             break
     labels = [question.label for question in QUESTIONS]
     buttons = [seen[-2].replace("&", ""), seen[-1].replace("&", "")]
-    assert seen[:-2] == [*labels, "Browse for Tokenizer"]
+    assert seen[:-2] == [*labels, "Browse for “Tokenizer”"]
     assert buttons == ["Open", "Cancel"]
     row = form.rows["pad"]
     assert row.editor.accessibleDescription() == "P."

@@ -116,13 +116,13 @@ def test_what_came_is_the_models_own(pair: Pair, trace: Trace) -> None:
     window, engine = pair
     window.session.set(tab="output")
     view = view_of(window)
-    assert "asked for" in said(view, "the softmax with its numbers")
+    assert "requested" in said(view, "the softmax with its numbers")
     give(window, engine)
     look = lens(CHECKPOINT, trace, [3])[0]
     table = view.logits.numbers
     assert table is not None
     np.testing.assert_allclose(table.values[:12, 0], look.logits[-1], atol=2e-5)
-    assert "final norm" in said(view, "how the lens was made")
+    assert "final norm" in said(view, "how the lens is computed")
     ranks = " → ".join(map(str, look.chosen_ranks))
     assert ranks in said(view, "the chosen token through the layers")
     shown = heat_map(view, "logit lens of this step")
@@ -160,7 +160,7 @@ def test_while_something_runs_only_the_current_row_is_asked(pair: Pair) -> None:
 def test_a_lens_lost_with_its_engine_is_asked_again(pair: Pair) -> None:
     window, engine = pair
     window.session.set(tab="output")
-    window.receive(Replaced(reason="The engine was ended by signal 9."))
+    window.receive(Replaced(reason="The engine ended (signal 9)."))
     assert len(engine.lenses) == 2
     give(window, engine)
     assert known(window)
@@ -195,7 +195,7 @@ def test_another_models_recording_is_not_asked_about(pair: Pair) -> None:
     window.session.do(show_trace, make_trace())
     window.session.set(tab="output")
     assert engine.lenses == []
-    assert "asked for" in said(view_of(window), "the softmax with its numbers")
+    assert "requested" in said(view_of(window), "the softmax with its numbers")
 
 
 def test_clicks_go_to_their_step(pair: Pair) -> None:
@@ -237,11 +237,11 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
     assert said(view, "how the token of this step came about") == before
     steps = heat_map(view, "logit lens of all steps")
     steps.hovered.emit((1, 0))
-    assert said(view, "how the lens was made").startswith("Step 2, after the input")
+    assert said(view, "how the lens is computed").startswith("Step 2, after the input")
     steps.hovered.emit(None)
-    assert said(view, "how the lens was made").startswith("Logit lens")
+    assert said(view, "how the lens is computed").startswith("Logit lens")
     heat_map(view, "logit lens of this step").hovered.emit((2, 0))
-    assert said(view, "how the lens was made").startswith("Step 4, after layer 2")
+    assert said(view, "how the lens is computed").startswith("Step 4, after layer 2")
     view.products.hovered.emit((0, 7))
     assert output.canvas._cell == (3, 7)
 
@@ -256,7 +256,7 @@ def test_of_many_steps_the_row_pointed_at_is_named(
     view = view_of(window)
     steps = heat_map(view, "logit lens of all steps")  # steps 2 to 4
     steps.hovered.emit(MapCell(0, 1))
-    assert said(view, "how the lens was made").startswith("Step 2, after layer 1")
+    assert said(view, "how the lens is computed").startswith("Step 2, after layer 1")
     steps.clicked.emit(MapCell(0, 1))
     assert window.session.state.step == 2
 

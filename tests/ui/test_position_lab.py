@@ -98,7 +98,7 @@ def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     maps[0].clicked.emit((2, 4))
     assert page.position.value() == 2
     window.session.set(step=0)
-    assert page.about.text().startswith("The sum is drawn when")
+    assert page.about.text().startswith("The sum is drawn once")
 
 
 def test_the_labs_map_is_of_the_head_looked_at(qtbot: QtBot, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_table_is_said_to_be_what_it_is(view: PositionsView) -> None:
 def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None:
     state = shown()
     view.draw(state)
-    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
     heat_map.hovered.emit((1, 0))
     told = words(view, "the cell pointed at")
     assert "pos 1 · source " in told
@@ -118,7 +118,7 @@ def test_dimensions_are_chosen_and_bad_ones_answered(
     assert "5 (cos)" in words(view, "curve 2 in words")
     assert named(view, QLabel, "curve 3 in words").isHidden()
     qtbot.keyClicks(field, "x")
-    assert "“5x” is no dimension" in complaint.text()
+    assert "“5x” is not a dimension" in complaint.text()
     assert not complaint.isHidden()
     assert "5 (cos)" in words(view, "curve 2 in words")
     qtbot.keyClick(field, "\b")
@@ -131,7 +131,7 @@ def test_similarity_is_by_dot_product_or_cosine(view: PositionsView) -> None:
     choice = named(view, QComboBox, "how positions are compared")
     choice.setCurrentText("cosine")
     assert "both lengths" in words(view, "what the similarity map shows")
-    named(view, HeatMap, "similarity, position by position").hovered.emit((2, 2))
+    named(view, HeatMap, "similarity of every two positions").hovered.emit((2, 2))
     told = words(view, "what the similarity map shows")
     assert told == "pos 2 and pos 2: cosine 1"
 
@@ -152,7 +152,7 @@ def test_it_paints_in_light_and_dark(view: PositionsView) -> None:
         ]
         assert len(set(pixels)) > 20
         plot = named(
-            view, QWidget, "curves of the chosen dimensions along the positions"
+            view, QWidget, "curves of the chosen dimensions over the positions"
         )
         corner = plot.grab().toImage().pixelColor(2, 2)
         assert corner.name() == QColor(ground).name()
@@ -188,7 +188,7 @@ def test_a_learned_table_is_the_models_and_is_called_learned(
     state = opened("labml", positions="learned")
     view.draw(state)
     assert state.positions is not None
-    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
     first = csv_of(heat_map.export).splitlines()[1].split(",")[1]
     assert float(first) == float(state.positions[0, 0]) != 0
     said = words(view, "what the table is")
@@ -204,7 +204,7 @@ def test_a_learned_table_is_the_models_and_is_called_learned(
 def test_no_positions_is_a_sentence_and_no_plot(view: PositionsView) -> None:
     view.show()
     view.draw(opened("labml"))
-    heat_map = named(view, HeatMap, "positional encodings, position by dimension")
+    heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
     assert heat_map.isVisible()
     view.draw(opened("labml", positions="none"))
     assert "adds no positional encoding" in words(view, "what the table is")

@@ -217,7 +217,7 @@ def test_late_answers_are_dropped(translated: Pair) -> None:
 def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
     window, _ = translated
     window.session.set(step=4)
-    window.receive(Replaced(reason="The engine was ended by signal 9."))
+    window.receive(Replaced(reason="The engine ended (signal 9)."))
     trace = window.session.state.trace
     assert trace is not None
     window.receive(Decoded(number=1, trace=trace.until(1), limit=9))
@@ -240,7 +240,9 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
     window.source.setText("a " * 2000)
     window.source.submit()
     answer(window, engine, replace(make_trace(), truncated_from=5204))
-    assert window._notice.text().startswith("5,204 of 4,096 tokens")
+    assert window._notice.text().startswith(
+        "The sentence has 5,204 tokens, the model 4,096 positions"
+    )
 
 
 def test_every_tab_draws_in_every_theme(translated: Pair) -> None:

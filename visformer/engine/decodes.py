@@ -1,4 +1,4 @@
-"""Decodes of the engine process: a sentence's rows are sent as they come."""
+"""Decodes in the engine process: a sentence's rows are sent as they are made."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
 
-MAX_PASSES = 128  # steps that are kept as a pass each: their rows grow as the square
+MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 
 
 class Decodes:
-    """The decode that the engine is at; the next one goes on from what they share."""
+    """The engine's current decode; the next one continues from what they share."""
 
     def __init__(
         self, send: Callable[[Answer], None], interrupted: Callable[[], bool]
@@ -39,11 +39,11 @@ class Decodes:
         self._inputs: tuple[str, int | None, Intervention] = ("", None, NO_CHANGES)
 
     def forget(self) -> None:
-        """Begin the next decode afresh."""
+        """Start the next decode from scratch."""
         self._decoding = None
 
     def run(self, checkpoint: Checkpoint, number: int, request: Decode) -> None:
-        """Carry a request out: send what changed, then every further step."""
+        """Carry out a request: send what changed, then every further step."""
         decoding, fresh = self._prepared(checkpoint, request)
         if request.intervention.looks_ahead:
             self._finish(number, self._passes(number, request, decoding))
@@ -79,7 +79,7 @@ class Decodes:
         self._send(Finished(number=number, step_ms=step_ms))
 
     def _passes(self, number: int, request: Decode, decoding: Decoding) -> list[float]:
-        """Send each step as the pass that it was; old rows change with every token."""
+        """Send each step as a whole pass: earlier rows change with every token."""
         choices: Sequence[tuple[int, Origin]] = request.prefix
         if request.reference:
             choices = decoding.reference(request.reference)
@@ -99,7 +99,7 @@ class Decodes:
     def _prepared(
         self, checkpoint: Checkpoint, request: Decode
     ) -> tuple[Decoding, bool]:
-        """Return the decoding to go on with, and whether it is a new one."""
+        """Return the decoding to continue, and whether it is a new one."""
         from visformer.core.decoding import Decoding
 
         limit = request.limit
@@ -121,7 +121,7 @@ class Decodes:
         return decoding, True
 
     def _send_step(self, number: int, decoding: Decoding) -> None:
-        """Send the new row, and before it the old ones that it changed."""
+        """Send the new row, preceded by the earlier rows that it changed."""
         rows = decoding.rows(decoding.changed)
         if len(rows) > 1:
             self._send(

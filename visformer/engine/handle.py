@@ -1,8 +1,8 @@
 """Engine: the window's handle to the model's processes (no Qt, no torch).
 
 One process works, a spare waits: a checkpoint is opened in the spare, which takes over
-when all checks have passed, so that a file that kills its reader harms nothing. Events
-arrive on threads of the handle's own.
+when all checks have passed, so that a file that kills its reader does no harm. Events
+arrive on the handle's own threads.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Mirror
 from visformer.engine.worker import Worker
+from visformer.language import _
 from visformer.values.step import Step
 
-OPEN_SECONDS = 120.0  # an opening that takes longer is given up
+OPEN_SECONDS = 120.0  # an opening that takes longer is abandoned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """The working process ended and another one stands in; nothing shown was lost."""
+    """The working process ended and another one took over; nothing shown was lost."""
 
     reason: str
 
@@ -51,8 +52,8 @@ class _Opening(NamedTuple):
 class Engine:
     """Requests in, events out, each with its request's number.
 
-    The newest request wins. Events of one that it superseded may still come: whoever
-    asked knows which answers are still wanted (``session.receive``).
+    The newest request wins. Events of a superseded request may still come: whoever
+    asked decides which answers are still wanted (``session.receive``).
     """
 
     def __init__(self, listener: Callable[[Event], None]) -> None:
@@ -90,7 +91,7 @@ class Engine:
             return numbered.number
 
     def abandon(self) -> None:
-        """Give up an opening; the open model stays."""
+        """Abandon an opening; the open model stays."""
         with self._lock:
             self._abandon_opening()
             if self._opened is not None:
@@ -132,10 +133,10 @@ class Engine:
         return worker
 
     def _abandon_opening(self) -> None:
-        """Drop an opening that a newer one supersedes."""
+        """Drop an opening that is superseded."""
         if self._opening is None:
             return
-        worker, _, _, timer = self._opening
+        worker, _number, _request, timer = self._opening
         timer.cancel()
         self._opening = None
         self._discard(worker)
@@ -143,7 +144,7 @@ class Engine:
             self._current = self._take_spare()
 
     def _discard(self, worker: Worker) -> None:
-        """End a process without waiting for it here; ``close`` does."""
+        """End a process without waiting for it; ``close`` waits."""
         worker.process.kill()
         self._ended = [old for old in self._ended if old.process.is_alive()] + [worker]
 
@@ -170,7 +171,7 @@ class Engine:
     ) -> None:
         if self._opening is None:
             return
-        _, number, request, timer = self._opening
+        _worker, number, request, timer = self._opening
         timer.cancel()
         self._opening = None
         if isinstance(answer, Opened):
@@ -181,25 +182,27 @@ class Engine:
                 self._newest, self._steps, self._mirror = None, (), Mirror()
             self._keep_spare()
         elif isinstance(answer, Asked) and worker is not self._current:
-            self._spare = worker  # it has the file's pages warm for what follows
+            self._spare = worker  # it has the file in memory for what follows
         elif worker is not self._current:
-            self._discard(worker)  # a stranger's file was in it: a fresh one is cleaner
+            self._discard(worker)  # it has read an unknown file: a fresh one is safer
             self._keep_spare()
         self._listener(answer)
 
     def _opening_died(self, worker: Worker) -> None:
         if self._opening is None:
             return
-        _, number, request, timer = self._opening
+        _worker, number, request, timer = self._opening
         timer.cancel()
         self._opening = None
         worker.process.join()
         if worker is self._current:
             self._current = self._take_spare()
         name = request.path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
-        reason = (
-            f"{name} could not be opened: its reader {worker.how_it_ended()}. "
-            "The file is damaged, or needs more memory than there is."
+        reason = _(
+            "{name} could not be opened: its reader ended ({end}). The file is "
+            "damaged, or needs more memory than there is.",
+            name=name,
+            end=worker.how_it_ended(),
         )
         self._listener(Refused(number=number, reason=reason))
 
@@ -208,7 +211,7 @@ class Engine:
             self._spare = Worker(self._receive)
 
     def _answered(self, answer: Answer) -> None:
-        """Pass an answer of the working process on, rows as the Trace of them."""
+        """Pass on an answer of the working process; rows become a Trace."""
         newest = self._newest is not None and answer.number == self._newest.number
         if isinstance(answer, Opened):
             return  # reopened by a replacement: nothing new
@@ -230,7 +233,7 @@ class Engine:
         if worker is not self._current:
             return
         worker.process.join()
-        reason = f"The engine {worker.how_it_ended()}"
+        end = worker.how_it_ended()
         self._current = self._take_spare()
         again, self._fragile = not self._fragile, True
         if self._opened is not None:
@@ -238,15 +241,20 @@ class Engine:
         if self._newest is not None and again:
             self._current.send(self._replay(self._newest))
         if again:
-            self._listener(Replaced(reason=f"{reason}; another one has taken over."))
+            reason = _("The engine ended ({end}); another one has taken over.", end=end)
+            self._listener(Replaced(reason=reason))
         else:
             self._mirror = Mirror()
-            reason = f"{reason} twice on this request: try a shorter sentence."
+            reason = _(
+                "The engine ended twice on this request ({end}): try a shorter "
+                "sentence.",
+                end=end,
+            )
             number = 0 if self._newest is None else self._newest.number
             self._listener(Refused(number=number, reason=reason))
 
     def _replay(self, newest: Numbered) -> Numbered:
-        """Return a request; a decode with the tokens that it has come to as prefix."""
+        """Return a request; a decode has the tokens decoded so far as its prefix."""
         number, request = newest
         if not isinstance(request, Decode) or request.reference:
             return newest

@@ -1,4 +1,4 @@
-"""What the window and the engine process say to each other: plain frozen values.
+"""Messages between the window and the engine process: plain frozen values.
 
 To add a question: a ``Request`` and its ``Answer`` here, who answers it in
 ``process.HANDLERS``, and what the answer does to the State in ``session.receive``.
@@ -24,9 +24,9 @@ from visformer.values.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """What the window asks. The newest one supersedes those before it."""
+    """What the window asks for. The newest one supersedes those before it."""
 
-    # whether it is answered amid a decode, and supersedes nothing
+    # whether it is answered during a decode, and supersedes nothing
     is_side_request: ClassVar[bool] = False
 
 
@@ -88,7 +88,7 @@ class Shuffle(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters(Request):
-    """Tell the weights of one layer of the open model."""
+    """Return the weights of one layer of the open model."""
 
     is_side_request: ClassVar[bool] = True
 
@@ -98,9 +98,9 @@ class Parameters(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lens(Request):
-    """Tell what each decoder layer of the open model would have predicted of N rows.
+    """Return what each decoder layer of the open model would predict for N rows.
 
-    The rows themselves come along: they may be of any run of the model.
+    The rows are part of the request: they may be of any run of the model.
     """
 
     is_side_request: ClassVar[bool] = True
@@ -119,9 +119,9 @@ class Opened(Answer):
     positions: Floats  # [max_positions, D]
     devices: tuple[str, ...]  # what can be chosen on this computer
     findings: tuple[Finding, ...]  # what is unusual or wrong with the checkpoint
-    assumed: tuple[str, ...] = ()  # what its file did not tell and nobody else did
+    assumed: tuple[str, ...] = ()  # what neither its file nor the user stated
     numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
-    asks: bool = False  # whether its file leaves open what can be answered anew
+    asks: bool = False  # whether its file leaves questions that can be answered again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +134,11 @@ class Asked(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Started(Answer):
-    """A decode has its encoder side; decoder rows follow."""
+    """The encoder side of a decode is ready; decoder rows follow."""
 
     start: Trace | None  # T = 0; None: the source is that of the last decode
     limit: int  # rows at most
-    kept: int  # rows of the last decode that stand; the rest is dropped
+    kept: int  # rows of the last decode that stay valid; the rest is dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -150,7 +150,7 @@ class Stepped(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Passed(Answer):
-    """A step that changed the rows before it: the whole of it, a Trace of its own."""
+    """A step that changed the rows before it: a whole Trace."""
 
     trace: Trace
     limit: int
@@ -172,9 +172,9 @@ class BatchDone(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shuffled(Answer):
-    """Both orders, the end-of-sentence token last in both."""
+    """Both orders, with the end-of-sentence token last in both."""
 
-    order: tuple[int, ...]  # where each token of the shuffled source stood
+    order: tuple[int, ...]  # where each token of the shuffled source was
     baseline: Trace
     shuffled: Trace
 
@@ -190,11 +190,11 @@ class ParametersDone(Answer):
 class LensDone(Answer):
     """The rows of a ``Lens``."""
 
-    rows: tuple[LensRow, ...]  # N of them; none: they are not of the open model
+    rows: tuple[LensRow, ...]  # N of them; none if they are not of the open model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused(Answer):
-    """A request cannot be carried out; one sentence says why and what to do."""
+    """A request could not be carried out; one sentence says why and what to do."""
 
     reason: str

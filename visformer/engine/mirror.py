@@ -1,4 +1,4 @@
-"""Mirror: the rows that the engine sends, put together to Traces on this side."""
+"""Mirror: puts the rows that the engine sends together into Traces."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Decoded(Answer):
 
     trace: Trace
     limit: int
-    passes: tuple[Trace, ...] = ()  # by step, where each changed the rows before it
+    passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
 
 
 class Mirror:
-    """The engine's last decode; requests that were superseded have had a part in it."""
+    """The engine's last decode; superseded requests may have contributed rows to it."""
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
-        self._passes: tuple[Trace, ...] = ()  # where it goes by whole passes
+        self._passes: tuple[Trace, ...] = ()  # if the decode comes as whole passes
         self._takes: dict[type[Answer], Callable[[Any], Decoded | None]] = {
             Started: self._start,
             Stepped: self._step,
@@ -37,7 +37,7 @@ class Mirror:
         return type(answer) in self._takes
 
     def take(self, answer: Answer) -> Decoded | None:
-        """Add a part; return the decode with it, None where its start is not known."""
+        """Add a part; return the decode with it, or None if its start is unknown."""
         return self._takes[type(answer)](answer)
 
     def _start(self, answer: Started) -> Decoded | None:
@@ -62,7 +62,7 @@ class Mirror:
 
     def _pass(self, answer: Passed) -> Decoded:
         trace = answer.trace
-        if self._passes:  # one run: what is derived of its passes is bounded together
+        if self._passes:  # one run: what is derived from its passes shares one bound
             trace = replace(trace, memo=self._passes[0].memo)
         self._recording = None
         self._passes = (*self._passes[: len(trace)], trace)

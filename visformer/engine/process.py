@@ -29,6 +29,7 @@ from visformer.engine.messages import (
     Shuffle,
 )
 from visformer.errors import VisformerError
+from visformer.language import _
 from visformer.values.arrays import Floats
 
 if TYPE_CHECKING:
@@ -39,23 +40,23 @@ log = logging.getLogger(__name__)
 
 def serve(connection: Connection) -> None:
     """Answer requests until the window's end of the pipe closes."""
-    gc.disable()  # collections while torch is imported take a tenth of its time
+    gc.disable()  # collections would take a tenth of the time of importing torch
     import torch
 
-    gc.freeze()  # what it made stays for good: no later collection looks at it
+    gc.freeze()  # its objects live forever: later collections skip them
     gc.enable()
-    # a second thread never helps one sentence, and the other core is the window's
+    # a second thread does not help with one sentence, and the window needs a core
     torch.set_num_threads(1)
     server = Server(connection)
     try:
         while True:
             server.answer(server.newest())
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        pass  # the window is gone, and so is what this process is for
+        pass  # the window is gone, so this process ends too
 
 
 class Server:
-    """One open checkpoint and the decode it is at."""
+    """One open checkpoint and its current decode."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -68,7 +69,7 @@ class Server:
         """Wait for a request; of several take the last, so that no stale one runs.
 
         An ``Open`` is never skipped: what comes after it is meant for its model. Nor
-        is a side request: it is answered before what it stands among.
+        is a side request: it is answered before the requests around it.
         """
         newest: Numbered = self._waiting or self._connection.recv()
         self._waiting = None
@@ -91,7 +92,7 @@ class Server:
         return self._waiting is not None
 
     def answer(self, numbered: Numbered) -> None:
-        """Carry a request out; what goes wrong is answered, not raised."""
+        """Carry out a request; errors are answered, not raised."""
         number, request = numbered
         try:
             HANDLERS[type(request)](self, number, request)
@@ -102,8 +103,12 @@ class Server:
         except Exception as error:
             log.exception("request %s failed", number)
             if not request.is_side_request:
-                self.decodes.forget()  # it may have stopped half-way
-            reason = f"Unexpected fault: {type(error).__name__}: {error}"
+                self.decodes.forget()  # it may have stopped halfway
+            reason = _(
+                "Unexpected error: {kind}: {error}",
+                kind=type(error).__name__,
+                error=error,
+            )
             self.send(Refused(number=number, reason=reason))
 
 
@@ -158,7 +163,7 @@ Handler = Callable[[Server, int, Any], None]
 
 
 def replying(reply: Callable[[Checkpoint | None, int, Any], Answer]) -> Handler:
-    """Return the handler of a question that one answer settles."""
+    """Return the handler of a request with exactly one answer."""
 
     def handle(server: Server, number: int, request: Request) -> None:
         server.send(reply(server.checkpoint, number, request))

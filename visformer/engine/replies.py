@@ -1,4 +1,4 @@
-"""Questions that one answer settles: each a function of the open checkpoint."""
+"""Requests with exactly one answer: each a function of the open checkpoint."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.errors import VisformerError
+from visformer.language import _
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 def open_one(checkpoint: Checkpoint | None) -> Checkpoint:
-    """Return the open checkpoint; VisformerError where none is open."""
+    """Return the open checkpoint; VisformerError if there is none."""
     if checkpoint is None:
-        raise VisformerError("No model is open: open a checkpoint first.")
+        raise VisformerError(_("No model is open: open a checkpoint first."))
     return checkpoint
 
 
@@ -59,7 +60,7 @@ def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shu
 def parameters(
     checkpoint: Checkpoint | None, number: int, request: Parameters
 ) -> ParametersDone:
-    """Read the weights of a layer; None where the open model has no such layer."""
+    """Read the weights of a layer; None if the open model has no such layer."""
     from visformer.core.layer_export import layer_parameters
 
     weights = None
@@ -71,7 +72,7 @@ def parameters(
 
 
 def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
-    """Say what each layer would predict; no rows where they are another model's."""
+    """Return what each layer would predict; no rows if they are another model's."""
     from visformer.core.lens_rows import read_streams
 
     try:
@@ -88,5 +89,5 @@ def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
 
 
 def lean(trace: Trace) -> Trace:
-    """Return the Trace without what only the engine has: output, own weights."""
+    """Return the Trace without what stays in the engine: output, own weights."""
     return replace(trace, output_weight=None, output_bias=None, own_weights=None)

@@ -12,6 +12,7 @@ from typing import Any
 
 from visformer.engine.messages import Answer, Numbered
 from visformer.engine.process import serve
+from visformer.language import _
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +31,13 @@ class Worker:
             target=serve, args=(theirs,), daemon=True, name="visformer-engine"
         )
         self.process.start()
-        theirs.close()  # or the pipe would stay open when the process ends
+        theirs.close()  # otherwise the pipe would stay open when the process ends
         self._receive = receive
         self._thread = threading.Thread(target=self._read, name="engine-reader")
         self._thread.start()
 
     def send(self, numbered: Numbered) -> None:
-        """Send a request; that a process is dead is noticed by the reading thread."""
+        """Send a request; the reading thread notices if the process is dead."""
         try:
             self.connection.send(numbered)
         except OSError:
@@ -58,8 +59,8 @@ class Worker:
         self.connection.close()
 
     def how_it_ended(self) -> str:
-        """Say how the process ended."""
+        """Name the signal or the exit code that ended the process."""
         code = self.process.exitcode
         if code is not None and code < 0:
-            return f"was ended by signal {-code}"
-        return f"ended with code {code}"
+            return _("signal {number}", number=-code)
+        return _("exit code {code}", code=code)

@@ -5,47 +5,54 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
+from visformer.language import _, ngettext
+from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
 
 def opened_words(opened: Opened, *, changed: bool = False) -> str:
-    """Say what is worth knowing right after opening; "" where nothing is.
+    """Say what is worth knowing right after opening; "" if nothing is.
 
     ``changed``: the answers used were given for other weights under the same name.
     """
     said = []
     if changed:
         said.append(
-            f"{PurePath(opened.path).name} has changed since its answers were given: "
-            "check them under File, “Change the answers…”."
+            _(
+                "{name} has changed since you answered the questions about it. Check "
+                "them with “Change the answers…” in the File menu.",
+                name=PurePath(opened.path).name,
+            )
         )
     if opened.numbers:
         said.append(
-            f"No tokenizer: type {ids_words(opened)}, or choose one in the File menu."
+            _(
+                "There is no tokenizer: type token ids from 0 to {last:,}, separated "
+                "by spaces, or choose a tokenizer in the File menu.",
+                last=opened.numbers - 1,
+            )
         )
     if opened.findings:
         said.append(str(opened.findings[0]))
     if len(opened.findings) > 1:
-        said.append(f"More under “{count_words(opened)}”.")
+        said.append(_("More under “{button}”.", button=count_words(opened)))
     return " ".join(said)
 
 
-def ids_words(opened: Opened) -> str:
-    """Say what the source line takes from a model whose tokens are numbers."""
-    return f"token ids, 0 to {opened.numbers - 1:,}, separated by blanks"
-
-
 def source_hint(opened: Opened | None) -> str:
-    """Say what is typed into the source line."""
+    """Say what to type in the source line."""
     if opened is None or not opened.numbers:
-        return "Type a sentence and press Enter"
-    return f"Type {ids_words(opened)}, and press Enter"
+        return _("Type a sentence and press Enter")
+    return _(
+        "Type token ids from 0 to {last:,}, separated by spaces, and press Enter",
+        last=opened.numbers - 1,
+    )
 
 
 def readable(sentence: str, opened: Opened) -> bool:
-    """Tell whether the model can read a sentence: numbers, where it reads only those.
+    """Tell whether the model can read a sentence: one of ids if it reads only ids.
 
-    Whether they are within its vocabulary, the engine says.
+    The engine checks that they are within its vocabulary.
     """
     words = sentence.split()
     return not opened.numbers or all(w.isascii() and w.isdigit() for w in words)
@@ -54,43 +61,88 @@ def readable(sentence: str, opened: Opened) -> bool:
 def count_words(opened: Opened) -> str:
     """Name the button that leads to the findings."""
     count = len(opened.findings)
-    return f"{count} finding{'s' if count != 1 else ''}" if count else "About"
+    return ngettext("{n} finding", "{n} findings", count) if count else _("About")
 
 
 def about_text(opened: Opened) -> str:
     """Return all that is known about the model, as paragraphs of plain text."""
-    assumed = "\n".join(opened.assumed) or "Nothing."
-    findings = "\n\n".join(map(_finding, opened.findings)) or "Nothing."
+    nothing = _("Nothing.")
     parts = (
-        ("The model", _facts(opened)),
-        ("Taken for granted, because nobody told", assumed),
-        ("Unusual or wrong", findings),
+        _("THE MODEL"),
+        _facts(opened),
+        _("ASSUMED (not stated in the file or by you)"),
+        "\n".join(opened.assumed) or nothing,
+        _("UNUSUAL OR WRONG"),
+        "\n\n".join(map(_finding, opened.findings)) or nothing,
     )
-    return "\n\n".join(f"{title.upper()}\n\n{text}" for title, text in parts) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _facts(opened: Opened) -> str:
     model = opened.model
     config = model.config
-    tokens = (
-        "numbers, since no tokenizer was given" if opened.numbers else "its tokenizer's"
-    )
-    norms = "before each sublayer" if config.norm_first else "after each sublayer"
     lines = (
-        f"{model.name}, layout {model.layout}",
+        _("{name}, layout {layout}", name=model.name, layout=model.layout),
         opened.path,
-        f"{config.encoder_layers} + {config.decoder_layers} layers, "
-        f"{config.heads} heads, width {config.d_model:,}, "
-        f"feed-forward {config.feed_forward:,}, {model.parameters:,} parameters",
-        f"{config.source_vocabulary:,} source and {config.target_vocabulary:,} target "
-        f"tokens: {tokens}",
-        f"pad {model.source_pad}, of the target {model.pad}; start {model.bos}; end "
-        f"{model.eos}",
-        f"positions {config.positions}, at most {config.max_positions:,}; "
-        f"norms {norms}; activation {config.activation}",
-        f"SHA-256 of the weights {model.digest}" if model.digest else "",
+        _(
+            "{encoder} + {decoder} layers, {heads}, width {width:,}, feed-forward "
+            "{inner:,}, {parameters:,} parameters",
+            encoder=config.encoder_layers,
+            decoder=config.decoder_layers,
+            heads=ngettext("{n} head", "{n} heads", config.heads),
+            width=config.d_model,
+            inner=config.feed_forward,
+            parameters=model.parameters,
+        ),
+        _vocabulary_words(opened),
+        _(
+            "pad {source_pad} in the source and {pad} in the target, start {bos}, end "
+            "{eos}",
+            source_pad=model.source_pad,
+            pad=model.pad,
+            bos=model.bos,
+            eos=model.eos,
+        ),
+        _position_words(config),
+        _("SHA-256 of the weights {digest}", digest=model.digest)
+        if model.digest
+        else "",
     )
     return "\n".join(line for line in lines if line)
+
+
+def _vocabulary_words(opened: Opened) -> str:
+    config = opened.model.config
+    sizes = {"source": config.source_vocabulary, "target": config.target_vocabulary}
+    if opened.numbers:
+        return _(
+            "{source:,} source tokens and {target:,} target tokens: numbers, because "
+            "no tokenizer was given",
+            **sizes,
+        )
+    return _(
+        "{source:,} source tokens and {target:,} target tokens, from the tokenizer",
+        **sizes,
+    )
+
+
+def _position_words(config: ModelConfig) -> str:
+    fields = {
+        "positions": config.positions,
+        "most": config.max_positions,
+        "activation": config.activation,
+    }
+    if config.norm_first:
+        return _(
+            "positions {positions}, at most {most:,}; norms before each sublayer; "
+            "activation {activation}",
+            **fields,
+        )
+    return _(
+        "positions {positions}, at most {most:,}; norms after each sublayer; "
+        "activation {activation}",
+        **fields,
+    )
 
 
 def _finding(finding: Finding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.absent import without_steps_words
 from visformer.text import visible
 from visformer.values.step import Step
@@ -26,18 +26,18 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The table and what stands around it."""
+    """The table, its title and the words below it."""
 
     title: str
     summary: str
     rows: tuple[CandidateRow, ...]
 
 
-ORIGINS = {  # who chose a step's token
-    "model": "chosen",
-    "rule": "by its generation rules",
-    "forced": "forced by you",
-    "reference": "the reference",
+ORIGINS = {  # how a step's token was chosen, translated where it is shown
+    "model": N_("chosen"),
+    "rule": N_("chosen by the generation rules"),
+    "forced": N_("forced by you"),
+    "reference": N_("reference"),
 }
 
 
@@ -47,7 +47,8 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
     ``choosable``: another token can be chosen instead.
     """
     if trace is None or not len(trace):
-        return CandidateTable("next token", "nothing decoded yet: step forwards", ())
+        hint = _("nothing decoded yet: step forward")
+        return CandidateTable(_("next token"), hint, ())
     if not trace.steps:
         return CandidateTable(_("next token"), without_steps_words(trace), ())
     step = trace.steps[-1]
@@ -58,23 +59,26 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
     if all(not row.chosen for row in rows):
         token = visible(step.token)
         rows.append(CandidateRow(step.id, step.rank, token, step.probability, True))
-    title = f"next token, after “{visible(trace.target[-1])}”"
+    title = _("next token, after “{token}”", token=visible(trace.target[-1]))
     return CandidateTable(title, _summary(step, choosable=choosable), tuple(rows))
 
 
 def _summary(step: Step, *, choosable: bool) -> str:
+    origin, token = _(ORIGINS[step.origin]), visible(step.token)
     if math.isnan(step.probability):
-        return (
-            f"{ORIGINS[step.origin]}: “{visible(step.token)}”\n"
-            "all probabilities are NaN:\nno rank, no entropy"
+        return _(
+            "{origin}: “{token}”\nall probabilities are NaN:\nno rank, no entropy",
+            origin=origin,
+            token=token,
         )
+    choice = {"origin": origin, "token": token, "rank": step.rank}
     lines = [
-        f"{ORIGINS[step.origin]}: “{visible(step.token)}”, rank {step.rank}",
-        f"entropy {decimals(step.entropy, 2)} bits",
+        _("{origin}: “{token}”, rank {rank}", **choice),
+        _("entropy {entropy} bits", entropy=decimals(step.entropy, 2)),
     ]
     if choosable:
-        lines.append("click a row to choose it instead")
+        lines.append(_("click a row to choose it instead"))
     if step.origin != "model":
-        best = step.candidates[0]
-        lines.insert(1, f"most probable: “{visible(best.token)}”")
+        best = visible(step.candidates[0].token)
+        lines.insert(1, _("most probable: “{token}”", token=best))
     return "\n".join(lines)

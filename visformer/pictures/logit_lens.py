@@ -7,22 +7,33 @@ from typing import Literal
 
 import numpy as np
 
+from visformer.language import N_, _
 from visformer.pictures.output import current_row, known_rows
 from visformer.pictures.picture import Matrix
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.trace import Trace
-from visformer.words import number, probability, share
+from visformer.words import layer_words, number, probability, share
 
 Shows = Literal["best", "chosen"]
-SHOWS: dict[Shows, str] = {  # what a cell of the map over all steps holds
-    "best": "the layer's best token",
-    "chosen": "the chosen token's rank",
+SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated there
+    "best": N_("the layer's best token"),
+    "chosen": N_("the chosen token's rank"),
 }
 BEST = 5  # tokens of a layer beside the chosen one
-MOST_STEPS = 128  # steps in the map over all steps: those up to the current one
-Text = tuple[str, str]  # what stands in a cell: a token, a number
+MOST_STEPS = 128  # steps in the map of all steps: those up to the current one
+Text = tuple[str, str]  # what is written in a cell: a token, a number
+_TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are left out
+    ("best", False): N_("all steps: the layer's best token and its probability"),
+    ("best", True): N_(
+        "steps {first} to {last}: the layer's best token and its probability"
+    ),
+    ("chosen", False): N_("all steps: the chosen token's rank and its probability"),
+    ("chosen", True): N_(
+        "steps {first} to {last}: the chosen token's rank and its probability"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,20 +45,35 @@ class Written:
 
 
 def how_words(model: ModelFacts) -> str:
-    """Say how the lens was made, and what it is not."""
+    """Say how the lens is computed, and what it is not."""
     config = model.config
-    end = "the output projection" + (" with its bias" if config.output_bias else "")
+    projection = _("the output projection")
+    if config.output_bias:
+        projection = _("the output projection with its bias")
     if config.final_norm:
-        how = f"the final norm applied to each layer's stream, then {end}"
+        how = _(
+            "Logit lens: the final norm of each layer's stream, then {projection}, "
+            "then softmax.",
+            projection=projection,
+        )
     elif config.norm_first:
-        how = f"each layer's stream as it is (there is no final norm), then {end}"
+        how = _(
+            "Logit lens: each layer's stream as it is (there is no final norm), then "
+            "{projection}, then softmax.",
+            projection=projection,
+        )
     else:
-        how = f"each layer's stream, normed last by the layer itself, then {end}"
-    return (
-        f"Logit lens: {how}, then softmax. Row 0 is the input (embedding + position); "
-        "the last row is the model's own prediction. The rows before it are a lens, "
-        "not what the model computes there: it reads out only the last."
+        how = _(
+            "Logit lens: each layer's stream, which ends with the layer's own norm, "
+            "then {projection}, then softmax.",
+            projection=projection,
+        )
+    what = _(
+        "Row 0 is the input (embedding + position); the last row is the model's own "
+        "prediction. The rows before it are a lens, not what the model computes there: "
+        "it reads out only the last."
     )
+    return " ".join((how, what))
 
 
 def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
@@ -70,23 +96,26 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         )
         for layer in range(len(look.tokens))
     )
-    columns = (visible(step.token), *(f"best {n}" for n in range(1, count + 1)))
+    columns = (
+        visible(step.token),
+        *(_("best {rank}", rank=n) for n in range(1, count + 1)),
+    )
     matrix = Matrix(
-        title=f"step {len(trace)}: what each layer would predict",
+        title=_("step {step}: what each layer would predict", step=len(trace)),
         values=values,
         shade=np.clip(values, 0, 1),
         rows=_layers(len(values)),
         columns=columns,
-        row_axis="after layer",
-        column_axis="chosen token: its rank; then the best tokens",
+        row_axis=_("after layer"),
+        column_axis=_("chosen token: its rank; then the best tokens"),
         ends=("0", "1"),
-        note="probability, linear",
+        note=_("probability, linear"),
     )
     return Written(matrix, texts)
 
 
 def steps_range(trace: Trace) -> range:
-    """Return the rows that the map over all steps has."""
+    """Return the rows of the map of all steps."""
     return range(max(0, len(trace) - MOST_STEPS), len(trace))
 
 
@@ -108,17 +137,17 @@ def all_lens(
         best = look.probabilities[:, 0]
         values[at] = best if shows == "best" else look.chosen_probabilities
         texts.append(_kept_texts(trace, look, shows))
-    whole = f" {rows.start + 1} to {rows.stop}" if rows.start else ""
+    title = _TITLES[shows, bool(rows.start)]
     matrix = Matrix(
-        title=f"all steps{whole}: {SHOWS[shows]} and its probability",
+        title=_(title, first=rows.start + 1, last=rows.stop),
         values=values,
         shade=np.clip(values, 0, 1),
         rows=tuple(f"{row + 1}: {visible(trace.steps[row].token)}" for row in rows),
         columns=_layers(layers),
-        row_axis="step: chosen",
-        column_axis="after layer",
+        row_axis=_("step: chosen"),
+        column_axis=_("after layer"),
         ends=("0", "1"),
-        note="probability, linear",
+        note=_("probability, linear"),
     )
     return Written(matrix, tuple(texts))
 
@@ -134,7 +163,7 @@ def _kept_texts(trace: Trace, look: LensRow, shows: Shows) -> tuple[Text, ...]:
 
 
 def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
-    """Return what a row's cells hold, a layer a cell."""
+    """Return what a row's cells show, one cell per layer."""
     if shows == "chosen":
         return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))
     best = zip(look.tokens, look.probabilities[:, 0].tolist(), strict=True)
@@ -142,19 +171,25 @@ def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
 
 
 def _layers(count: int) -> tuple[str, ...]:
-    """Name the input, the layers, and the last of them, which is the model's end."""
-    return ("0: input", *map(str, range(1, count - 1)), f"{count - 1}: model")
+    """Name the input, the layers, and the last of them, which is the model's output."""
+    between = map(str, range(1, count - 1))
+    return (_("0: input"), *between, _("{layer}: model", layer=count - 1))
 
 
 def rank_words(trace: Trace | None, lens: LensRows | None) -> str:
-    """Say how the chosen token's rank changes through the layers."""
+    """Say how the chosen token's rank changes from layer to layer."""
     look = current_row(trace, lens)
     if trace is None or look is None:
         return ""
     ranks = " → ".join(f"{rank:,}" for rank in look.chosen_ranks.tolist())
     shares = " → ".join(probability(p) for p in look.chosen_probabilities.tolist())
     token = visible(trace.steps[-1].token)
-    return f"“{token}” through the layers: rank {ranks}; p {shares}."
+    return _(
+        "“{token}” through the layers: rank {ranks}; p {shares}.",
+        token=token,
+        ranks=ranks,
+        shares=shares,
+    )
 
 
 def lens_cell_words(
@@ -170,13 +205,17 @@ def lens_cell_words(
             look.tokens[layer][:BEST], look.probabilities[layer], strict=False
         )
     )
-    chosen = visible(trace.steps[row].token)
-    where = "the input" if layer == 0 else f"layer {layer}"
-    rank, p = int(look.chosen_ranks[layer]), float(look.chosen_probabilities[layer])
-    return (
-        f"Step {row + 1}, after {where}: {best}. Chosen “{chosen}”: rank {rank:,}, "
-        f"p {probability(p)}, logit {number(float(look.chosen_logits[layer]))}, LSE "
-        f"{number(float(look.log_sums[layer]))}."
+    return _(
+        "Step {step}, after {place}: {best}. Chosen “{chosen}”: rank {rank:,}, p {p}, "
+        "logit {logit}, LSE {total}.",
+        step=row + 1,
+        place=_("the input") if layer == 0 else layer_words(layer - 1),
+        best=best,
+        chosen=visible(trace.steps[row].token),
+        rank=int(look.chosen_ranks[layer]),
+        p=probability(float(look.chosen_probabilities[layer])),
+        logit=number(float(look.chosen_logits[layer])),
+        total=number(float(look.log_sums[layer])),
     )
 
 

@@ -1,9 +1,11 @@
-"""Look: how attention is shown, and what is done to it before. One frozen value."""
+"""Look: how attention is shown, and what is done to it first. One frozen value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from visformer.language import N_
 
 Form = Literal["map", "arcs", "text"]
 Summary = Literal["head", "mean", "max", "all", "rollout"]
@@ -11,25 +13,29 @@ TokenGroup = Literal["special", "pad", "punctuation"]
 Order = Literal["place", "entropy", "maximum", "alignment"]
 TokenRole = Literal["query", "key"]
 
-# As named on screen.
-FORMS: dict[Form, str] = {"map": "heat map", "arcs": "arcs", "text": "tinted text"}
+# As named on screen, translated there.
+FORMS: dict[Form, str] = {
+    "map": N_("heat map"),
+    "arcs": N_("arcs"),
+    "text": N_("tinted text"),
+}
 SUMMARIES: dict[Summary, str] = {
-    "head": "one head",
-    "mean": "mean of heads",
-    "max": "maximum of heads",
-    "all": "mean of all layers",
-    "rollout": "rollout",
+    "head": N_("one head"),
+    "mean": N_("mean of heads"),
+    "max": N_("maximum of heads"),
+    "all": N_("mean of all layers"),
+    "rollout": N_("rollout"),
 }
 TOKEN_GROUPS: dict[TokenGroup, str] = {
-    "special": "special tokens",
-    "pad": "pads",
-    "punctuation": "punctuation",
+    "special": N_("special tokens"),
+    "pad": N_("pads"),
+    "punctuation": N_("punctuation"),
 }
 ORDERS: dict[Order, str] = {
-    "place": "layer and head",
-    "entropy": "entropy",
-    "maximum": "maximum",
-    "alignment": "alignment",
+    "place": N_("by layer and head"),
+    "entropy": N_("by entropy"),
+    "maximum": N_("by maximum"),
+    "alignment": N_("by alignment"),
 }
 
 
@@ -43,14 +49,14 @@ class Look:
     renormalise: bool = False  # rows sum to 1 again after hiding
     words: bool = False  # subwords merged: sum over keys, mean over queries
     order: Order = "place"  # of the overview
-    mass: float = 0.9  # arcs: share of each row that the fewest keys carry, in (0, 1]
+    mass: float = 0.9  # arcs: share of each row carried by the fewest keys, in (0, 1]
     by: TokenRole = (
-        "query"  # arcs and text: whose weights stand out, of the cell in focus
+        "query"  # arcs and text: which token of the cell in focus has its weights shown
     )
 
     @property
     def raw(self) -> bool:
-        """Tell whether the numbers shown are one head's own, all of them."""
+        """Whether the numbers shown are all those of one head, unchanged."""
         return self.summary == "head" and not self.hide and not self.words
 
 

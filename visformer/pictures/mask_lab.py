@@ -1,4 +1,4 @@
-"""Pictures of the mask lab: a modified run beside the unchanged one, and leaks."""
+"""Pictures of the mask lab: a modified run beside the original run, and leaks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.analysis.leaks import Leak, leaks
+from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.masks import attends_to_nothing, mask_picture, nothing_words
@@ -21,7 +22,7 @@ from visformer.values.intervention import Causal, Cell, HideSource, Intervention
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
-    count,
+    decimals,
     head_words,
     layer_words,
     masked_value_text,
@@ -31,11 +32,11 @@ from visformer.words import (
 
 MOST_NAMED = 3  # leaks in words
 TOP = 10  # candidates compared
-NO_DIFFERENCE = "Alter the masks above: the difference to the untouched run comes here."
+NO_DIFFERENCE = N_("Change a mask above to see the difference from the original run.")
 
 
 class Runs(NamedTuple):
-    """The unchanged and the modified run, after the same number of steps."""
+    """The original and the modified run, after the same number of steps."""
 
     baseline: Trace
     modified: Trace
@@ -43,9 +44,9 @@ class Runs(NamedTuple):
 
 
 def compare(baseline: Trace | None, modified: Trace | None) -> Runs | None:
-    """Put two runs side by side; None where one is missing or nothing is modified.
+    """Put two runs side by side; None if one is missing or nothing is modified.
 
-    The unchanged one is cut to as many rows as the modified one has.
+    The original run is cut to as many rows as the modified one has.
     """
     if baseline is None or modified is None or not modified.intervention:
         return None
@@ -61,7 +62,7 @@ def compare(baseline: Trace | None, modified: Trace | None) -> Runs | None:
 
 
 def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
-    """Return the layer whose mask is painted: the field's, or else the focused one."""
+    """Return the layer whose mask is painted: the field's, or the focused one."""
     return (
         layer_and_head(trace, selection, selection.kind)[0] if field is None else field
     )
@@ -70,21 +71,25 @@ def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
 def paint_picture(
     trace: Trace | None, selection: Selection, field: int | None
 ) -> Matrix | None:
-    """Return the mask that a click changes: of the focused kind, the field's layer."""
+    """Return the mask that a click changes: the focused kind, the field's layer."""
     if trace is None:
         return None
     kind, layer = selection.kind, painted_layer(trace, selection, field)
     picture = mask_picture(trace, kind, "combined", layer)
-    title = f"{KIND_NAMES[kind]} mask, {layer_words(layer)}: click a cell to change it"
+    title = _(
+        "{kind} mask, {layer}: click a cell to change it",
+        kind=_(KIND_NAMES[kind]),
+        layer=layer_words(layer),
+    )
     return replace(picture, title=title)
 
 
 def toggled(
     intervention: Intervention, baseline: Trace | None, change: Cell
 ) -> Intervention:
-    """Return the intervention with a cell changed, or without a change needed no more.
+    """Return the intervention with a cell changed, or without a change now needless.
 
-    ``baseline``: the unchanged run, where it is known.
+    ``baseline``: the original run, if it is known.
     """
     kept = intervention.without(change)
     if kept != intervention and _needless(baseline, kept, change):
@@ -95,15 +100,15 @@ def toggled(
 def turned(
     trace: Trace, selection: Selection, cell: tuple[int, int], field: int | None
 ) -> Cell:
-    """Return the change that turns a cell of the focused kind over."""
+    """Return the change that flips a cell of the focused kind."""
     mask = trace.mask(selection.kind, painted_layer(trace, selection, field))
     return Cell(selection.kind, *cell, not bool(mask[cell]), field)
 
 
 def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
-    """Whether the cell is as wanted by the unchanged mask and the kept changes alone.
+    """Whether the original mask and the kept changes already give the wanted value.
 
-    A causal change is no such case: the unchanged run does not tell what it opens.
+    Not with a causal change: the original run does not say what it opens.
     """
     if baseline is None or any(isinstance(other, Causal) for other in kept.masks):
         return False
@@ -119,7 +124,7 @@ def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
 
 
 def causal_of(intervention: Intervention, layer: int | None) -> Causal | None:
-    """Return the change of the causal mask in a layer's field; None for none."""
+    """Return the change of the causal mask in a layer's field, if there is one."""
     changes = (c for c in intervention.masks if isinstance(c, Causal))
     return next((change for change in changes if change.layer == layer), None)
 
@@ -131,7 +136,7 @@ def hidden_of(intervention: Intervention, layer: int | None) -> frozenset[int]:
 
 
 def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None:
-    """Return modified - unchanged weights of the focused head, where comparable."""
+    """Return modified - original weights of the focused head, where comparable."""
     if runs is None:
         return None
     kind, rows = selection.kind, runs.rows
@@ -146,38 +151,44 @@ def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None
     reach = float(np.nanmax(np.abs(values), initial=0)) or 1.0
     row_labels, columns = labels(runs.modified, kind)
     return Matrix(
-        title=f"altered − untouched: {KIND_NAMES[kind]} · {head_words(layer, head)}",
+        title=_(
+            "modified − original: {kind} · {head}",
+            kind=_(KIND_NAMES[kind]),
+            head=head_words(layer, head),
+        ),
         values=values,
         shade=signed_shade(values, reach),
         rows=row_labels[: len(values)],
         columns=columns[: values.shape[1]],
-        row_axis="query (reads)",
-        column_axis="key (is read)",
+        row_axis=_("query (reads)"),
+        column_axis=_("key (is read)"),
         ends=ends(reach),
-        note="altered − untouched, linear",
+        note=_("modified − original, linear"),
         signed=True,
     )
 
 
 def difference_words(runs: Runs | None) -> str:
-    """Say which decoder rows cannot be compared; "" where all can."""
+    """Say which decoder rows cannot be compared; "" if all can."""
     if runs is None:
         return ""
     baseline, modified, rows = runs
     if rows == min(len(baseline), len(modified)):
         return ""
-    before, after = visible(baseline.target[rows]), visible(modified.target[rows])
-    return (
-        f"From decoder row {rows + 1} on the runs read different tokens (“{before}” "
-        f"untouched, “{after}” altered): attention is compared up to there, the next "
-        "token's probabilities after different beginnings."
+    return _(
+        "From decoder row {row} on, the runs read different tokens (“{original}” "
+        "originally, “{modified}” in the modified run). Attention is compared up to "
+        "there; the next token's probabilities follow different beginnings.",
+        row=rows + 1,
+        original=visible(baseline.target[rows]),
+        modified=visible(modified.target[rows]),
     )
 
 
 def row_numbers(
     trace: Trace | None, runs: Runs | None, selection: Selection
 ) -> Numbers | None:
-    """Return one row from score to weight, of the cell in focus or the last query."""
+    """Return one row from score to weight: of the cell in focus, or the last query."""
     if trace is None:
         return None
     kind = selection.kind
@@ -190,16 +201,16 @@ def row_numbers(
     mask, value = heads.mask[query], trace.model.config.masked_value
     additive = np.where(mask, 0, value).astype(np.float32)
     rows = {
-        "score": heads.scores(row)[0, 0],
-        "mask": additive if value else mask.astype(np.float32),
-        "masked score": heads.masked(row)[0, 0],
-        "weight": row_weights(trace, kind, layer, head, row)[0],
+        _("score"): heads.scores(row)[0, 0],
+        _("mask"): additive if value else mask.astype(np.float32),
+        _("masked score"): heads.masked(row)[0, 0],
+        _("weight"): row_weights(trace, kind, layer, head, row)[0],
     }
     if runs is not None and (kind == "encoder" or query < runs.rows):
         before = row_weights(runs.baseline, kind, layer, head, row)[0]
         padded = np.full(len(keys), np.nan, np.float32)
         padded[: len(before)] = before
-        rows["untouched weight"] = padded
+        rows[_("original weight")] = padded
     return Numbers(
         rows=tuple(rows),
         columns=tuple(visible(token) for token in keys),
@@ -209,26 +220,34 @@ def row_numbers(
 
 
 def row_words(trace: Trace | None, selection: Selection) -> str:
-    """Say which row the numbers are of, and how the mask comes in."""
+    """Say which row the numbers belong to, and how the mask is applied."""
     query = None if trace is None else focused_query(trace, selection)
     if trace is None or query is None:
-        return "Nothing is decoded yet: there is no row."
+        return _("Nothing is decoded yet: there is no row.")
     layer, head = layer_and_head(trace, selection, selection.kind)
     row = slice(query, query + 1)
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
     value = trace.model.config.masked_value
-    written = masked_value_text(value)
-    how = (
-        "score × mask: a hidden score becomes 0, and e⁰ = 1 still gets a weight"
-        if value == 0
-        else f"a hidden score is replaced by {written} before the softmax"
+    fields = {
+        "query": token_words(visible(trace.tokens(selection.kind)[0][query]), query),
+        "total": decimals(total),
+    }
+    if value == 0:
+        return _(
+            "Query {query}: score × mask makes a hidden score 0, and e⁰ = 1 still gets "
+            "a weight. The weights add up to {total}.",
+            **fields,
+        )
+    return _(
+        "Query {query}: a hidden score is replaced by {value} before the softmax. The "
+        "weights add up to {total}.",
+        value=masked_value_text(value),
+        **fields,
     )
-    named = token_words(visible(trace.tokens(selection.kind)[0][query]), query)
-    return f"Query {named}: {how}. The weights add up to {total:.4f}."
 
 
 def focused_query(trace: Trace, selection: Selection) -> int | None:
-    """Return the query of the cell in focus, or else the last one; None for none."""
+    """Return the query of the cell in focus, or else the last one, if any."""
     cell, queries = selection.cell, trace.tokens(selection.kind)[0]
     if cell is not None and cell.kind == selection.kind and cell.query < len(queries):
         return cell.query
@@ -236,7 +255,7 @@ def focused_query(trace: Trace, selection: Selection) -> int | None:
 
 
 def candidate_numbers(runs: Runs | None) -> Numbers | None:
-    """Compare the step's best tokens in both runs; NaN below the kept ones."""
+    """Compare the step's best tokens in both runs; NaN for those not kept."""
     if runs is None or not 0 < len(runs.modified) == len(runs.baseline):
         return None
     before, after = runs.baseline.steps[-1], runs.modified.steps[-1]
@@ -250,7 +269,7 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
     )
     values = np.stack([*table, table[1] - table[0]]).astype(np.float32)
     return Numbers(
-        rows=("untouched", "altered", "difference"),
+        rows=(_("original"), _("modified"), _("difference")),
         columns=tuple(visible(token.token) for token in tokens),
         values=values,
         axis="",
@@ -259,25 +278,24 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
 
 
 def leak_words(trace: Trace | None) -> str:
-    """Name the queries that see the future or a pad, the worst first."""
+    """Name the queries that attend to a later token or a pad, the worst first."""
     if trace is None:
         return ""
     all_leaks = leaks(trace)
     if not all_leaks:
-        return "No leak: no query reads a later token or a pad."
-    named = " ".join(_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED])
-    rest = (
-        f" And {len(all_leaks) - MOST_NAMED:,} more."
-        if len(all_leaks) > MOST_NAMED
-        else ""
-    )
-    return f"{count(len(all_leaks), 'leak')}. {named}{rest}"
+        return _("No leak: no query reads a later token or a pad.")
+    said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
+    said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
+    more = len(all_leaks) - MOST_NAMED
+    if more > 0:
+        said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
+    return " ".join(said)
 
 
 def empty_row_words(trace: Trace | None, head: int) -> str:
-    """Name the queries that may attend to nothing; "" where there are none.
+    """Name the queries that may attend to nothing; "" if there are none.
 
-    Of each kind the first layer that has such queries, named where layers differ.
+    Of each kind the first layer with such queries; its number if layers differ.
     """
     if trace is None:
         return ""
@@ -290,29 +308,45 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
         )
         first = next(layers, None)
         if first is not None:
+            fields = {
+                "kind": _(KIND_NAMES[kind]),
+                "layer": layer_words(first),
+                "sentence": nothing_words(trace, kind, first, head),
+            }
             differ = trace.masks[kind].ndim == 3
-            where = f", {layer_words(first)}" if differ else ""
-            said = nothing_words(trace, kind, first, head)
-            words.append(f"{KIND_NAMES[kind]}{where}: {said}")
+            words.append(
+                _("{kind}, {layer}: {sentence}", **fields)
+                if differ
+                else _("{kind}: {sentence}", **fields)
+            )
     return " ".join(words)
 
 
 def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
-    """Return what is said of one row of a batch, besides its masks.
+    """Say what there is to say of one row of a batch besides its masks.
 
-    ``modified``: changes are asked for, which a batch does not follow.
+    ``modified``: changes of the run are requested, which a batch ignores.
     """
-    note = " A batch is run without the changes." if modified else ""
-    said = leak_words(trace), empty_row_words(trace, head)
-    return " ".join(filter(None, said)) + note
+    note = _("A batch is run without your changes.") if modified else ""
+    said = leak_words(trace), empty_row_words(trace, head), note
+    return " ".join(filter(None, said))
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:
     queries, keys = trace.tokens(leak.kind)
-    what = "the later token" if leak.what == "future" else "the pad"
-    reader = token_words(visible(queries[leak.query]), leak.query)
-    read = token_words(visible(keys[leak.key]), leak.key)
-    return (
-        f"{KIND_NAMES[leak.kind]}: {reader} reads {what} {read} with weight "
-        f"{number(leak.weight, 3)} ({head_words(leak.layer, leak.head)})."
+    fields = {
+        "kind": _(KIND_NAMES[leak.kind]),
+        "query": token_words(visible(queries[leak.query]), leak.query),
+        "key": token_words(visible(keys[leak.key]), leak.key),
+        "weight": number(leak.weight, 3),
+        "head": head_words(leak.layer, leak.head),
+    }
+    if leak.what == "future":
+        return _(
+            "{kind}: {query} reads the later token {key} with weight {weight} "
+            "({head}).",
+            **fields,
+        )
+    return _(
+        "{kind}: {query} reads the pad {key} with weight {weight} ({head}).", **fields
     )

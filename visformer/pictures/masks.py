@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
+from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
-    count,
     layer_words,
     masked_value_text,
     number,
@@ -21,27 +21,70 @@ from visformer.words import (
 )
 
 MaskPart = Literal["padding", "causal", "combined"]
-PARTS: dict[MaskPart, str] = {  # as explained on screen
-    "padding": "False where the key only fills up the row of a batch: no query may "
-    "read it.",
-    "causal": "False where the key comes after the query: only the decoder's self "
-    "attention has one.",
-    "combined": "What the model really used: True where both others are, unless said "
-    "below a map.",
+PART_NAMES: dict[MaskPart, str] = {  # translated where they are shown
+    "padding": N_("padding mask"),
+    "causal": N_("causal mask"),
+    "combined": N_("combined mask"),
 }
-NO_CELLS = "Nothing is decoded yet: there are no cells."
+PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
+    "padding": N_(
+        "Padding mask. False where the key only fills up a row of the batch: no query "
+        "may attend to it."
+    ),
+    "causal": N_(
+        "Causal mask. False where the key comes after the query: only the decoder's "
+        "self-attention has one."
+    ),
+    "combined": N_(
+        "Combined mask. What the model really used: True where both others are, unless "
+        "the note below a map says otherwise."
+    ),
+}
+NO_CELLS = N_("Nothing is decoded yet: there are no cells.")
+# of a cell: whether it may attend, whether its key is a pad, whether it is a later one
+CELL_WORDS = {
+    (True, False, False): N_("{kind}, {layer}: query {query} may attend to key {key}."),
+    (True, True, False): N_(
+        "{kind}, {layer}: query {query} may attend to key {key}, although the key is "
+        "padding."
+    ),
+    (True, False, True): N_(
+        "{kind}, {layer}: query {query} may attend to key {key}, although the key "
+        "comes after the query."
+    ),
+    (True, True, True): N_(
+        "{kind}, {layer}: query {query} may attend to key {key}, although the key is "
+        "padding and comes after the query."
+    ),
+    (False, False, False): N_(
+        "{kind}, {layer}: query {query} may not attend to key {key}: the model hides "
+        "it, although padding and causal mask do not."
+    ),
+    (False, True, False): N_(
+        "{kind}, {layer}: query {query} may not attend to key {key}: the key is "
+        "padding."
+    ),
+    (False, False, True): N_(
+        "{kind}, {layer}: query {query} may not attend to key {key}: the key comes "
+        "after the query."
+    ),
+    (False, True, True): N_(
+        "{kind}, {layer}: query {query} may not attend to key {key}: the key is "
+        "padding and comes after the query."
+    ),
+}
 
 
 def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | None:
-    """Return the batch's row, or what is shown where there is no batch."""
+    """Return the batch's row, or what is shown if there is no batch."""
     return batch[max(0, min(row, len(batch) - 1))] if batch else shown
 
 
 def part_mask(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Bools:
     """Return one part of a layer's mask, bool [Q, K], True = may attend.
 
-    Combined is the model's own, which differs between layers where the run was modified
-    so. Padding and causal are derived from the ids, the same for every layer.
+    The combined mask is the model's own; it differs between layers only in a modified
+    run. Padding and causal mask follow from the ids and are the same in every layer.
     """
     if part == "combined":
         return trace.mask(kind, layer)
@@ -49,13 +92,13 @@ def part_mask(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Bools:
 
 
 def padding_mask(trace: Trace, kind: Kind) -> Bools:
-    """Return where the key is no pad, bool [Q, K]."""
+    """Return where the key is not a pad, bool [Q, K]."""
     queries, keys = trace.tokens(kind)
     return np.broadcast_to(~_key_pads(trace, kind), (len(queries), len(keys)))
 
 
 def causal_mask(trace: Trace, kind: Kind) -> Bools:
-    """Return where the decoder's self attention sees no later key, bool [Q, K]."""
+    """Return where the key is not later, bool [Q, K]; all True but for the decoder."""
     queries, keys = trace.tokens(kind)
     full = np.ones((len(queries), len(keys)), bool)
     return np.tril(full) if kind == "decoder" else full
@@ -66,69 +109,78 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
     mask = part_mask(trace, kind, part, layer)
     numbers = mask.astype(np.float32)
     rows, columns = trace.tokens(kind)
-    where = f", {layer_words(layer)}" if part == "combined" else ""
+    fields = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
+    title = _("{kind}: {mask}", **fields)
+    if part == "combined":
+        title = _("{kind}, {layer}: {mask}", layer=layer_words(layer), **fields)
     return Matrix(
-        title=f"{KIND_NAMES[kind]}{where}: {part}",
+        title=title,
         values=numbers,
         shade=numbers,
         rows=rows,
         columns=columns,
-        row_axis="query (reads)",
-        column_axis="key (is read)",
+        row_axis=_("query (reads)"),
+        column_axis=_("key (is read)"),
         ends=("False", "True"),
-        note="" if mask.size else NO_CELLS,
+        note="" if mask.size else _(NO_CELLS),
         masked=~mask,
     )
 
 
 def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str:
-    """Say how many cells of one part of a layer's mask may attend, and what is odd.
+    """Say how many cells of one part of a layer's mask may attend, and what is unusual.
 
-    ``head``: whose weights are quoted of a row that may attend to nothing.
+    ``head``: the head whose weights are quoted for a row that may attend to nothing.
     """
     mask = part_mask(trace, kind, part, layer)
     if not mask.size:
-        return NO_CELLS
-    cells = f"{np.count_nonzero(mask):,} of {mask.size:,} cells may attend."
+        return _(NO_CELLS)
+    cells = ngettext(
+        "{allowed:,} of {n:,} cell may attend.",
+        "{allowed:,} of {n:,} cells may attend.",
+        mask.size,
+        allowed=np.count_nonzero(mask),
+    )
+    said = [cells]
     if part == "padding":
-        return f"{cells} {_padding_words(trace, kind)}"
-    if part == "causal":
-        words = "" if kind == "decoder" else "None: every query may see every key."
-        return f"{cells} {words}".rstrip()
-    odd = surprise(trace, kind, layer), nothing_words(trace, kind, layer, head)
-    return " ".join(filter(None, (cells, *odd)))
+        said.append(_padding_words(trace, kind))
+    elif part == "combined":
+        said.append(surprise(trace, kind, layer))
+        said.append(nothing_words(trace, kind, layer, head))
+    elif kind != "decoder":
+        said.append(_("There is none: every query may attend to every key."))
+    return " ".join(filter(None, said))
 
 
 def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> str:
     """Say whether a query may attend to a key in a layer, and why or why not."""
     queries, keys = trace.tokens(kind)
     allowed = bool(trace.mask(kind, layer)[query, key])
-    reasons = []
-    if not padding_mask(trace, kind)[query, key]:
-        reasons.append("the key is padding")
-    if not causal_mask(trace, kind)[query, key]:
-        reasons.append("the key comes after the query")
-    reason = " and ".join(reasons)
-    if allowed:
-        ending = f", although {reason}" if reason else ""
-        verb = "may attend to"
-    else:
-        ending = f": {reason or 'the model hides it, padding and causal do not'}"
-        verb = "may not attend to"
-    reader, read = token_words(queries[query], query), token_words(keys[key], key)
-    where = f"{KIND_NAMES[kind]}, {layer_words(layer)}"
-    return f"{where}: query {reader} {verb} key {read}{ending}."
+    padded = not padding_mask(trace, kind)[query, key]
+    later = not causal_mask(trace, kind)[query, key]
+    return _(
+        CELL_WORDS[allowed, padded, later],
+        kind=_(KIND_NAMES[kind]),
+        layer=layer_words(layer),
+        query=token_words(queries[query], query),
+        key=token_words(keys[key], key),
+    )
 
 
 def surprise(trace: Trace, kind: Kind, layer: int) -> str:
-    """Say where a layer's own mask is not padding and causal; "" where it is."""
+    """Say where a layer's mask differs from padding and causal mask; "" if nowhere."""
     mask = trace.mask(kind, layer)
     differ = np.argwhere(mask != (padding_mask(trace, kind) & causal_mask(trace, kind)))
     if not len(differ):
         return ""
     query, key = (int(index) for index in differ[0])
     cell = _difference_words(trace, kind, query, key, allowed=bool(mask[query, key]))
-    return f"Not padding and causal in {count(len(differ), 'cell')}: {cell}"
+    return ngettext(
+        "Differs from padding and causal mask in {n:,} cell: {cell}",
+        "Differs from padding and causal mask in {n:,} cells: {cell}",
+        len(differ),
+        cell=cell,
+    )
 
 
 def attends_to_nothing(trace: Trace, kind: Kind, layer: int) -> tuple[int, ...]:
@@ -138,22 +190,26 @@ def attends_to_nothing(trace: Trace, kind: Kind, layer: int) -> tuple[int, ...]:
 
 
 def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
-    """Say what a head makes of the rows that may attend to nothing; "" for none."""
+    """Say what weights a head gives rows that may attend to nothing; "" for none."""
     rows = attends_to_nothing(trace, kind, layer)
     if not rows:
         return ""
-    first = token_words(trace.tokens(kind)[0][rows[0]], rows[0])
-    name = f"query {first}"
-    if len(rows) > 1:
-        name = f"{len(rows):,} queries, {first} first,"
+    said = ngettext(
+        "Query {first} may attend to nothing.",
+        "{n:,} queries, {first} first, may attend to nothing.",
+        len(rows),
+        first=token_words(trace.tokens(kind)[0][rows[0]], rows[0]),
+    )
     weights = trace.attention(kind, layer, head)[rows[0]]
-    return f"{name} may attend to nothing: {_empty_row_words(trace, weights)}"
+    return " ".join((said, _empty_row_words(trace, weights)))
 
 
 def false_words(trace: Trace) -> str:
-    """Say what False does to a score, with the model's own number."""
+    """Say what False does to a score, with the model's masked value."""
     value = masked_value_text(trace.model.config.masked_value)
-    return f"False (hidden: score replaced by {value} before the softmax)"
+    return _(
+        "False (hidden: score replaced by {value} before the softmax)", value=value
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -170,11 +226,25 @@ class BatchTable:
         """How long the rows are and how much of them is padding, in words."""
         rows, length = self.ids.shape
         pads = np.count_nonzero(self.pads)
-        hatched = " (hatched)" if pads else ""
-        return (
-            f"{self.side} {rows} × {length}: {pads:,} of {self.pads.size:,} tokens are "
-            f"padding{hatched}"
+        return _(
+            _SUMMARIES[self.side, bool(pads)],
+            rows=rows,
+            length=length,
+            pads=pads,
+            tokens=self.pads.size,
         )
+
+
+_SUMMARIES: dict[tuple[SentenceSide, bool], str] = {  # of a side, with pads or without
+    ("source", False): N_("source {rows} × {length}: no token is padding"),
+    ("source", True): N_(
+        "source {rows} × {length}: {pads:,} of {tokens:,} tokens are padding (hatched)"
+    ),
+    ("target", False): N_("target {rows} × {length}: no token is padding"),
+    ("target", True): N_(
+        "target {rows} × {length}: {pads:,} of {tokens:,} tokens are padding (hatched)"
+    ),
+}
 
 
 def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
@@ -194,7 +264,13 @@ def row_name(trace: Trace, row: int) -> str:
     real = np.count_nonzero(trace.source_ids != _source_pad(trace))
     text = trace.source_text or " ".join(trace.source[:real])
     pads = len(trace.source) - int(real)
-    return f"{row + 1}: {text} ({count(pads, 'pad')} in the source)"
+    return ngettext(
+        "{row}: {text} ({n:,} pad in the source)",
+        "{row}: {text} ({n:,} pads in the source)",
+        pads,
+        row=row + 1,
+        text=text,
+    )
 
 
 def _source_pad(trace: Trace) -> int:
@@ -212,31 +288,41 @@ def _key_pads(trace: Trace, kind: Kind) -> Bools:
 
 
 def _padding_words(trace: Trace, kind: Kind) -> str:
-    pads = np.count_nonzero(_key_pads(trace, kind))
+    pads = int(np.count_nonzero(_key_pads(trace, kind)))
     if not pads:
-        return "No key is padding."
-    return f"{pads:,} key{' is' if pads == 1 else 's are'} padding."
+        return _("No key is padding.")
+    return ngettext("{n:,} key is padding.", "{n:,} keys are padding.", pads)
 
 
 def _difference_words(
     trace: Trace, kind: Kind, query: int, key: int, *, allowed: bool
 ) -> str:
-    """Say what one cell of a layer's mask does that padding and causal do not."""
+    """Say how one cell of a layer's mask differs from padding and causal mask."""
     queries, keys = trace.tokens(kind)
-    reader, read = token_words(queries[query], query), token_words(keys[key], key)
+    pair = {
+        "query": token_words(queries[query], query),
+        "key": token_words(keys[key], key),
+    }
     if not allowed:
-        return f"the model's own mask also hides {read} from query {reader}."
+        return _("the model's own mask also hides {key} from query {query}.", **pair)
     if _key_pads(trace, kind)[key]:
-        return f"the model's own mask also lets query {reader} read pad {read}."
-    return f"the model's own mask also lets query {reader} read {read}, a later token."
+        return _(
+            "the model's own mask also lets query {query} attend to pad {key}.", **pair
+        )
+    return _(
+        "the model's own mask also lets query {query} attend to {key}, a later token.",
+        **pair,
+    )
 
 
 def _empty_row_words(trace: Trace, weights: Floats) -> str:
-    """Say what became of a row whose every score was replaced."""
+    """Say what weights a row has whose every score is masked."""
     if np.isnan(weights).any():
-        return "the softmax of nothing but −∞ is NaN, and so is all that follows."
+        return _("The softmax of only −∞ is NaN, and so is all that follows.")
     if weights.size and np.ptp(weights) <= 1e-6:
-        value = masked_value_text(trace.model.config.masked_value)
-        weight = number(float(weights[0]))
-        return f"every score is {value}, so every key gets the same weight, {weight}."
-    return "its weights are in the Attention tab."
+        return _(
+            "Every score is {value}, so every key gets the same weight, {weight}.",
+            value=masked_value_text(trace.model.config.masked_value),
+            weight=number(float(weights[0])),
+        )
+    return _("The weights are in the Attention tab.")

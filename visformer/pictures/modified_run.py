@@ -1,7 +1,8 @@
-"""Words on a run that was modified, beside the baseline: the run without the change."""
+"""Words about a modified run and its baseline, the run without the change."""
 
 from __future__ import annotations
 
+from visformer.language import _
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
@@ -9,7 +10,7 @@ from visformer.values.trace import Trace
 def modified_words(
     requested: Intervention, trace: Trace | None, baseline: Trace | None
 ) -> str:
-    """Return what is changed and how the text differs; "" for the model's own run.
+    """Say what is changed and how the text differs; "" for the original run.
 
     ``trace`` is the whole run on screen; ``baseline`` None while it is not known.
     """
@@ -17,10 +18,13 @@ def modified_words(
     if not requested and not shown:
         return ""
     if requested and requested != shown:
-        return f"To be changed: {requested}"
-    words = f"Altered run: {shown}"
+        return _("Requested change: {changes}", changes=requested)
     if baseline is None or trace is None:
-        return words
+        return _("Modified run: {changes}", changes=shown)
     if baseline.text == trace.text:
-        return f"{words}. The text stays the same."
-    return f"{words}. Untouched: “{baseline.text}”"
+        return _("Modified run: {changes}. The text stays the same.", changes=shown)
+    return _(
+        "Modified run: {changes}. Original text: “{text}”",
+        changes=shown,
+        text=baseline.text,
+    )

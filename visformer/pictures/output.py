@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from visformer.language import N_, _, ngettext
 from visformer.pictures.candidates import ORIGINS
 from visformer.pictures.picture import (
     ARROW,
@@ -25,14 +26,14 @@ from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
-AHEAD = 8  # rows after the current one that are asked for before they are shown
-AROUND = 128  # rows on both sides of the current one whose lens is asked for
-NOT_RUN = "No sentence has been run yet."
-UNDECODED = "Nothing is decoded yet: step on to see what the decoder predicts."
+AHEAD = 8  # rows after the current one that are requested before they are shown
+AROUND = 128  # rows on both sides of the current one whose lens is requested
+NOT_RUN = N_("No sentence has been run yet.")
+UNDECODED = N_("Nothing is decoded yet: step forward to see what the decoder predicts.")
 
 
 def known_rows(trace: Trace | None, lens: LensRows | None) -> Mapping[int, LensRow]:
-    """Return the rows of the lens that are of a Trace's run."""
+    """Return the rows of the lens that belong to a Trace's run."""
     if trace is None or lens is None or not same(lens.of, trace.storage):
         return {}
     return lens.rows
@@ -53,10 +54,10 @@ def refused(trace: Trace | None, lens: LensRows | None) -> bool:
 def missing(
     trace: Trace | None, lens: LensRows | None, *, busy: bool
 ) -> tuple[int, ...]:
-    """Return the rows whose lens is wanted and not known, the nearest first.
+    """Return the rows whose lens is wanted but not known, the nearest first.
 
-    Those around the last row of ``trace``, also of what its run has decoded ahead.
-    While something runs, only that row: looking would slow it.
+    They are around the last row of ``trace``, including rows decoded ahead. While
+    something runs, it is only that row: more would slow the run.
     """
     if trace is None or not len(trace) or refused(trace, lens):
         return ()
@@ -72,21 +73,37 @@ def first_row(trace: Trace) -> int:
     return max(0, len(trace) - MOST_ROWS)
 
 
+# of Z: whether its first rows are left out, whether rows may read later tokens
+_TITLES = {
+    (False, False): N_("Z [{rows}, {width}]: row t read tokens 1..t, predicts t + 1"),
+    (False, True): N_(
+        "Z [{rows}, {width}]: this run's mask lets rows read later tokens"
+    ),
+    (True, False): N_(
+        "Z [{rows}, {width}], rows {first} to {rows}: row t read tokens 1..t, predicts "
+        "t + 1"
+    ),
+    (True, True): N_(
+        "Z [{rows}, {width}], rows {first} to {rows}: this run's mask lets rows read "
+        "later tokens"
+    ),
+}
+
+
 def output_picture(trace: Trace) -> Matrix:
-    """Return the decoder's output Z [T, D], a row per step."""
+    """Return the decoder's output Z [T, D], one row per step."""
     start, width = first_row(trace), trace.model.config.d_model
     values = np.zeros((0, width), np.float32)
     if len(trace):
         values = trace.decoder_output[start:]
-    reads = (
-        "this run's mask lets rows read later tokens"
-        if looks_ahead(trace)
-        else "row t read tokens 1..t, predicts t + 1"
-    )
-    part = f", rows {start + 1} to {len(trace)}" if start else ""
     top = largest(values)
     return Matrix(
-        title=f"Z [{len(trace)}, {width}]{part}: {reads}",
+        title=_(
+            _TITLES[bool(start), looks_ahead(trace)],
+            rows=len(trace),
+            width=width,
+            first=start + 1,
+        ),
         values=values,
         shade=signed_shade(values, top),
         rows=tuple(
@@ -94,12 +111,12 @@ def output_picture(trace: Trace) -> Matrix:
             for row in range(start, len(trace))
         ),
         columns=tuple(map(str, range(width))),
-        row_axis="row t",
-        column_axis="decoder output, by dimension (dim)",
-        row_unit="row",
-        column_unit="dim",
+        row_axis=_("row t"),
+        column_axis=_("decoder output, by dimension (dim)"),
+        row_unit=_("row"),
+        column_unit=_("dim"),
         ends=(number(-top, 3), f"+{number(top, 3)}"),
-        note="the model's own numbers, linear" if len(trace) else UNDECODED,
+        note=_("the model's own numbers, linear") if len(trace) else _(UNDECODED),
         signed=True,
     )
 
@@ -110,63 +127,82 @@ def _row_label(row: int, read: str, predicted: str) -> str:
 
 
 def output_words(trace: Trace, row: int) -> str:
-    """Say what a row of Z holds, and what it is for."""
-    predicted = visible(trace.steps[row].token)
+    """Say what a row of Z depends on, and what it predicts."""
+    fields = {
+        "row": row + 1,
+        "tokens": _read(trace, row),
+        "next": row + 2,
+        "predicted": visible(trace.steps[row].token),
+    }
     if looks_ahead(trace):
-        later = ", this run's mask being changed perhaps of later ones"
-    else:
-        later = ", of no later one"
-    return (
-        f"Row {row + 1} of Z holds what came of the source and of target "
-        f"{_read(trace, row)}{later}; the softmax of its logits "
-        f"predicts token {row + 2}: “{predicted}”."
+        return _(
+            "Row {row} of Z depends on the source and on {tokens} and, because the "
+            "mask was modified, possibly on later tokens; the softmax of its logits "
+            "predicts token {next}: “{predicted}”.",
+            **fields,
+        )
+    return _(
+        "Row {row} of Z depends on the source and on {tokens} only; the softmax of its "
+        "logits predicts token {next}: “{predicted}”.",
+        **fields,
     )
 
 
 def _read(trace: Trace, row: int) -> str:
     first, last = visible(trace.target[0]), visible(trace.target[row])
     if row == 0:
-        return f"token 1 (“{first}”)"
-    return f"tokens 1 to {row + 1} (“{first}” … “{last}”)"
+        return _("target token 1 (“{first}”)", first=first)
+    return _(
+        "target tokens 1 to {count} (“{first}” … “{last}”)",
+        count=row + 1,
+        first=first,
+        last=last,
+    )
 
 
 def looks_ahead(trace: Trace) -> bool:
-    """Tell whether some row may attend to a later one: the mask was changed."""
+    """Tell whether some row may attend to a later one because the mask was changed."""
     return trace.intervention.looks_ahead
 
 
 def flow_words(trace: Trace | None) -> str:
     """Say how the current step's token came about, from what was read to the choice."""
     if trace is None:
-        return NOT_RUN
+        return _(NOT_RUN)
     if not len(trace):
-        return UNDECODED
+        return _(UNDECODED)
     row, step = len(trace) - 1, trace.steps[-1]
     config = trace.model.config
-    parts = [
-        f"Step {row + 1}: target {_read(trace, row)}",
-        "decoder",
-        *(["final norm"] if config.final_norm else []),
-        f"row {row + 1} of Z",
-        f"times W{' + b' if config.output_bias else ''}: "
-        f"{config.target_vocabulary:,} logits z",
+    product = "W + b" if config.output_bias else "W"
+    logits = ngettext("{n:,} logit z", "{n:,} logits z", config.target_vocabulary)
+    chain = [
+        _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
+        _("decoder"),
+        _("final norm") if config.final_norm else "",
+        _("row {row} of Z", row=row + 1),
+        _("times {product}: {logits}", product=product, logits=logits),
         "softmax",
-        f"{ORIGINS[step.origin]}: “{visible(step.token)}”, "
-        f"p {probability(step.probability)}, rank {step.rank:,}.",
+        _(
+            "{origin}: “{token}”, p {p}, rank {rank:,}.",
+            origin=_(ORIGINS[step.origin]),
+            token=visible(step.token),
+            p=probability(step.probability),
+            rank=step.rank,
+        ),
     ]
-    return ARROW.join(parts)
+    return ARROW.join(filter(None, chain))
 
 
 def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
-    """Return the last row of Z, and once known how it makes the chosen logit."""
+    """Return the last row of Z and, once known, how it makes the chosen logit."""
     if trace is None or not len(trace):
         return None
     vector = trace.decoder_output[-1]
-    # the same names at every step, so that the table need not be built anew
+    # the same names at every step, so that the table need not be built again
     names, values = ["Z[t]"], [vector]
     look = current_row(trace, lens)
     if look is not None:
-        names += ["W[:, chosen]", "product"]
+        names += [_("W[:, chosen]"), _("product")]
         values += [look.weight, vector * look.weight]
     return Numbers(
         rows=tuple(names),
@@ -191,7 +227,7 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     values = np.array([logits, np.subtract(logits, look.log_sums[-1]), p], np.float32).T
     return Numbers(
         rows=tuple(names),
-        columns=("logit z", "z − LSE", "p = e^(z−LSE)"),
+        columns=(_("logit z"), "z − LSE", "p = e^(z−LSE)"),
         values=values,
         axis="",
         by="column",
@@ -208,7 +244,7 @@ def chosen_line(trace: Trace | None, lens: LensRows | None) -> int | None:
 
 
 def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
-    """Write the softmax of the current step out, with its numbers."""
+    """Write out the softmax of the current step with its numbers."""
     if trace is None or not len(trace):
         return ""
     look = current_row(trace, lens)
@@ -217,55 +253,94 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
     config, step = trace.model.config, trace.steps[-1]
     logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
     token = visible(step.token)
-    terms = f"sum of {config.d_model} products"
+    terms = ngettext("sum of {n} product", "sum of {n} products", config.d_model)
     if look.bias is not None:
-        terms += f" + bias {number(look.bias)}"
-    listed = float(look.probabilities[-1].sum())
-    rest = config.target_vocabulary - look.ids.shape[1]
-    lines = [
-        f"z(“{token}”) = {terms} = {decimals(logit)}.  LSE = ln Σ exp(z) over all "
-        f"{config.target_vocabulary:,} logits = {decimals(total)}.  "
-        f"p = exp({decimals(logit)} − {decimals(total)}) = "
-        f"exp({decimals(logit - total)}) = {probability(math.exp(logit - total))}.",
+        terms = _("{terms} + bias {bias}", terms=terms, bias=number(look.bias))
+    said = [
+        _(
+            "z(“{token}”) = {terms} = {logit}.  LSE = ln Σ exp(z) over all {count:,} "
+            "logits = {total}.  p = exp({logit} − {total}) = exp({difference}) = {p}.",
+            token=token,
+            terms=terms,
+            logit=decimals(logit),
+            count=config.target_vocabulary,
+            total=decimals(total),
+            difference=decimals(logit - total),
+            p=probability(math.exp(logit - total)),
+        ),
+        _rest_words(look, config.target_vocabulary),
     ]
-    if rest > 0:
-        others = probability(max(0.0, 1 - listed))
-        lines.append(
-            f"The best {look.ids.shape[1]} hold {probability(listed)} of the "
-            f"probability, the other {rest:,} tokens {others}."
-        )
     if config.softmax_output:
-        lines.append(
-            "This model ends in a softmax of its own: what it returns are the "
-            "probabilities p; z is what enters that softmax."
+        said.append(
+            _(
+                "This model ends in a softmax of its own: it returns the probabilities "
+                "p; z is what enters that softmax."
+            )
         )
-    return " ".join([*lines, *_sampling_words(lens.strategy, look, logit)])
+    said.append(_sampling_words(lens.strategy, look, logit))
+    return " ".join(filter(None, said))
 
 
-def _sampling_words(strategy: Strategy, look: LensRow, logit: float) -> list[str]:
-    """Say from what distribution tokens are drawn, where they are."""
+def _rest_words(look: LensRow, vocabulary: int) -> str:
+    best = look.ids.shape[1]
+    if best >= vocabulary:
+        return ""
+    listed = float(look.probabilities[-1].sum())
+    return ngettext(
+        "The best {best} hold {listed} of the probability, the other {n:,} token "
+        "{others}.",
+        "The best {best} hold {listed} of the probability, the other {n:,} tokens "
+        "{others}.",
+        vocabulary - best,
+        best=best,
+        listed=probability(listed),
+        others=probability(max(0.0, 1 - listed)),
+    )
+
+
+# what sampling cuts off: whether by top-k, whether by top-p
+_SAMPLING = {
+    (False, False): N_(
+        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
+        "{heat} − {total}) = {drawn}."
+    ),
+    (True, False): N_(
+        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
+        "{heat} − {total}) = {drawn}, before top-k {top_k} cuts tokens off."
+    ),
+    (False, True): N_(
+        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
+        "{heat} − {total}) = {drawn}, before top-p {top_p} cuts tokens off."
+    ),
+    (True, True): N_(
+        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
+        "{heat} − {total}) = {drawn}, before top-k {top_k} and top-p {top_p} cut "
+        "tokens off."
+    ),
+}
+
+
+def _sampling_words(strategy: Strategy, look: LensRow, logit: float) -> str:
+    """Say from what distribution tokens are drawn; "" where none are."""
     if strategy.name != "sample":
-        return []
+        return ""
     heat, total = strategy.temperature, look.tempered_log_sum
-    drawn = math.exp(logit / heat - total)
-    cuts = []
-    if strategy.top_k:
-        cuts.append(f"top-k {strategy.top_k}")
-    if strategy.top_p < 1:
-        cuts.append(f"top-p {number(strategy.top_p)}")
-    after = f", before {' and '.join(cuts)} cut tokens off" if cuts else ""
-    return [
-        f"Sampling at temperature {number(heat)}: softmax(z / {number(heat)}) gives "
-        f"exp({decimals(logit)} / {number(heat)} − {decimals(total)}) = "
-        f"{probability(drawn)}{after}."
-    ]
+    return _(
+        _SAMPLING[bool(strategy.top_k), strategy.top_p < 1],
+        heat=number(heat),
+        logit=decimals(logit),
+        total=decimals(total),
+        drawn=probability(math.exp(logit / heat - total)),
+        top_k=strategy.top_k,
+        top_p=number(strategy.top_p),
+    )
 
 
 def unknown_words(trace: Trace, lens: LensRows | None) -> str:
     """Say why there are no logits yet."""
     if refused(trace, lens):
-        return "The engine could not compute the logits: the log says why."
-    return (
-        "Logits need the output projection, which stays in the engine: they are asked "
-        "for and come as soon as it has this model open."
+        return _("The engine could not compute the logits; the log says why.")
+    return _(
+        "Logits need the output projection, which stays in the engine. They have been "
+        "requested and come as soon as the engine has this model open."
     )

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from visformer.language import _
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 from visformer.words import number
@@ -18,7 +19,7 @@ LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What is copied and saved of a picture: values with their rows and columns."""
+    """What is copied and saved from a picture: values with their rows and columns."""
 
     rows: tuple[str, ...]  # R labels
     columns: tuple[str, ...]  # C labels
@@ -69,29 +70,33 @@ class Matrix:
     marked: tuple[int, int] | None = None  # the cell in focus
     done: str = ""  # what was done to the model's numbers, in words
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
-    row_unit: str = ""  # before a label that stands alone: "pos" makes "3" "pos 3"
+    row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"
     column_unit: str = ""
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """The labels of the rows as they are written outside of the picture."""
+        """The labels of the rows as they are written outside the picture."""
         return named(self.row_unit, self.rows)
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The labels of the columns as they are written outside of the picture."""
+        """The labels of the columns as they are written outside the picture."""
         return named(self.column_unit, self.columns)
 
     @property
     def table(self) -> Table:
-        """The numbers for export; where they were worked on, it says how."""
-        about = f"{self.title}: {self.done}" if self.done else ""
+        """The numbers for export, with what was done to them."""
+        about = ""
+        if self.done:
+            about = _("{title}: {done}", title=self.title, done=self.done)
         return Table(self.row_names, self.column_names, self.values, about)
 
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Write what labels count before them, where it is more than a token."""
-    return tuple(f"{unit} {label}" for label in labels) if unit else labels
+    """Write before labels what they count, unless they are tokens (unit "")."""
+    if not unit:
+        return labels
+    return tuple(_("{unit} {label}", unit=unit, label=label) for label in labels)
 
 
 Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts
@@ -99,14 +104,14 @@ Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index co
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Numbers:
-    """Named vectors under each other, to be read number by number."""
+    """Named vectors, one per row, to be read number by number."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: Floats  # [R, C]
     axis: Axis  # what a column is
     rows_axis: Axis = ""
-    by: Literal["row", "column", "all"] = "row"  # what a bar's full length is taken of
+    by: Literal["row", "column", "all"] = "row"  # whose maximum is a bar of full length
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
@@ -115,30 +120,30 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(values, LOG_FLOOR) / LOG_FLOOR)
         shades = logs / np.float32(-np.log(LOG_FLOOR))
-        return shades.astype(np.float32), (f"≤ {LOG_FLOOR:g}", "1"), SCALES[scale]
+        return shades.astype(np.float32), (f"≤ {LOG_FLOOR:g}", "1"), _(SCALES[scale])
     if scale == "fixed" or values.size == 0:
-        return np.clip(values, 0, 1), ("0", "1"), SCALES[scale]
+        return np.clip(values, 0, 1), ("0", "1"), _(SCALES[scale])
     axis = -1 if scale == "row" else (-2, -1)
     top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
     shades = values / np.where(top > 0, top, 1)
-    high = number(top.max()) if scale == "head" else "row max"
-    return shades.astype(np.float32), ("0", high), SCALES[scale]
+    high = number(top.max()) if scale == "head" else _("row max")
+    return shades.astype(np.float32), ("0", high), _(SCALES[scale])
 
 
 def largest(values: Floats) -> float:
-    """Return the largest finite magnitude, 1 where there is none but 0."""
+    """Return the largest finite magnitude; 1 if it is 0."""
     return float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
 
 
 def signed_shade(values: Floats, reach: float) -> Floats:
-    """Map -reach..reach to 0..1 and NaN to NaN; what lies beyond goes to the ends."""
+    """Map -reach..reach to 0..1 and NaN to NaN; values beyond are clipped."""
     with np.errstate(invalid="ignore"):
         shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
     return np.ascontiguousarray(shades, np.float32)
 
 
 def csv_text(table: Table) -> str:
-    """Write a table as CSV: labels in quotes, every digit of a number."""
+    """Write a table as CSV: quoted labels, all digits of the numbers."""
     out = io.StringIO()
     writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     if table.about:

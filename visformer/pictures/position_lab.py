@@ -1,4 +1,4 @@
-"""Pictures of the position lab: what an input is made of, and other encodings."""
+"""Pictures of the position lab: the parts of an input, and other encodings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import axes, labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Matrix, shade, signed_shade
@@ -21,34 +22,39 @@ from visformer.values.modified_positions import change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
 
-FORMS: dict[PositionForm | None, str] = {  # as named on screen
-    None: "the model's own",
-    "interleaved": "sinusoids, sine and cosine in turn",
-    "halves": "sinusoids, all sines first",
-    "none": "none: zeros",
-    "shifted": "shifted on by",
-    "scaled": "scaled by",
-    "permuted": "first positions shuffled",
-    "constant": "all at pos",
+FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated there
+    None: N_("the model's own"),
+    "interleaved": N_("sinusoids, sine and cosine alternating"),
+    "halves": N_("sinusoids, all sines first"),
+    "none": N_("none: zeros"),
+    "shifted": N_("shifted by"),
+    "scaled": N_("scaled by"),
+    "permuted": N_("first positions shuffled"),
+    "constant": N_("all at pos"),
 }
 AMOUNTS = ("shifted", "scaled", "permuted", "constant")  # forms that need a number
-SAME_TEXT = "The text is the same."
+TITLES = {  # of the three maps, on screen translated
+    "embedding": N_("embedding [{rows}, {columns}]"),
+    "scaled": N_("embedding × √d [{rows}, {columns}]"),
+    "position": N_("+ position [{rows}, {columns}]"),
+    "input": N_("= input [{rows}, {columns}]"),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What the input of a stack is the sum of, for each token: float32 [T, D]."""
+    """The parts of a stack's input and their sum, for each token: float32 [T, D]."""
 
-    embedding: Floats  # scaled, where the model scales it
+    embedding: Floats  # scaled if the model scales it
     position: Floats
     input: Floats
 
 
 def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats | None:
-    """Return the encodings of a table [P, D] that a side's tokens were given, [T, D].
+    """Return the encodings from a table [P, D] that a side's tokens got, [T, D].
 
-    None where they are not known: learned tables differ between the sides, and the
-    window has the source's.
+    None if they are not known: learned tables differ between the sides, and the window
+    has only the source's.
     """
     config = trace.model.config
     if side == "target" and config.positions == "learned":
@@ -63,7 +69,7 @@ def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats |
 
 
 def input_parts(trace: Trace, table: Floats, side: SentenceSide) -> Parts | None:
-    """Return embedding, position and their sum; the embedding is the difference."""
+    """Return embedding, position and their sum; the embedding is sum - position."""
     position = token_positions(trace, table, side)
     if position is None or not len(position):
         return None
@@ -75,35 +81,45 @@ def input_parts(trace: Trace, table: Floats, side: SentenceSide) -> Parts | None
 def input_pictures(
     trace: Trace | None, table: Floats | None, side: SentenceSide
 ) -> tuple[Matrix, ...]:
-    """Return the maps of embedding, position and input on one range of colours."""
+    """Return the maps of embedding, position and input in one colour range."""
     if trace is None or table is None:
         return ()
     parts = input_parts(trace, table, side)
     if parts is None:
         return ()
     tokens = trace.source if side == "source" else trace.target
-    scaled = " × √d" if trace.model.config.embedding_scale else ""
+    axis = _("source token") if side == "source" else _("target token")
+    embedding = "scaled" if trace.model.config.embedding_scale else "embedding"
     named = {
-        f"embedding{scaled}": (parts.embedding, "input − position"),
-        "+ position": (parts.position, "the table's rows"),
-        "= input": (parts.input, "the model's own numbers"),
+        embedding: (
+            parts.embedding,
+            _("input − position; linear, one range for all three"),
+        ),
+        "position": (
+            parts.position,
+            _("the table's rows; linear, one range for all three"),
+        ),
+        "input": (
+            parts.input,
+            _("the model's own numbers; linear, one range for all three"),
+        ),
     }
-    reach = float(max(np.abs(values).max() for values, _ in named.values())) or 1.0
+    reach = float(max(np.abs(values).max() for values, _note in named.values())) or 1.0
     return tuple(
         Matrix(
-            title=f"{title} [{len(values)}, {values.shape[1]}]",
+            title=_(TITLES[part], rows=len(values), columns=values.shape[1]),
             values=values,
             shade=signed_shade(values, reach),
             rows=tuple(visible(token) for token in tokens),
             columns=tuple(map(str, range(values.shape[1]))),
-            row_axis=f"{side} token",
-            column_axis="dimension (dim)",
-            column_unit="dim",
+            row_axis=axis,
+            column_axis=_("dimension (dim)"),
+            column_unit=_("dim"),
             ends=ends(reach),
-            note=f"{note}; linear, one range for all three",
+            note=note,
             signed=True,
         )
-        for title, (values, note) in named.items()
+        for part, (values, note) in named.items()
     )
 
 
@@ -123,7 +139,7 @@ def distance_products(
 def change_of(
     form: PositionForm | None, amount: float, seed: int
 ) -> PositionChange | None:
-    """Return the change that the lab's fields say; None for the model's own."""
+    """Return the change set in the lab's fields; None for the model's own."""
     if form is None:
         return None
     used = form in ("shifted", "scaled", "permuted", "constant")
@@ -135,38 +151,42 @@ def change_of(
 def table_pictures(
     trace: Trace | None, table: Floats | None, change: PositionChange | None
 ) -> tuple[Matrix, ...]:
-    """Return the model's own table and, where it is changed, the changed one.
+    """Return the model's own table and, if there is a change, the changed one.
 
-    As many rows of the table [P, D] as the longer side of ``trace`` has tokens.
+    They have as many rows of the table [P, D] as the longer side of ``trace``.
     """
     if table is None:
         return ()
     longest = max(len(trace.source), len(trace), 16) if trace is not None else 16
     last = min(longest, len(table)) - 1
-    original = _retitled(heat_picture(table, 0, last), "the model's own positions")
+    original = _retitled(heat_picture(table, 0, last), _("the model's own positions"))
     if change is None:
         return (original,)
     changed = heat_picture(change_table(table, change), 0, last)
-    changed = replace(changed, note="linear")
-    return original, _retitled(changed, f"changed: {change}")
+    changed = replace(changed, note=_("linear"))
+    return original, _retitled(changed, _("changed: {change}", change=change))
 
 
 def attention_pictures(
     trace: Trace | None, baseline: Trace | None, selection: Selection
 ) -> tuple[Matrix, ...]:
-    """Return the focused head's map; before a modified run's that of the ``baseline``.
+    """Return the focused head's map; for a modified run after that of the baseline.
 
-    The baseline is shown up to the same step, the run without the change.
+    The ``baseline``, the run without the change, is shown up to the same step.
     """
     if trace is None:
         return ()
-    where = KIND_NAMES[selection.kind]
-    where += f" · {head_words(selection.layer, selection.head)}"
-    modified = bool(trace.intervention)
-    runs = [("altered" if modified else "untouched", trace)]
-    if baseline is not None and modified:
-        runs.insert(0, ("untouched", baseline.until(len(trace))))
-    return tuple(_attention(run, selection, f"{name}: {where}") for name, run in runs)
+    fields = {
+        "kind": _(KIND_NAMES[selection.kind]),
+        "head": head_words(selection.layer, selection.head),
+    }
+    original = _("original: {kind} · {head}", **fields)
+    if not trace.intervention:
+        return (_attention(trace, selection, original),)
+    shown = _attention(trace, selection, _("modified: {kind} · {head}", **fields))
+    if baseline is None:
+        return (shown,)
+    return _attention(baseline.until(len(trace)), selection, original), shown
 
 
 def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
@@ -190,14 +210,18 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
 
 
 def text_words(trace: Trace | None, baseline: Trace | None) -> str:
-    """Return the text of a run, and of the baseline where that is another run."""
+    """Return the text of a run, and of its baseline if the run is modified."""
     if trace is None:
         return ""
     if not trace.intervention or baseline is None:
-        return f"Untouched: {trace.text}"
+        return _("Original: {text}", text=trace.text)
     if baseline.text == trace.text:
-        return f"Untouched and altered: {trace.text} {SAME_TEXT}"
-    return f"Untouched: {baseline.text}\nAltered: {trace.text}"
+        return _("Original and modified, the same text: {text}", text=trace.text)
+    return _(
+        "Original: {original}\nModified: {modified}",
+        original=baseline.text,
+        modified=trace.text,
+    )
 
 
 # ---- a bag of words ----------------------------------------------------------------
@@ -206,7 +230,7 @@ def text_words(trace: Trace | None, baseline: Trace | None) -> str:
 def encoder_difference(
     baseline: Trace, shuffled: Trace, order: tuple[int, ...]
 ) -> float:
-    """Return the largest difference of a token's encoder output, over all tokens.
+    """Return the largest difference in encoder output over all tokens.
 
     ``order``: where each token of the shuffled source stood.
     """
@@ -215,34 +239,43 @@ def encoder_difference(
 
 
 def output_difference(baseline: Trace, shuffled: Trace) -> float:
-    """Return the largest difference of the decoder's output, over all its rows."""
+    """Return the largest difference in decoder output over all rows."""
     difference = np.abs(shuffled.decoder_output - baseline.decoder_output)
     return float(difference.max(initial=0))
 
 
-BAG = 1e-3  # of the largest magnitude: above what another order of sums rounds apart
+BAG = 1e-3  # of the largest magnitude: more than summing in another order changes
 
 
 def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
-    """Say whether the source's own order and another are one bag to the model."""
+    """Say whether the order of the source matters to the model."""
     tokens = " ".join(visible(token) for token in shuffled.source)
     encoder = encoder_difference(baseline, shuffled, order)
     decoder = output_difference(baseline, shuffled)
     size = float(np.abs(baseline.encoder_output).max(initial=1.0))
     bag = max(encoder, decoder) <= BAG * max(1.0, size)
-    changed = baseline.intervention
-    how = f"under “{changed}”" if changed else "with the model's own positions"
-    verdict = (
-        "the outputs are the same, in another order: to the model the sentence is a "
-        "bag of words."
-        if bag
-        else "the outputs differ: the model knows the order."
+    if baseline.intervention:
+        how = _(
+            "Shuffled, under “{changes}”: {tokens}.",
+            changes=baseline.intervention,
+            tokens=tokens,
+        )
+    else:
+        how = _("Shuffled, with the model's own positions: {tokens}.", tokens=tokens)
+    differences = _(
+        "Largest difference: {encoder} in a token's encoder output, {decoder} in the "
+        "decoder's output (largest magnitude {size}).",
+        encoder=number(encoder, 2),
+        decoder=number(decoder, 2),
+        size=number(size, 2),
     )
-    return (
-        f"Shuffled, {how}: {tokens}. Largest difference of a token's encoder output "
-        f"{number(encoder, 2)}, of the decoder's output {number(decoder, 2)} (largest "
-        f"magnitude {number(size, 2)}): {verdict}"
-    )
+    verdict = _("The outputs differ: the model knows the order.")
+    if bag:
+        verdict = _(
+            "The outputs are the same in another order: to the model the sentence is a "
+            "bag of words."
+        )
+    return " ".join((how, differences, verdict))
 
 
 def _retitled(picture: Matrix, title: str) -> Matrix:

@@ -1,4 +1,4 @@
-"""Pictures of the model's own table of positional encodings."""
+"""Pictures of the model's table of positional encodings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.errors import InputError
+from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix, largest, signed_shade
 from visformer.text import visible
 from visformer.values.arrays import Floats
@@ -20,12 +21,16 @@ from visformer.words import dimension_words, number, position_words, token_words
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
-LIKENESSES: dict[Likeness, str] = {  # what was done, as explained on screen
-    "dot product": "dot product of two positions' encodings",
-    "cosine": "cosine: dot product divided by both lengths",
+LIKENESS_NAMES: dict[Likeness, str] = {  # translated where they are shown
+    "dot product": N_("dot product"),
+    "cosine": N_("cosine"),
 }
-FIRST_ROWS = 32  # positions shown at the start, more where a sentence is longer
-MOST_CURVES = 8  # as many as can be told apart by colour and dash
+LIKENESSES: dict[Likeness, str] = {  # as explained on screen, translated there
+    "dot product": N_("dot product of two positions' encodings"),
+    "cosine": N_("cosine: dot product divided by both lengths"),
+}
+FIRST_ROWS = 32  # positions shown at the start, more if a sentence is longer
+MOST_CURVES = 8  # that can be distinguished by colour and dash
 MOST_COMPARED = 1024  # positions in the similarity map: a million cells
 
 
@@ -42,18 +47,21 @@ def heat_picture(table: Floats, first: int, last: int) -> Matrix:
     values = table[first : last + 1]
     reach = largest(table)
     return Matrix(
-        title="positional encodings, "
-        f"{position_words(first)} to {position_words(last)}",
+        title=_(
+            "positional encodings, {first} to {last}",
+            first=position_words(first),
+            last=position_words(last),
+        ),
         values=values,
         shade=signed_shade(values, reach),
         rows=_numbers(first, len(values)),
         columns=_numbers(0, table.shape[1]),
-        row_axis="position (pos)",
-        column_axis="dimension (dim)",
-        row_unit="pos",
-        column_unit="dim",
+        row_axis=_("position (pos)"),
+        column_axis=_("dimension (dim)"),
+        row_unit=_("pos"),
+        column_unit=_("dim"),
         ends=ends(reach),
-        note="the model's own numbers, linear",
+        note=_("the model's own numbers, linear"),
         signed=True,
     )
 
@@ -66,19 +74,23 @@ def similarity_picture(
     values = similarity(rows, likeness)
     reach = 1.0 if likeness == "cosine" else largest(values)
     labels = _numbers(first, len(rows))
-    note = "linear"
+    note = _("linear")
     if len(rows) < last + 1 - first:
-        note += f"; the first {MOST_COMPARED:,} of the chosen positions"
+        note = _(
+            "linear; the first {most:,} of the chosen positions", most=MOST_COMPARED
+        )
     return Matrix(
-        title=f"similarity of positions: {likeness}",
+        title=_(
+            "similarity of positions: {measure}", measure=_(LIKENESS_NAMES[likeness])
+        ),
         values=values,
         shade=signed_shade(values, reach),
         rows=labels,
         columns=labels,
-        row_axis="position (pos)",
-        column_axis="position (pos)",
-        row_unit="pos",
-        column_unit="pos",
+        row_axis=_("position (pos)"),
+        column_axis=_("position (pos)"),
+        row_unit=_("pos"),
+        column_unit=_("pos"),
         ends=ends(reach),
         note=note,
         signed=True,
@@ -97,7 +109,7 @@ def similarity(rows: Floats, likeness: Likeness) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """One dimension of the table along the positions."""
+    """One dimension of the table over the positions."""
 
     dimension: int
     positions: Floats  # [P']
@@ -115,7 +127,7 @@ def curves(
 ) -> tuple[Curve, ...]:
     """Return chosen dimensions of a table [P, D] over a range of positions.
 
-    ``waves`` is what ``waves_of`` says of the table: asked once per table.
+    ``waves`` is the result of ``waves_of`` for the table.
     """
     rows = table[first : last + 1]
     positions = np.arange(first, first + len(rows), dtype=np.float32)
@@ -126,8 +138,8 @@ def curves(
 
 
 def waves_of(table: Floats) -> Waves:
-    """Tell how a table [P, D] holds the paper's sinusoids, to float32 rounding."""
-    # Two rows tell most other tables apart, without a sine for every cell.
+    """Return how a table [P, D] holds the paper's sinusoids, to float32 rounding."""
+    # Two rows rule out most other tables without a sine for every cell.
     width = table.shape[1]
     for waves in ("interleaved", "halves"):
         if table.size and (waves == "interleaved" or not width % 2):
@@ -138,7 +150,7 @@ def waves_of(table: Floats) -> Waves:
 
 
 def _paper_order(table: Floats, waves: Waves) -> Floats:
-    """Return the columns in the paper's order, where the sines come first."""
+    """Return the columns in the paper's order; "halves" has the sines first."""
     if waves != "halves":
         return table
     return table.reshape(len(table), 2, -1).swapaxes(1, 2).reshape(table.shape)
@@ -152,7 +164,7 @@ def _equals_formula(table: Floats) -> bool:
 
 
 def has_table(table: Floats | None, model: ModelFacts | None) -> bool:
-    """Tell whether a model adds positions at all."""
+    """Tell whether there is a table and the model uses it."""
     none = model is not None and model.config.positions == "none"
     return table is not None and table.size > 0 and not none
 
@@ -160,62 +172,77 @@ def has_table(table: Floats | None, model: ModelFacts | None) -> bool:
 def nothing_words(model: ModelFacts | None) -> str:
     """Say why there is no table of positions."""
     if model is not None and model.config.positions == "none":
-        return (
-            "This model adds no positional encoding: its embeddings do not tell where "
-            "a token stands, so there is no table to show."
+        return _(
+            "This model adds no positional encoding: its input does not say where a "
+            "token is, so there is no table to show."
         )
-    return "No table of positions: no model is open yet."
+    return _("There is no table of positions: no model is open yet.")
 
 
 def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None) -> str:
-    """Say what kind of table it is: learned by the model's own word, else measured."""
+    """Say what kind of table it is: learned if the model says so, or as measured."""
     count, width = table.shape
-    words = f"{count:,} positions × {width:,} dimensions: {_kind_words(width, waves)}"
+    template = _TABLE_WORDS[waves]
     if model is not None and model.config.positions == "learned":
-        words = (
-            f"{count:,} positions × {width:,} dimensions, learned: parameters of the "
-            "model, no formula; every figure is measured from the table. This is the "
-            "source's table; the target has its own."
-        )
+        template = _LEARNED
+    words = _(template, count=count, width=width, half=width // 2)
     axis = model.config.position_axis if model is not None else "time"
-    return " ".join(filter(None, (words, _AXIS_WORDS[axis])))
+    return " ".join((words, _(_AXIS_WORDS[axis]))) if axis in _AXIS_WORDS else words
 
 
-_AXIS_WORDS = {
-    "time": "",
-    "batch": "This layout adds row p to all tokens of the batch's sentence p, not to "
-    "the token at pos p.",
-    "restart": "Decoding step by step, this layout begins at pos 0 again each step.",
+_TABLE_WORDS: dict[Waves, str] = {
+    "none": N_(
+        "{count:,} positions × {width:,} dimensions: not the paper's sinusoids; every "
+        "figure is measured from the table."
+    ),
+    "interleaved": N_(
+        "{count:,} positions × {width:,} dimensions: the paper's sinusoids, "
+        "sin(pos / 10000^(2i/{width})) in dim 2i, cos in dim 2i+1 (the model's table "
+        "equals the formula)."
+    ),
+    "halves": N_(
+        "{count:,} positions × {width:,} dimensions: the paper's sinusoids, sin(pos / "
+        "10000^(2i/{width})) in dim i, cos in dim {half}+i (halves: all sines first, i "
+        "< {half}; the model's table equals the formula)."
+    ),
 }
-
-
-def _kind_words(width: int, waves: Waves) -> str:
-    if waves == "none":
-        return "not the paper's sinusoids; every figure is measured from the table."
-    half = width // 2
-    where = "dim 2i, cos in dim 2i+1"
-    if waves == "halves":
-        where = f"dim i, cos in dim {half}+i (halves: all sines first, i < {half})"
-    return (
-        f"the paper's sinusoids, sin(pos / 10000^(2i/{width})) in {where} "
-        "(the model's table equals the formula)."
-    )
+_LEARNED = N_(
+    "{count:,} positions × {width:,} dimensions, learned: parameters of the model, no "
+    "formula; every figure is measured from the table. This is the source's table; the "
+    "target has its own."
+)
+_AXIS_WORDS = {
+    "batch": N_(
+        "This layout adds row p to all tokens of the batch's sentence p, not to the "
+        "token at pos p."
+    ),
+    "restart": N_(
+        "Decoding step by step, this layout begins again at pos 0 at each step."
+    ),
+}
 
 
 def cell_words(
     table: Floats, trace: Trace | None, position: int, dimension: int
 ) -> str:
     """Say which number one cell of the table is, and which tokens stand there."""
-    value = float(table[position, dimension])
-    said = [position_words(position), *_tokens_at(trace, position)]
-    return " · ".join([*said, f"{dimension_words(dimension)}: {number(value)}"])
+    value = _(
+        "{dimension}: {value}",
+        dimension=dimension_words(dimension),
+        value=number(float(table[position, dimension])),
+    )
+    return " · ".join((position_words(position), *_tokens_at(trace, position), value))
 
 
 def pair_words(picture: Matrix, likeness: Likeness, row: int, column: int) -> str:
     """Say which two positions one cell of the similarity map compares."""
-    value = float(picture.values[row, column])
-    pair = f"{picture.row_names[row]} and {picture.column_names[column]}"
-    return f"{pair}: {likeness} {number(value)}"
+    return _(
+        "{one} and {other}: {measure} {value}",
+        one=picture.row_names[row],
+        other=picture.column_names[column],
+        measure=_(LIKENESS_NAMES[likeness]),
+        value=number(float(picture.values[row, column])),
+    )
 
 
 def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
@@ -240,9 +267,15 @@ def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
     for part in filter(None, re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", text))):
         dimensions |= dict.fromkeys(_span(part, width))
         if len(dimensions) > MOST_CURVES:
-            raise InputError(f"at most {MOST_CURVES} curves can be told apart.")
+            raise InputError(
+                ngettext(
+                    "At most {n} curve can be told apart.",
+                    "At most {n} curves can be told apart.",
+                    MOST_CURVES,
+                )
+            )
     if not dimensions:
-        raise InputError("type dimensions, such as 0, 1, 8-11.")
+        raise InputError(_("Type dimensions, for example, 0, 1, 8-11."))
     return tuple(dimensions)
 
 
@@ -250,12 +283,30 @@ def _span(part: str, width: int) -> range:
     """Read "8" or "8-11"; a range is checked before it is counted out."""
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
     if not match:
-        raise InputError(f"“{part[:20]}” is no dimension: type such as 0, 1, 8-11.")
+        raise InputError(
+            _(
+                "“{text}” is not a dimension. Type, for example, 0, 1, 8-11.",
+                text=part[:20],
+            )
+        )
     low, high = int(match[1]), int(match[2] or match[1])
     if high < low:
-        raise InputError(f"{part} runs backwards: type {high}-{low}.")
+        raise InputError(
+            _(
+                "{range} runs backwards: type {low}-{high}.",
+                range=part,
+                low=high,
+                high=low,
+            )
+        )
     if high >= width:
-        raise InputError(f"there is no dim {high}: they are 0 to {width - 1}.")
+        raise InputError(
+            _(
+                "There is no dim {dimension}: choose 0 to {last}.",
+                dimension=high,
+                last=width - 1,
+            )
+        )
     return range(low, high + 1)
 
 
@@ -266,34 +317,42 @@ def _curve_words(table: Floats, dimension: int, waves: Waves) -> str:
     pair, cosine = dimension // 2 * 2, dimension % 2
     if waves == "halves":
         pair, cosine = dimension % (width // 2) * 2, dimension >= width // 2
-    length = 2 * math.pi * 10_000 ** (pair / width)
-    wave = "cos" if cosine else "sin"
-    power = f"2π·10000^({pair}/{width})"
-    named = f"{dimension_words(dimension)} ({wave})"
-    return f"{named}: wavelength {power} = {length:,.1f} positions"
+    return _(
+        "{dimension} ({wave}): wavelength 2π·10000^({pair}/{width}) = {length:,.1f} "
+        "positions",
+        dimension=dimension_words(dimension),
+        wave="cos" if cosine else "sin",
+        pair=pair,
+        width=width,
+        length=2 * math.pi * 10_000 ** (pair / width),
+    )
 
 
 def _measured_words(table: Floats, dimension: int) -> str:
-    column = table[:, dimension]
+    column, name = table[:, dimension], dimension_words(dimension)
     finite = column[np.isfinite(column)]
     if not finite.size:
-        return f"{dimension_words(dimension)}: no finite number in the table"
-    return (
-        f"{dimension_words(dimension)}: measured from the table, "
-        f"{number(finite.min(), 3)} to {number(finite.max(), 3)}"
+        return _("{dimension}: no finite number in the table", dimension=name)
+    return _(
+        "{dimension}: measured from the table, {low} to {high}",
+        dimension=name,
+        low=number(finite.min(), 3),
+        high=number(finite.max(), 3),
     )
 
 
 def _tokens_at(trace: Trace | None, position: int) -> list[str]:
-    """Name the tokens of a sentence that stand at a position."""
+    """Name the tokens of a sentence at a position."""
     if trace is None:
         return []
-    sides = {"source": trace.source, "target": trace.target}
-    return [
-        f"{side} {token_words(visible(tokens[position]), position)}"
-        for side, tokens in sides.items()
-        if position < len(tokens)
-    ]
+    named = []
+    if position < len(trace.source):
+        source = token_words(visible(trace.source[position]), position)
+        named.append(_("source {token}", token=source))
+    if position < len(trace.target):
+        target = token_words(visible(trace.target[position]), position)
+        named.append(_("target {token}", token=target))
+    return named
 
 
 def ends(reach: float) -> tuple[str, str]:

@@ -1,18 +1,19 @@
-"""Selection: what of a Trace is looked at."""
+"""Selection: the part of a Trace that is shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from visformer.language import N_
 from visformer.values.facts import Kind
 
 Scale = Literal["fixed", "head", "row", "log"]
-SCALES: dict[Scale, str] = {  # as named on screen
-    "fixed": "0 to 1, linear",
-    "head": "each head's own maximum",
-    "row": "each row's own maximum",
-    "log": "0.0001 to 1, logarithmic",
+SCALES: dict[Scale, str] = {  # as named on screen, translated there
+    "fixed": N_("0 to 1, linear"),
+    "head": N_("each head's own maximum"),
+    "row": N_("each row's own maximum"),
+    "log": N_("0.0001 to 1, logarithmic"),
 }
 
 

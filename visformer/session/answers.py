@@ -19,25 +19,25 @@ class Answers:
     known: Mapping[str, tuple[str, Overrides]] = field(default_factory=dict)
 
     def about(self, path: str) -> Overrides | None:
-        """Return what was answered about a path; None where nobody was asked."""
+        """Return what was answered about a path; None if nothing was asked."""
         return self.known[path][1] if path in self.known else None
 
     def changed(self, path: str, digest: str) -> bool:
-        """Tell whether a path now holds other weights than its answers were for."""
+        """Tell whether a path has other weights than its answers were given for."""
         return path in self.known and self.known[path][0] != digest
 
     def keep(self, path: str, digest: str, given: Overrides) -> Answers:
-        """Return these and what was answered about a path; the oldest are forgotten."""
+        """Add what was answered about a path; the oldest are dropped."""
         others = [item for item in self.known.items() if item[0] != path]
         return Answers(dict([*others, (path, (digest, given))][-MOST:]))
 
     def text(self) -> str:
-        """Write them as ``read`` reads them."""
+        """Return them as the text that ``read`` reads."""
         return json.dumps(dict(self.known))
 
 
 def read(text: str) -> Answers:
-    """Read what ``text`` wrote; what another hand changed is passed over."""
+    """Read what ``text`` returned; malformed entries are skipped."""
     try:
         written = json.loads(text or "{}")
     except ValueError:

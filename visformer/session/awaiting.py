@@ -1,4 +1,4 @@
-"""What was asked of the engine and is to be answered: the State's own record of it."""
+"""The State's record of requests that the engine has yet to answer."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class Sent:
 
     number: int
     request: Request
-    ended: bool = False  # answered to the end; a replaced engine may answer it again
+    ended: bool = False  # answered completely; a replaced engine may answer it again
 
 
 @dataclass(frozen=True, slots=True)
 class Awaiting:
-    """The requests whose answers count; those of any other are late."""
+    """The requests whose answers are wanted; any other answer is late."""
 
     sent: tuple[Sent, ...] = ()
 
     def get(self, number: int) -> Sent | None:
-        """Return the request of a number; None where its answers are late."""
+        """Return the request with a number; None if its answers are late."""
         return next((sent for sent in self.sent if sent.number == number), None)
 
     def newest(self, kind: type[Request]) -> Sent | None:
-        """Return the request of a kind, ended or not."""
+        """Return the request of a class, ended or not."""
         return next((s for s in self.sent if isinstance(s.request, kind)), None)
 
     @property
     def decoding(self) -> bool:
-        """Whether a decode has not come to its end."""
+        """Whether a decode has not ended yet."""
         decode = self.newest(Decode)
         return decode is not None and not decode.ended
 
@@ -45,7 +45,7 @@ class Awaiting:
         )
 
     def add(self, number: int, request: Request) -> Awaiting:
-        """Add a request; it supersedes those of its own sort.
+        """Add a request; it supersedes those of its own group.
 
         An opening supersedes openings, a side request those of its class, and any
         other request all others.
@@ -57,23 +57,23 @@ class Awaiting:
         return Awaiting((*filter(other, self.sent), Sent(number, request)))
 
     def end(self, number: int) -> Awaiting:
-        """Note that a request was answered to its end."""
+        """Mark a request as answered completely."""
         return Awaiting(
             tuple(replace(s, ended=s.ended or s.number == number) for s in self.sent)
         )
 
     def without(self, drop: Callable[[Sent], bool]) -> Awaiting:
-        """Wait no more for some of them."""
+        """Stop waiting for some of them."""
         return Awaiting(tuple(sent for sent in self.sent if not drop(sent)))
 
 
 def is_side_request(sent: Sent) -> bool:
-    """Tell whether a request is answered amid a decode."""
+    """Tell whether a request is answered during a decode."""
     return sent.request.is_side_request
 
 
 def is_opening(sent: Sent) -> bool:
-    """Tell whether a request is to open a checkpoint."""
+    """Tell whether a request opens a checkpoint."""
     return isinstance(sent.request, Open)
 
 

@@ -1,4 +1,4 @@
-"""Openings: questions about a checkpoint, its answers, and what follows.
+"""Openings: questions about a checkpoint, their answers, and what follows.
 
 Every function here is pure, as those of ``runs``.
 """
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from visformer.engine.messages import Asked, Open, Opened, Refused
+from visformer.language import _
 from visformer.pictures.about import opened_words, readable
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting, is_opening, is_side_request
@@ -31,9 +32,9 @@ def open_checkpoint(
 ) -> Next:
     """Open a checkpoint; ``given`` is what its file does not say.
 
-    Without it that of an earlier opening counts, and where there was none, questions
-    come first; ``beside`` is certain in either case. ``then`` is translated once the
-    checkpoint is open.
+    Without it the answers of an earlier opening are used; if there are none, questions
+    are asked first. ``beside`` is certain in both cases. ``then`` is translated once
+    the checkpoint is open.
     """
     known = state.answers.about(path)
     if given is not None:
@@ -48,9 +49,9 @@ def open_checkpoint(
 
 
 def ask_again(state: State) -> Next:
-    """Ask what was answered, or taken for granted, about the open checkpoint.
+    """Ask again what was answered, or assumed, about the open checkpoint.
 
-    It stays on the device that it runs on.
+    It stays on its device.
     """
     if state.opened is None:
         return Next(state)
@@ -61,7 +62,7 @@ def ask_again(state: State) -> Next:
 
 
 def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
-    """Open the open checkpoint anew, on its device, with more said about it."""
+    """Reopen the open checkpoint on its device, with more known about it."""
     if state.opened is None:
         return Next(state)
     path, device = state.opened.path, state.opened.model.device
@@ -71,7 +72,7 @@ def open_with(state: State, more: Mapping[str, Value | None]) -> Next:
 
 
 def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
-    """Open the file that was asked about; its form stays until that is done.
+    """Open the file that was asked about; the form stays until it is open.
 
     ``answers`` are those that differ from what was offered, or are mandatory.
     """
@@ -84,7 +85,7 @@ def answer(state: State, answers: Mapping[str, Value | None]) -> Next:
 
 
 def cancel(state: State) -> Next:
-    """Leave the questions, and the opening; the open model stays."""
+    """Cancel the questions and the opening; the open model stays."""
     return Next(
         replace(
             state,
@@ -100,7 +101,7 @@ def cancel(state: State) -> Next:
 
 def _send(state: State, opening: OpenWish) -> Next:
     path = opening.request.path
-    busy = f"opening {PurePath(path).name or path}"
+    busy = _("opening {name}", name=PurePath(path).name or path)
     state = replace(state, opening=opening, busy=busy, error="", notice="")
     return Next(state, (opening.request,))
 
@@ -114,7 +115,7 @@ def asked(state: State, event: Asked) -> Next:
 
 
 def refused(state: State, event: Refused) -> Next:
-    """Say why; where earlier answers no longer do, ask: it may be another file now."""
+    """Say why; if earlier answers no longer fit, ask: the file may have changed."""
     opening = state.opening
     if opening is not None and opening.certain is not None:
         request = replace(opening.request, overrides=opening.certain, ask="open")
@@ -124,7 +125,7 @@ def refused(state: State, event: Refused) -> Next:
 
 
 def opened(state: State, event: Opened) -> Next:
-    """Take a model that is open: keep what was answered, go on with what was wanted."""
+    """Use the model that is now open: keep the answers, do what was waiting for it."""
     first, opening = state.opened is None, state.opening
     if opening is not None and opening.request.path != event.path:
         opening = None
@@ -137,7 +138,7 @@ def opened(state: State, event: Opened) -> Next:
         opening=None,
         asked=None,
         asked_for=None,
-        # an engine that had no model answers next what it was asked before
+        # an engine that had no model now answers what it was asked before
         awaiting=_questions(state.awaiting) if first else Awaiting(),
         busy=state.busy if waiting else "",
         error="",
@@ -158,7 +159,7 @@ def _questions(awaiting: Awaiting) -> Awaiting:
 
 
 def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:
-    """Tell whether the answers used were given for other weights of that path."""
+    """Tell whether the answers used were given for other weights at that path."""
     recalled = opening is not None and opening.certain is not None
     return recalled and state.answers.changed(event.path, event.model.digest)
 
@@ -173,7 +174,7 @@ def _kept_answers(state: State, opening: OpenWish | None, event: Opened) -> Answ
 
 
 def _go_on(state: State, event: Opened) -> Next:
-    """Run on the new model what is on screen, as far as it can read it."""
+    """Run on the new model what is on screen, if the model can read it."""
     recorded = state.trace if state.recorded else None
     if recorded is not None:
         same = recorded.model.digest == event.model.digest

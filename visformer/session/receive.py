@@ -24,10 +24,10 @@ from visformer.session.state import Next, State
 
 
 def receive(state: State, event: Event) -> Next:
-    """Take an event of the engine; an answer that nobody waits for any more is late.
+    """Handle an event of the engine; an answer that is no longer awaited is dropped.
 
-    That is decided here alone, on the window's thread: an answer may wait for its turn
-    while the user asks for something else. What is open is a fact and never late.
+    That is decided only here, on the window's thread: while an answer is queued, the
+    user may ask for something else. Which model is open is a fact and never late.
     """
     if isinstance(event, Opened | Asked | Replaced) or _awaited(state, event):
         return RECEIVED[type(event)](state, event)

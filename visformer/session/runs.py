@@ -1,7 +1,7 @@
-"""Runs of a sentence: what the user wants, as requests; what comes, as State.
+"""Runs of a sentence: the user's wishes become requests, the answers become State.
 
-Every function here is pure: a State and what happened -> the next State, and what is
-to be asked of the engine.
+Every function here is pure: a State and what happened -> the next State, and the
+requests to the engine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from visformer.engine.handle import Replaced
 from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
 from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.live import fixed_words
@@ -54,12 +54,16 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
     """
     if not text.strip():
         return Next(
-            replace(state, error="The source is empty: type a sentence to translate.")
+            replace(
+                state, error=_("The source is empty: type a sentence to translate.")
+            )
         )
     if len(text) > MAX_CHARACTERS:
-        error = (
-            f"{len(text):,} characters are too many: at most "
-            f"{MAX_CHARACTERS:,} are read."
+        error = ngettext(
+            "{n:,} character is too much: at most {most:,} are read.",
+            "{n:,} characters are too many: at most {most:,} are read.",
+            len(text),
+            most=MAX_CHARACTERS,
         )
         return Next(replace(state, error=error))
     wish = replace(state.wish, sentence=text, reference=reference)
@@ -67,7 +71,7 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
 
 
 def force(state: State, id: int) -> Next:
-    """Replace the current step's choice; what followed it is decoded anew."""
+    """Replace the current step's choice; what follows is decoded again."""
     if state.shown is None or not state.step or fixed_words(state):
         return Next(state)
     kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
@@ -76,7 +80,7 @@ def force(state: State, id: int) -> Next:
 
 
 def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
-    """Choose tokens another way from now on; decode the sentence anew.
+    """Choose tokens in another way from now on; decode the sentence again.
 
     A recorded run whose model is not open stays as it is.
     """
@@ -89,9 +93,9 @@ def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
 def decode(
     state: State, step: int, *, prefix: tuple[tuple[int, Origin], ...] = ()
 ) -> Next:
-    """Decode the sentence: the baseline run first, where it is not known.
+    """Decode the sentence; the baseline run first, if it is not known.
 
-    The cursor goes to ``step`` once it is decoded.
+    The cursor goes to ``step`` once that is decoded.
     """
     wish = state.wish
     request = Decode(
@@ -102,8 +106,9 @@ def decode(
         limit=wish.limit,
         intervention=NO_CHANGES if state.baseline is None else state.intervention,
     )
-    slower = request.intervention.masked
-    busy = "decoding, slower: a full pass a step" if slower else "decoding"
+    busy = _("decoding")
+    if request.intervention.masked:
+        busy = _("decoding (slow: one full pass per step)")
     next_state = replace(state, cursor=step, busy=busy, error="", notice="")
     return Next(next_state, (request,))
 
@@ -112,7 +117,7 @@ def decode(
 
 
 def change_run(state: State, intervention: Intervention) -> Next:
-    """Run the sentence again as changed; no change at all brings the baseline run."""
+    """Run the sentence again with changes; without any, show the baseline run."""
     now = state.intervention
     if intervention == now or fixed_words(state):
         return Next(state)
@@ -121,7 +126,7 @@ def change_run(state: State, intervention: Intervention) -> Next:
 
 
 def undo(state: State) -> Next:
-    """Take the last change back."""
+    """Undo the last change."""
     past = state.history
     if not past.undo:
         return Next(state)
@@ -130,7 +135,7 @@ def undo(state: State) -> Next:
 
 
 def redo(state: State) -> Next:
-    """Make the change again that was taken back last."""
+    """Redo the change that was undone last."""
     past = state.history
     if not past.redo:
         return Next(state)
@@ -142,7 +147,7 @@ def _changed(state: State, intervention: Intervention) -> Next:
     state = replace(state, intervention=intervention, error="")
     if state.baseline is None:
         if state.awaiting.decoding or state.trace is None:
-            return Next(state)  # the changed run follows the baseline run
+            return Next(state)  # the modified run follows the baseline run
         if not state.recorded:
             state = replace(state, baseline=state.trace)
     if intervention:
@@ -164,10 +169,10 @@ def _changed(state: State, intervention: Intervention) -> Next:
 
 
 def decoded(state: State, event: Decoded) -> Next:
-    """Show a decode as far as it has come, the cursor where it was wanted."""
+    """Show a decode as far as it has come, with the cursor where it was requested."""
     trace, cursor = event.trace, state.cursor
     if cursor is None:
-        # a replaced engine replays what is shown: keep that until it has caught up
+        # a replaced engine replays what is shown: keep it until the engine catches up
         if len(trace) < state.step:
             return Next(state)
         return Next(replace(state, trace=trace, passes=event.passes))
@@ -190,14 +195,16 @@ def decoded(state: State, event: Decoded) -> Next:
 def _cut_words(trace: Trace) -> str:
     if not trace.truncated_from:
         return ""
-    return (
-        f"{trace.truncated_from:,} of {trace.model.config.max_positions:,} tokens: the "
-        "sentence is cut to the model's positions."
+    return ngettext(
+        "The sentence has {n:,} token, the model {positions:,} positions: it is cut.",
+        "The sentence has {n:,} tokens, the model {positions:,} positions: it is cut.",
+        trace.truncated_from,
+        positions=trace.model.config.max_positions,
     )
 
 
 def finished(state: State, event: Finished) -> Next:
-    """Note the end of a decode; a changed run follows its baseline run."""
+    """Mark a decode as ended; a modified run follows its baseline run."""
     state = replace(
         state,
         awaiting=state.awaiting.end(event.number),
@@ -218,16 +225,16 @@ def refused(state: State, event: Refused) -> Next:
 
 
 def replaced(state: State, event: Replaced) -> Next:
-    """Say that another process works; side requests have died with the old one.
+    """Say that another process has taken over; side requests ended with the old one.
 
-    The newest of the other requests is replayed there.
+    The newest of the other requests is replayed in the new process.
     """
     awaiting = state.awaiting.without(is_side_request)
     return Next(replace(state, awaiting=awaiting, notice=event.reason))
 
 
 def leave_other_model(state: State) -> State:
-    """Clear what another model made, which cannot stand under this one's name."""
+    """Clear what another model made: it must not appear under this model's name."""
     model, trace = state.model, state.trace
     if trace is None or model is None or trace.model.digest == model.digest:
         return state

@@ -1,4 +1,4 @@
-"""Questions beside the decode: batch, shuffle, a layer's weights, the logit lens.
+"""Requests beside the decode: batch, shuffle, a layer's weights, the logit lens.
 
 Every function here is pure, as those of ``runs``.
 """
@@ -21,6 +21,7 @@ from visformer.engine.messages import (
     Shuffle,
     Shuffled,
 )
+from visformer.language import _
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.session.state import Next, State
@@ -31,13 +32,13 @@ from visformer.values.lens import LensRows, streams
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 
-MOST_BYTES = 1 << 16  # of rows in one question: a pipe takes so much without waiting
+MOST_BYTES = 1 << 16  # of rows in one request: a pipe takes this much at once
 
 
 def batch(state: State, sources: tuple[str, ...]) -> Next:
     """Run several sentences together."""
     request = Batch(sources=tuple(map(clean, sources)))
-    return Next(replace(state, busy="running the batch", error=""), (request,))
+    return Next(replace(state, busy=_("running the batch"), error=""), (request,))
 
 
 def batch_done(state: State, event: BatchDone) -> Next:
@@ -47,18 +48,18 @@ def batch_done(state: State, event: BatchDone) -> Next:
 
 
 def shuffle(state: State) -> Next:
-    """Run the source in another order too, the target as far as it is shown."""
+    """Run the source in another order too, with the target as far as it is shown."""
     shown = state.shown
     if shown is None:
         return Next(state)
-    seed = state.shuffles + 1  # each in another order
+    seed = state.shuffles + 1  # another order each time
     request = Shuffle(
         source=shown.source_text,
         target=tuple(shown.target_ids.tolist()),
         intervention=shown.intervention,
         seed=seed,
     )
-    busy = "running the shuffled source"
+    busy = _("running the shuffled source")
     return Next(replace(state, shuffles=seed, busy=busy, error=""), (request,))
 
 
@@ -72,13 +73,13 @@ def shuffled(state: State, event: Shuffled) -> Next:
 
 
 def needed(state: State) -> Next:
-    """Ask for what the tab in sight would show and the State does not hold yet."""
+    """Request what the visible tab shows and the State does not have yet."""
     want = WANTS.get(state.tab)
     return Next(state) if want is None else want(state)
 
 
 def _weights(state: State) -> Next:
-    """Ask for the weights of the layer looked at."""
+    """Request the weights of the selected layer."""
     place = subject.missing(state.shown, state.selection, state.parameters)
     if place is None or state.shown is None or not _is_open(state, state.shown):
         return Next(state)
@@ -90,7 +91,7 @@ def _weights(state: State) -> Next:
 
 
 def _lens(state: State) -> Next:
-    """Ask for the lens of the nearest rows, a few at a time."""
+    """Request the lens of the nearest rows, a few at a time."""
     if state.shown is None or not _is_open(state, state.shown):
         return Next(state)
     rows = missing(state.shown, state.lens, busy=bool(state.busy))
@@ -110,7 +111,7 @@ def _lens(state: State) -> Next:
 
 
 def _is_open(state: State, trace: Trace) -> bool:
-    """Tell whether the engine has the Trace's model: another's would not fit."""
+    """Tell whether the engine has the Trace's model open, not another one."""
     return state.opened is not None and same_model(state.opened.model, trace.model)
 
 
@@ -118,18 +119,18 @@ WANTS: dict[str, Callable[[State], Next]] = {"computation": _weights, "output": 
 
 
 def parameters_done(state: State, event: ParametersDone) -> Next:
-    """Keep the weights of a layer; that there are none is not asked about again."""
+    """Keep the weights of a layer; if there are none, do not ask again."""
     if event.parameters is None:
         return Next(replace(state, awaiting=state.awaiting.end(event.number)))
     return Next(replace(_answered(state, event.number), parameters=event.parameters))
 
 
 def lens_done(state: State, event: LensDone) -> Next:
-    """Add rows that came; that none came is kept too, so as not to ask again."""
+    """Add the rows; if there are none, remember that too, so as not to ask again."""
     state, question = _answered(state, event.number), state.lens_asked
     trace = state.shown
     if question is None or trace is None or not same(question.of, trace.storage):
-        return Next(state)  # another run is on screen: its rows are asked for next
+        return Next(state)  # another run is on screen: its rows are requested next
     known = known_rows(trace, state.lens)
     rows = {**known, **dict(zip(question.rows, event.rows, strict=False))}
     lens = LensRows(
@@ -139,12 +140,12 @@ def lens_done(state: State, event: LensDone) -> Next:
 
 
 def side_request_refused(state: State, event: Refused) -> Next:
-    """Say why; it is not asked again while the question is the same."""
+    """Say why; the same request is not repeated."""
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, error=event.reason))
 
 
 def _answered(state: State, number: int) -> State:
-    """Wait no more for an answer; the same may be asked again."""
+    """Stop waiting for an answer; the same may be requested again."""
     awaiting = state.awaiting.without(lambda sent: sent.number == number)
     return replace(state, awaiting=awaiting)

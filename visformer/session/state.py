@@ -1,4 +1,4 @@
-"""State: all on screen follows from it. Session: holds one, tells one listener."""
+"""State: all that is on screen follows from it. Session: holds it, calls a listener."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ Dimensions = Mapping[Axis, int]  # one of each axis, at most
 class State:
     """A frozen value; changed only through a ``Session``.
 
-    ``trace`` holds all that was decoded ahead; ``shown`` is what may be seen: its first
-    ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n the n-th
-    choice and the rows 0 to n - 1 that led to it.
+    ``trace`` holds all that was decoded ahead; ``shown`` is the visible part: its first
+    ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n shows the
+    n-th choice and the rows 0 to n - 1 that led to it.
     """
 
     opened: Opened | None = None  # the model that the engine has open
     wish: Wish = field(default_factory=Wish)  # what is translated, and how
     awaiting: Awaiting = field(default_factory=Awaiting)  # asked of the engine
-    cursor: int | None = None  # the step to go to once it is decoded; None: it is there
+    cursor: int | None = None  # the step to go to once it is decoded, if it is not yet
     opening: OpenWish | None = None  # the checkpoint that is being opened
-    asked: Asked | None = None  # questions about a file that wait for their answers
+    asked: Asked | None = None  # questions about a file that are not answered yet
     asked_for: OpenWish | None = None  # the opening that led to them
     answers: Answers = field(
         default_factory=Answers
-    )  # what was answered about files until now
-    lens_asked: LensAsked | None = None  # what the lens on its way is of
-    shuffles: int = 0  # how many orders of a source have been asked for
+    )  # what was answered about files so far
+    lens_asked: LensAsked | None = None  # what the requested lens is of
+    shuffles: int = 0  # how many orders of a source were requested
     # changes of the run, for undo and redo
     history: History = field(default_factory=History)
     trace: Trace | None = None
     shown: Trace | None = None  # derived
     step: int = 0
-    recorded: bool = False  # the Trace was read from a file; no engine has made it
-    parameters: LayerParameters | None = None  # of the layer looked at, once they came
+    recorded: bool = False  # the Trace was read from a file, not made by the engine
+    parameters: LayerParameters | None = None  # of the selected layer, once they came
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
-    baseline: Trace | None = None  # the run without it, once that is known
-    passes: tuple[Trace, ...] = ()  # by step, where each step changed the rows before
+    baseline: Trace | None = None  # the run without changes, once it is known
+    passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     tab: str = "attention"
@@ -66,19 +66,19 @@ class State:
     # the Attention tab's: form, summary, tokens hidden or merged
     look: Look = DEFAULT_LOOK
     hovered: AttentionCell | None = None
-    locked: AttentionCell | None = None  # a click locks, Escape frees
+    locked: AttentionCell | None = None  # a click locks, Escape unlocks
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode
-    notice: str = ""  # something to know: a cut sentence, a replaced engine
+    notice: str = ""  # worth knowing: a cut sentence, a replaced engine
     error: str = ""  # one sentence: what went wrong and what to do
 
     @property
     def about(self) -> Opened | None:
-        """The open model, where it is the one on screen.
+        """The open model, if it is the one on screen.
 
-        A recorded Trace stays that of its own model until something is decoded.
+        A recorded Trace belongs to its own model until something is decoded.
         """
         if self.opened is None or not self.recorded or self.trace is None:
             return self.opened
@@ -94,22 +94,22 @@ class State:
 
     @property
     def positions(self) -> Floats | None:
-        """That model's own encodings, [max_positions, D], where it is open."""
+        """Its encodings, [max_positions, D], if it is the open model."""
         return self.about.positions if self.about is not None else None
 
     @property
     def cell(self) -> AttentionCell | None:
-        """The cell in focus: the hovered one, else the locked one."""
+        """The cell in focus: the hovered one, otherwise the locked one."""
         return self.hovered or self.locked
 
     @property
     def dimensions(self) -> Dimensions:
-        """The dimensions in focus, by axis: the hovered one, else the locked one."""
+        """The dimensions in focus by axis: the hovered one, or the locked one."""
         return {**self.locked_dimensions, **self.hovered_dimensions}
 
     @property
     def selection(self) -> Selection:
-        """What of the Trace is looked at."""
+        """The part of the Trace that is shown."""
         return Selection(
             kind=self.kind,
             layer=self.layer,
@@ -161,10 +161,10 @@ class Change(TypedDict, total=False):
 
 
 def clamp(state: State, before: State) -> State:
-    """Bring the selection inside what there is, and derive ``shown``.
+    """Limit the selection to what there is, and derive ``shown``.
 
-    ``shown`` stays the same object while what it shows is the same. The kind is one
-    that the Trace has, and no step comes before the end of its prompt.
+    ``shown`` stays the same object while its content is the same. The kind is one that
+    the Trace has, and no step comes before the end of its prompt.
     """
     if state.trace is None:
         return replace(state, shown=None, step=0, hovered=None, locked=None)
@@ -204,20 +204,20 @@ def _inside(cell: AttentionCell | None, trace: Trace) -> AttentionCell | None:
 
 
 class Next(NamedTuple):
-    """What a transition leads to: a State, and what is to be asked of the engine."""
+    """The result of a transition: a State, and requests to the engine."""
 
     state: State
     requests: tuple[Request, ...] = ()
 
 
 class EngineLike(Protocol):
-    """What is needed of the engine."""
+    """What a Session needs of the engine."""
 
     def open(self, request: Open) -> int:
         """Open a checkpoint, or ask about it; returns the request's number."""
 
     def ask(self, request: Request) -> int:
-        """Ask something of the open model; returns the request's number."""
+        """Ask the open model something; returns the request's number."""
 
     def abandon(self) -> None:
         """Give up an opening."""
@@ -235,12 +235,12 @@ class Session:
         engine: EngineLike | None = None,
         needed: Callable[[State], Next] = Next,
     ) -> None:
-        """``needed`` is asked after each change: what does the screen still lack."""
+        """``needed`` is called after each change, to request what is missing."""
         self.state = State()
         self._listener, self._engine, self._needed = listener, engine, needed
 
     def set(self, **changes: Unpack[Change]) -> None:
-        """Replace fields of the State, clamp the selection, tell the listener."""
+        """Replace fields of the State, clamp the selection, call the listener."""
         self._become(replace(self.state, **changes))
 
     def do(
@@ -249,7 +249,7 @@ class Session:
         *args: P.args,
         **given: P.kwargs,
     ) -> None:
-        """Go where a transition leads, and ask what it wants to have asked."""
+        """Apply a transition, and send its requests."""
         self._become(self._asked(transition(self.state, *args, **given)))
 
     def _become(self, state: State) -> None:
@@ -258,7 +258,7 @@ class Session:
             self._listener(self.state)
 
     def _asked(self, to: Next) -> State:
-        """Ask what is to be asked; return the State that waits for the answers."""
+        """Send the requests; return the State that waits for their answers."""
         state = to.state
         for request in to.requests:
             if self._engine is None:

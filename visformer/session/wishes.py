@@ -15,7 +15,7 @@ class Wish:
     """What is to be translated, and how."""
 
     sentence: str = ""
-    reference: str = ""  # the target that is fed instead of decoding; "": none
+    reference: str = ""  # the target that is fed instead of decoding; "" for none
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: the model's own limit
 
@@ -25,13 +25,13 @@ class OpenWish:
     """A checkpoint that is to be opened."""
 
     request: Open
-    certain: Overrides | None = None  # given now, where earlier answers count too
+    certain: Overrides | None = None  # given now, if earlier answers are used too
     then: str = ""  # what is translated once it is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LensAsked:
-    """What the lens was asked of."""
+    """What the lens was requested for."""
 
     of: tuple[object, ...]  # what the Trace is made of, compared by identity
     rows: tuple[int, ...]
@@ -40,7 +40,7 @@ class LensAsked:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The changes of the run before the one that counts, for undo and redo."""
+    """Changes of the run before and after the current one, for undo and redo."""
 
     undo: tuple[Intervention, ...] = ()  # the latest last
     redo: tuple[Intervention, ...] = ()

@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
+from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
@@ -22,75 +23,86 @@ if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
 RECENT = 10
-KEYS = """Enter in the source line: translate
-Space: play or pause
-Left, Right, Page Up, Page Down: one step back or on
-Home, End: before the first step, to the last
-1, 2, 3: encoder self, decoder self, cross attention
-Ctrl+arrows: walk the heads and layers
-Alt+arrows: move the locked cell
-[ and ]: walk the stages of the Computation tab
-Esc: free the locked cell
-Up, Down in the source line: earlier sentences
-Ctrl+O: open a checkpoint, Ctrl+S: save the trace
-Ctrl+Z, Ctrl+Shift+Z: take a change of the run back, make it again
-Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text
-F11: full screen, F1: these keys
-
-A clicked cell stays marked; a click on a next-token row makes it the current choice."""
-ABOUT = """Visformer shows every number of an encoder-decoder Transformer at work.
-
-All numbers are the model's own. Attention tells which values are mixed into a token,
-and how much of each; it does not tell why the model chose a word. Values also pass
-through projections, feed-forward layers and residuals: attention is not an attribution.
-
-Tatoeba sentences: CC BY 2.0 FR. Visformer: MIT licence. Qt: LGPL 3."""
+KEYS = (
+    N_("Enter in the source line: translate"),
+    N_("Space: play or pause"),
+    N_("Left, Right, Page Up, Page Down: one step back or forward"),
+    N_("Home, End: before the first step, to the last step"),
+    N_("1, 2, 3: encoder self, decoder self, cross attention"),
+    N_("Ctrl+arrow keys: move through heads and layers"),
+    N_("Alt+arrow keys: move the locked cell"),
+    N_("[ and ]: previous and next stage of the Computation tab"),
+    N_("Esc: unlock the cell"),
+    N_("Up, Down in the source line: earlier sentences"),
+    N_("Ctrl+O: open a checkpoint, Ctrl+S: save the trace"),
+    N_("Ctrl+Z, Ctrl+Shift+Z: undo and redo a change of the run"),
+    N_("Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text"),
+    N_("F11: full screen, F1: these keys"),
+)
+CLICKS = N_(
+    "Clicking a cell locks it; clicking a row of the next-token table chooses that "
+    "token."
+)
+ABOUT = (
+    N_("Visformer shows every number of an encoder-decoder Transformer at work."),
+    N_(
+        "All numbers are the model's own. Attention shows which values are mixed into "
+        "a token, and how much of each; it does not show why the model chose a word. "
+        "Values also pass through projections, feed-forward layers and residuals: "
+        "attention is not attribution."
+    ),
+    N_("Tatoeba sentences: CC BY 2.0 FR. Visformer: MIT licence. Qt: LGPL 3."),
+)
 
 
 def build_menus(window: MainWindow) -> None:
     """Fill the menu bar."""
     bar = window.menuBar()
     keys = QKeySequence.StandardKey
-    file = bar.addMenu("&File")
-    _add(file, "&Open checkpoint folder…", partial(choose_folder, window), keys.Open)
-    _add(file, "Open checkpoint &file…", partial(choose_files, window), "Ctrl+Shift+O")
-    window.recent_menu = file.addMenu("Open &recent")
-    bundled = file.addMenu("Open &bundled model")
+    file = bar.addMenu(_("&File"))
+    _add(file, _("&Open checkpoint folder…"), partial(choose_folder, window), keys.Open)
+    _add(
+        file, _("Open checkpoint &file…"), partial(choose_files, window), "Ctrl+Shift+O"
+    )
+    window.recent_menu = file.addMenu(_("Open &recent"))
+    bundled = file.addMenu(_("Open &bundled model"))
     for path in paths.bundled_checkpoints():
         _add(bundled, path.name, partial(window.open, str(path)))
     file.addSeparator()
     foreign = (
-        _add(file, "Change the &answers…", lambda: window.session.do(ask_again)),
-        _add(file, "Choose a &tokenizer…", partial(choose_tokenizer, window)),
+        _add(file, _("Change the &answers…"), lambda: window.session.do(ask_again)),
+        _add(file, _("Choose a &tokenizer…"), partial(choose_tokenizer, window)),
     )
     file.aboutToShow.connect(lambda: _enable(foreign, _asks(window)))
     file.addSeparator()
-    _add(file, "&Save trace…", lambda: _save_trace(window), keys.Save)
-    _add(file, "Save &window as PNG…", lambda: _save_window(window), "Ctrl+Shift+S")
+    _add(file, _("&Save trace…"), lambda: _save_trace(window), keys.Save)
+    _add(file, _("Save &window as PNG…"), lambda: _save_window(window), "Ctrl+Shift+S")
     file.addSeparator()
-    _add(file, "&Quit", window.close, "Ctrl+Q").setMenuRole(QAction.MenuRole.QuitRole)
-    edit = bar.addMenu("&Edit")
-    _add(edit, "&Undo change of the run", window.undo, keys.Undo)
-    _add(edit, "&Redo change of the run", window.redo, keys.Redo)
+    _add(file, _("&Quit"), window.close, "Ctrl+Q").setMenuRole(
+        QAction.MenuRole.QuitRole
+    )
+    edit = bar.addMenu(_("&Edit"))
+    _add(edit, _("&Undo change of the run"), window.undo, keys.Undo)
+    _add(edit, _("&Redo change of the run"), window.redo, keys.Redo)
     restore = partial(window.change_run, NO_CHANGES)
-    _add(edit, "Restore the &model's own run", restore)
-    view = bar.addMenu("&View")
+    _add(edit, _("Restore the &original run"), restore)
+    view = bar.addMenu(_("&View"))
     for name, title in theme.NAMES.items():
-        _add(view, title, partial(window.set_theme, name))
+        _add(view, _(title), partial(window.set_theme, name))
     view.addSeparator()
-    _add(view, "&Larger text", lambda: window.zoom_by(10), keys.ZoomIn)
-    _add(view, "&Smaller text", lambda: window.zoom_by(-10), keys.ZoomOut)
-    _add(view, "&Normal text", lambda: window.zoom_by(0), "Ctrl+0")
+    _add(view, _("&Larger text"), lambda: window.zoom_by(10), keys.ZoomIn)
+    _add(view, _("&Smaller text"), lambda: window.zoom_by(-10), keys.ZoomOut)
+    _add(view, _("&Normal text"), lambda: window.zoom_by(0), "Ctrl+0")
     view.addSeparator()
-    _add(view, "&Full screen", lambda: _full_screen(window), "F11")
-    _add(view, "&Reset layout", window.reset_layout)
-    help_menu = bar.addMenu("&Help")
-    about = _add(help_menu, "About this &model…", window.about.click)
+    _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
+    _add(view, _("&Reset layout"), window.reset_layout)
+    help_menu = bar.addMenu(_("&Help"))
+    about = _add(help_menu, _("About this &model…"), window.about.click)
     help_menu.aboutToShow.connect(
         lambda: _enable((about,), window.session.state.about is not None)
     )
-    _add(help_menu, "&Keys", lambda: _tell(window, "Keys", KEYS), "F1")
-    _add(help_menu, "&About and limits", lambda: _tell(window, "Visformer", ABOUT))
+    _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
+    _add(help_menu, _("&About and limits"), lambda: _show_limits(window))
     show_recent(window, [])
 
 
@@ -118,7 +130,7 @@ def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:
 
 
 def _asks(window: MainWindow) -> bool:
-    """Tell whether the model on screen is of a file that is asked about."""
+    """Tell whether the file of the model on screen leaves questions open."""
     about = window.session.state.about
     return about is not None and about.asks
 
@@ -134,7 +146,7 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
 
 
 def build_keys(window: MainWindow) -> None:
-    """Bind the keys that are no menu entries; text fields keep those they type with."""
+    """Bind the keys that are not in the menus; text fields keep those for typing."""
     transport = window.transport
     key = Qt.Key
     bind: dict[object, Callable[[], object]] = {
@@ -154,12 +166,21 @@ def build_keys(window: MainWindow) -> None:
         "Alt+Right": lambda: window.move_cell(0, 1),
         "Alt+Up": lambda: window.move_cell(-1, 0),
         "Alt+Down": lambda: window.move_cell(1, 0),
-        "?": lambda: _tell(window, "Keys", KEYS),
+        "?": lambda: _show_keys(window),
     }
     for number, kind in enumerate(KINDS, 1):
         bind[str(number)] = partial(window.choose_kind, kind)
     for keys, slot in bind.items():
         QShortcut(QKeySequence(keys), window, activated=slot)  # type: ignore[call-overload]
+
+
+def _show_keys(window: MainWindow) -> None:
+    lines = "\n".join(_(line) for line in KEYS)
+    _tell(window, _("Keys"), "\n\n".join((lines, _(CLICKS))))
+
+
+def _show_limits(window: MainWindow) -> None:
+    _tell(window, "Visformer", "\n\n".join(_(paragraph) for paragraph in ABOUT))
 
 
 def _tell(window: MainWindow, title: str, text: str) -> None:
@@ -174,17 +195,23 @@ def _tell(window: MainWindow, title: str, text: str) -> None:
 def _save_trace(window: MainWindow) -> None:
     trace = window.session.state.shown
     if trace is None:
-        window.session.set(error="There is nothing to save yet: translate a sentence.")
+        error = _("There is nothing to save yet: translate a sentence first.")
+        window.session.set(error=error)
         return
-    path, _ = QFileDialog.getSaveFileName(window, "Save trace", "trace.vis", "*.vis")
+    path, _kind = QFileDialog.getSaveFileName(
+        window, _("Save trace"), "trace.vis", "*.vis"
+    )
     if path:
         window.guarded(lambda: trace.save(path))
 
 
 def _save_window(window: MainWindow) -> None:
-    path, _ = QFileDialog.getSaveFileName(window, "Save window", "window.png", "*.png")
+    path, _kind = QFileDialog.getSaveFileName(
+        window, _("Save window"), "window.png", "*.png"
+    )
     if path and not window.grab().save(path, "PNG"):
-        window.session.set(error=f"{path} cannot be written: choose another folder.")
+        error = _("{path} cannot be written: choose another folder.", path=path)
+        window.session.set(error=error)
 
 
 def _full_screen(window: MainWindow) -> None:

@@ -12,27 +12,27 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from visformer.engine.handle import Event
 from visformer.engine.mirror import Decoded
 
-FRAME_MS = 16  # a screen shows no more than one picture in so many milliseconds
+FRAME_MS = 16  # milliseconds in which a screen shows at most one picture
 
 
 class Bridge(QObject):
     """Takes events on any thread, emits them on its own.
 
-    Of a decode only the newest Trace counts: while one waits to be delivered, later
-    ones take its place instead of queueing up behind it.
+    Only the newest Trace of a decode counts: it replaces one that still waits to be
+    delivered instead of queueing behind it.
     """
 
     received = Signal(object)
     _arrived = Signal()
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock`` tells seconds; it never goes back."""
+        """``clock`` returns seconds; it never goes back."""
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[Event] = []
-        # a timer lets the loop turn: queued signals alone would come one upon the
-        # other, and what the user does would wait for the last of them
+        # a timer lets the event loop run in between: queued signals alone would come
+        # one after the other, and the user's input would wait for the last of them
         self._timer, self._last = QTimer(self, singleShot=True), 0.0
         self._timer.timeout.connect(self._deliver)
         self._arrived.connect(self._wait, Qt.ConnectionType.QueuedConnection)
@@ -52,7 +52,7 @@ class Bridge(QObject):
         self._arrived.emit()
 
     def _wait(self) -> None:
-        """Deliver at the next turn of the loop, but not twice in a frame."""
+        """Deliver at the next turn of the event loop, but once per frame at most."""
         if not self._timer.isActive():
             passed = 1e3 * (self._clock() - self._last)
             self._timer.start(max(0, math.ceil(FRAME_MS - passed)))

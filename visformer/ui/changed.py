@@ -1,4 +1,4 @@
-"""Changed: what the parts of a view show, so that only what is another is drawn."""
+"""Changed: what the parts of a view show, so that only changed parts are drawn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Changed:
         self._last: dict[str, tuple[object, ...]] = {}
 
     def __call__(self, part: str, *needs: object) -> bool:
-        """Tell whether a part needs to be drawn: first, or from other things."""
+        """Tell whether a part must be drawn: it is new, or made from other things."""
         last = self._last.get(part)
         self._last[part] = needs
         return (
@@ -24,7 +24,7 @@ class Changed:
         )
 
     def forget(self, *parts: str) -> None:
-        """Draw these parts again, whatever they are drawn from; without any, all."""
+        """Draw these parts again in any case; without arguments, all parts."""
         for part in parts or tuple(self._last):
             self._last.pop(part, None)
 

@@ -15,16 +15,14 @@ class Memory:
         self._settings = settings
 
     def text(self, key: str, default: str) -> str:
-        """Return a text."""
         return str(self._settings.value(key, default))
 
     def number(self, key: str, default: int) -> int:
-        """Return a whole number; the default where the file holds something else."""
+        """Return an integer; the default where the file holds something else."""
         text = self.text(key, str(default))
         return int(text) if text.lstrip("-").isdecimal() else default
 
     def texts(self, key: str) -> list[str]:
-        """Return a list of texts."""
         value = self._settings.value(key)
         if isinstance(value, str):  # how a list of one comes back
             return [value]
@@ -43,11 +41,11 @@ class Memory:
             self._settings.setValue(key, value)
 
     def write(self) -> None:
-        """Bring everything to the disk now."""
+        """Write everything to disk now."""
         self._settings.sync()
 
 
 def first_size(window: QWidget) -> QSize:
-    """Return the size of a first start, less where the screen has no room for it."""
+    """Return the size of a first start, smaller where the screen is smaller."""
     frame = 2 * window.fontMetrics().height()
     return QSize(*SIZE).boundedTo(window.screen().availableSize() - QSize(0, frame))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QTabWidget, QWidget
 
+from visformer.language import _
 from visformer.session.state import Session
 from visformer.ui import views
 from visformer.ui.views.view import View
 
 
 class Tabs(QTabWidget):
-    """One tab a view; an empty page stands in for a view that nobody has seen."""
+    """One tab per view; an empty page stands in for a view not looked at yet."""
 
     turned = Signal(str)  # the name of the view that the user turned to
 
@@ -23,11 +24,11 @@ class Tabs(QTabWidget):
         self._names = tuple(self._classes)
         self._views: dict[str, View] = {}  # those built, by name
         for view in self._classes.values():
-            self.addTab(QWidget(), view.title)
+            self.addTab(QWidget(), _(view.title))
         self.currentChanged.connect(lambda index: self.turned.emit(self._names[index]))
 
     def view(self, name: str) -> View:
-        """Return a view, built now if nobody has asked for it before."""
+        """Return a view; it is built when first asked for."""
         if name not in self._views:
             self._views[name] = self._build(name)
         return self._views[name]
@@ -44,7 +45,7 @@ class Tabs(QTabWidget):
         page, current = self.widget(index), self.currentIndex()
         with QSignalBlocker(self):
             self.removeTab(index)
-            self.insertTab(index, view, view.title)
+            self.insertTab(index, view, _(view.title))
             self.setCurrentIndex(current)
         if page is not None:
             page.deleteLater()

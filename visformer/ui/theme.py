@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication, QToolTip
 
+from visformer.language import N_
+
 
 @dataclass(frozen=True, slots=True)
 class Colours:
@@ -54,7 +56,11 @@ THEMES: dict[str, Colours] = {
         line="#ffffff",
     ),
 }
-NAMES = {"light": "Light", "dark": "Dark", "contrast": "High contrast"}
+NAMES = {
+    "light": N_("Light"),
+    "dark": N_("Dark"),
+    "contrast": N_("High contrast"),
+}
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
 BASE_SIZE = "points of text at 100 %"  # a property of the application
 

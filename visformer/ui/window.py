@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from visformer.engine.handle import Event
 from visformer.engine.messages import Opened
 from visformer.errors import VisformerError
+from visformer.language import _
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
@@ -75,10 +76,11 @@ class MainWindow(QMainWindow):
     # ---- parts -----------------------------------------------------------------
 
     def _build(self) -> None:
-        self.source = SourceLine("Source sentence", source_hint(None))
+        self.source = SourceLine(_("Source sentence"), source_hint(None))
         self.source.submitted.connect(self._submit)
         self.reference = SourceLine(
-            "Reference translation", "a translation of your own, fed teacher-forced"
+            _("Reference translation"),
+            _("a translation of your own, fed with teacher forcing"),
         )
         self.reference.submitted.connect(self._submit_reference)
         self.strips = Strips()
@@ -127,13 +129,13 @@ class MainWindow(QMainWindow):
         return header
 
     def _source_row(self) -> QHBoxLayout:
-        self._go = QPushButton("Translate")
+        self._go = QPushButton(_("Translate"))
         self._go.clicked.connect(self.source.submit)
         samples = sample_button(self)
         return _row(self.source, self._go, samples, stretch=self.source)
 
     def _transport_row(self) -> QHBoxLayout:
-        label = plain_label("reference")
+        label = plain_label(_("reference"))
         label.setBuddy(self.reference)
         parts = (self.transport, self.strategy, label, self.reference)
         return _row(*parts, stretch=self.reference)
@@ -151,14 +153,15 @@ class MainWindow(QMainWindow):
     # ---- drawing ---------------------------------------------------------------
 
     def _draw(self, state: State) -> None:
-        """Bring every visible part in line with the State."""
+        """Update every visible part from the State."""
         self.strips.draw(state)
         self.transport.draw(state)
         self.candidates.draw(state)
         self.modified.draw(state)
         self.form.draw(state)
         shown = state.shown.intervention if state.shown is not None else NO_CHANGES
-        self.setProperty(MODIFIED, f"altered run: {shown}" if shown else "")
+        words = _("modified run: {changes}", changes=shown) if shown else ""
+        self.setProperty(MODIFIED, words)
         self.tabs.turn(state.tab).draw(state)
         notice = state.error or state.notice
         self._notice.setText(notice)
@@ -220,15 +223,13 @@ class MainWindow(QMainWindow):
         self.session.do(runs.translate, source, reference=text)
 
     def change_run(self, intervention: Intervention) -> None:
-        """Run the sentence as changed."""
+        """Run the sentence with these changes."""
         self.session.do(runs.change_run, intervention)
 
     def undo(self) -> None:
-        """Take the last change of the run back."""
         self.session.do(runs.undo)
 
     def redo(self) -> None:
-        """Make it again."""
         self.session.do(runs.redo)
 
     def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
@@ -273,12 +274,12 @@ class MainWindow(QMainWindow):
             self.session.set(kind=kind)
 
     def walk_heads(self, layers: int, heads: int) -> None:
-        """Select a neighbour in the layer x head grid."""
+        """Select a neighbour in the grid of layers and heads."""
         state = self.session.state
         self.session.set(layer=state.layer + layers, head=state.head + heads)
 
     def move_cell(self, rows: int, columns: int) -> None:
-        """Move the locked cell by so many queries and keys."""
+        """Move the locked cell by this many queries and keys."""
         state = self.session.state
         if state.locked is not None:
             by = rows, columns
@@ -287,7 +288,7 @@ class MainWindow(QMainWindow):
             self.session.set(locked=cell, hovered=None)
 
     def guarded(self, action: Callable[[], object]) -> None:
-        """Do something that may fail with a sentence; show the sentence."""
+        """Do something; show the sentence of a VisformerError."""
         try:
             action()
         except VisformerError as error:
@@ -296,7 +297,7 @@ class MainWindow(QMainWindow):
     # ---- events of the engine --------------------------------------------------
 
     def receive(self, event: Event) -> None:
-        """Take an event of the engine, on the window's thread."""
+        """Handle an event of the engine, on the window's thread."""
         self.session.do(receive, event)
         if isinstance(event, Opened):
             self._remember(event.path)
@@ -341,31 +342,30 @@ class MainWindow(QMainWindow):
         self._memory.keep("theme", name)
 
     def zoom_by(self, percent: int) -> None:
-        """Make all text larger or smaller; 0 brings it back to normal."""
+        """Make all text larger or smaller; 0 resets its size."""
         zoom = self._zoom + percent if percent else 100
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self._memory.keep("zoom", self._zoom)
         self.set_theme(self._header.theme.currentData())
 
     def reset_layout(self) -> None:
-        """Bring sizes back to what they were at first."""
+        """Restore the sizes of a first start."""
         self._memory.keep("geometry", None)
         self._memory.keep("parts", None)
         self.resize(first_size(self))
         self._size_parts()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take checkpoints and traces that lie on this computer."""
+        """Accept checkpoints and traces that are on this computer."""
         if local(event.mimeData().urls()):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open what was dropped."""
         files = local(event.mimeData().urls())
         self.guarded(lambda: open_together(self, files))
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Keep size and history."""
+        """Remember sizes and history."""
         self.transport.pause()
         self.form.hide()
         self._memory.keep("geometry", self.saveGeometry())
@@ -376,7 +376,7 @@ class MainWindow(QMainWindow):
 
 
 def _row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
-    """Put widgets side by side; None is a spring."""
+    """Lay widgets out side by side; None is a stretch."""
     row = QHBoxLayout()
     row.setSpacing(6)
     for part in parts:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.analysis.attention_summary import fewest_keys
+from visformer.language import _
 from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Floats
@@ -22,7 +23,7 @@ class Arcs(NamedTuple):
 
 
 def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
-    """Return the arcs of some rows: the fewest keys that carry ``share`` of each."""
+    """Return some rows' arcs: to the fewest keys that carry ``share`` of a row."""
     part = slice(rows.start, rows.stop)
     at, columns = np.nonzero(fewest_keys(matrix.values[part], share))
     strengths = matrix.shade[part][at, columns]
@@ -31,7 +32,11 @@ def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
 
 
 def arc_words(look: Look, matrix: Matrix) -> str:
-    """Say which arcs are drawn, and from what weight to what their width runs."""
+    """Say which arcs are drawn, and which weights their widths stand for."""
     low, high = matrix.ends
-    share = f"{round(100 * look.mass)} %"
-    return f"fewest keys with {share} of each row; width {low} to {high}"
+    return _(
+        "fewest keys with {percent}% of each row; width {low} to {high}",
+        percent=round(100 * look.mass),
+        low=low,
+        high=high,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.look import Look
@@ -10,14 +11,14 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-UNDECODED = "Nothing is decoded yet: step on to see the first row."
-HIDDEN = "Every token that would stand here is hidden."
+UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
+HIDDEN = N_("Every token that would be here is hidden.")
 
 
 def attention_map(
     trace: Trace | None, selection: Selection, look: Look, kind: Kind
 ) -> Matrix | None:
-    """Return the weights that a look asks for; None without a Trace."""
+    """Return the weights that a look selects; None without a Trace."""
     shown = reading(trace, selection, look, kind)
     return None if shown is None else matrix(shown, selection)
 
@@ -27,7 +28,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
     values = shown.values
     shades, ends, note = shade(values, selection.scale)
     if not values.size:
-        note = shown.note or (HIDDEN if shown.query_tokens else UNDECODED)
+        note = shown.note or (_(HIDDEN) if shown.query_tokens else _(UNDECODED))
     return Matrix(
         title=shown.title,
         values=values,
@@ -46,7 +47,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
 
 
 def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
-    """Return what the cell in focus marks of a Reading: places, not tokens."""
+    """Return the rows and columns that the cell in focus marks in a Reading."""
     marked = marks(cell, shown.kind)
     if shown.queries is None or cell is None:
         return marked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from visformer.language import _
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
@@ -17,7 +18,7 @@ from visformer.words import KIND_NAMES, head_words, probability
 
 
 def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
-    """Say what the cell in focus is and what its weight is; "" where there is none."""
+    """Say what the cell in focus is, and its weight; "" if there is none."""
     cell = selection.cell
     if cell is None or trace is None:
         return ""
@@ -28,24 +29,35 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
     queries, keys = trace.tokens(cell.kind)
-    where = f"{KIND_NAMES[cell.kind]} · {head_words(layer, head)}"
-    pair = f"“{visible(queries[cell.query])}” reads “{visible(keys[cell.key])}”"
-    return f"{where} · {pair}: {_value_words(trace, cell, layer, weights)}"
+    return _(
+        "{kind} · {head} · “{query}” reads “{key}”: {weight}",
+        kind=_(KIND_NAMES[cell.kind]),
+        head=head_words(layer, head),
+        query=visible(queries[cell.query]),
+        key=visible(keys[cell.key]),
+        weight=_value_words(trace, cell, layer, weights),
+    )
 
 
 def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
-    """Say a weight that is not one head's own, and what was done to it."""
+    """Give a weight that is not one head's own, and say what was done to it."""
     if shown is None:
         return ""
     at = shown.cell_in_matrix(cell)
     if at is None:
-        return f"{shown.title} · hidden ({shown.done})"
+        return _("{title} · hidden ({done})", title=shown.title, done=shown.done)
     row, column = at
-    pair = f"“{read_token(shown.rows[row])}” reads “{shown.columns[column]}”"
     value = probability(float(shown.values[row, column]))
     if shown.masked is not None and shown.masked[row, column]:
-        value += ", masked"
-    return f"{shown.title} · {pair}: {value} ({shown.done})"
+        value = _("{value}, masked", value=value)
+    return _(
+        "{title} · “{query}” reads “{key}”: {weight} ({done})",
+        title=shown.title,
+        query=read_token(shown.rows[row]),
+        key=shown.columns[column],
+        weight=value,
+        done=shown.done,
+    )
 
 
 def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats) -> str:
@@ -53,16 +65,28 @@ def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats)
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer)[cell.query]
     if not allowed.any():
-        return f"{value}, masked; {_nothing_words(row)}"
+        return _nothing_words(row, value)
     if np.isnan(row).any():
-        return "NaN: what this query and its keys are made of is NaN already"
-    return value if allowed[cell.key] else f"{value}, masked"
+        return _("NaN: the inputs of this query or its keys are NaN already")
+    return value if allowed[cell.key] else _("{value}, masked", value=value)
 
 
-def _nothing_words(row: Floats) -> str:
-    """Say what became of a row that may attend to nothing."""
+def _nothing_words(row: Floats, value: str) -> str:
+    """Give a weight of a row that may attend to nothing, and say why it is so."""
     if np.isnan(row).any():
-        return "this query may attend to nothing, so all its weights are NaN"
+        return _(
+            "{value}, masked; this query may attend to nothing, so all its weights are "
+            "NaN",
+            value=value,
+        )
     if not row.any():
-        return "this query may attend to nothing, so all its weights are 0"
-    return "this query may attend to nothing, so all keys get equal weights"
+        return _(
+            "{value}, masked; this query may attend to nothing, so all its weights are "
+            "0",
+            value=value,
+        )
+    return _(
+        "{value}, masked; this query may attend to nothing, so all keys get equal "
+        "weights",
+        value=value,
+    )

@@ -27,13 +27,13 @@ class Marks:
 
 
 def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
-    """Return the chosen layer and head, inside what a kind has."""
+    """Return the chosen layer and head, limited to what a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return row and column labels; a target row says what it read and predicts."""
+    """Return row and column labels; target rows say what they read and predict."""
     queries, keys = trace.tokens(kind)
     columns = tuple(visible(token) for token in keys)
     if kind == "encoder" or not trace.steps:
@@ -66,7 +66,7 @@ def border(trace: Trace, kind: Kind) -> tuple[int, int] | None:
 
 
 def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
-    """Return what the cell in focus marks: both its tokens, wherever they stand."""
+    """Return what the cell in focus marks: both its tokens, wherever they are."""
     if cell is None:
         return Marks()
     if cell.kind == kind:
@@ -76,7 +76,7 @@ def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
 
 
 def sides(kind: Kind) -> tuple[SentenceSide, SentenceSide]:
-    """Which tokens a kind's queries and keys are."""
+    """Return which tokens a kind's queries and keys are."""
     queries: SentenceSide = "source" if kind == "encoder" else "target"
     return queries, "target" if kind == "decoder" else "source"
 
@@ -88,14 +88,15 @@ def _tokens(cell: AttentionCell, side: SentenceSide) -> tuple[int, ...]:
 
 
 def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
-    """Return every head of a kind: a query a row, a key a column."""
+    """Return every head of a kind: one row per query, one column per key."""
     if trace is None or not trace.tokens(kind)[0]:
         return None
     rows, columns = labels(trace, kind)
     names, values = [], []
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads(kind)):
-            names += [f"{head_words(layer, head)}: {row}" for row in rows]
+            place = head_words(layer, head)
+            names += [_("{head}: {row}", head=place, row=row) for row in rows]
             values.append(head_weights(trace, kind, layer, head))
     about = captured_words(trace, kind, range(trace.layers(kind)))
     return Table(tuple(names), columns, np.concatenate(values), about)

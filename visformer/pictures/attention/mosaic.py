@@ -1,4 +1,4 @@
-"""The overview: every head of a kind as one image, a layer a row, a head a column."""
+"""The overview: all heads of a kind in one image, a row per layer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from visformer.language import _
 from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
@@ -28,8 +29,8 @@ from visformer.words import KIND_NAMES
 
 Element = TypeVar("Element", bound=np.generic)
 UNLIMITED = (1 << 30, 1 << 30)
-LARGE = 1 << 20  # weights of all heads up to which the overview is made in one go
-BLOCK = 1 << 19  # weights of a head derived at a time, of a long sentence
+LARGE = 1 << 20  # weights of all heads up to which the overview is made at once
+BLOCK = 1 << 19  # weights of a head that are derived at once for a long sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -47,7 +48,7 @@ class Mosaic:
     note: str  # what was done to the numbers before painting
 
     def hit(self, x: float, y: float) -> tuple[int, int] | None:
-        """Return the layer and head at a point of the image, None beside it."""
+        """Return the layer and head at a point of the image; None outside."""
         layer, head = int(y // max(1, self.height)), int(x // max(1, self.width))
         inside = 0 <= layer < self.layers and 0 <= head < self.heads
         return (layer, head) if inside else None
@@ -72,11 +73,11 @@ def mosaic(
 ) -> Mosaic:
     """Return all heads of a kind.
 
-    ``extent``: rows and columns that room is kept for; ``thumbnail``: height and width
-    in pixels, larger maps are reduced by maximum.
+    ``extent``: rows and columns that space is reserved for; ``thumbnail``: height and
+    width in pixels, larger maps are reduced by maximum.
     """
-    *_, last = mosaic_parts(trace, selection, kind, extent=extent, thumbnail=thumbnail)
-    return last
+    parts = mosaic_parts(trace, selection, kind, extent=extent, thumbnail=thumbnail)
+    return list(parts)[-1]
 
 
 def mosaic_parts(
@@ -87,9 +88,9 @@ def mosaic_parts(
     extent: tuple[int, int],
     thumbnail: tuple[int, int] = UNLIMITED,
 ) -> Iterator[Mosaic]:
-    """Yield the same Mosaic again and again while its image is filled.
+    """Yield the same Mosaic repeatedly while its image is filled.
 
-    A part takes a few milliseconds, so that a long sentence stops nobody's work.
+    A part takes a few milliseconds, so that a long sentence does not block the window.
     """
     layers, heads = trace.layers(kind), trace.heads(kind)
     rows, columns = extent
@@ -99,7 +100,7 @@ def mosaic_parts(
     shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
     overview = Mosaic(
-        title=f"all heads · {KIND_NAMES[kind]}",
+        title=_("all heads · {kind}", kind=_(KIND_NAMES[kind])),
         image=image.reshape(layers * height, heads * width),
         layers=layers,
         heads=heads,
@@ -107,17 +108,17 @@ def mosaic_parts(
         width=width,
         filled=filled,
         chosen=layer_and_head(trace, selection, kind),
-        note=_note(trace, kind, SCALES[selection.scale], factors),
+        note=_note(trace, kind, selection.scale, factors),
     )
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
-        for _ in _fill(room, trace, (kind, layer), selection.scale, factors):
+        for _part in _fill(room, trace, (kind, layer), selection.scale, factors):
             yield overview
     yield overview
 
 
 def is_large(trace: Trace, kind: Kind) -> bool:
-    """Tell whether a kind's overview takes longer than a step may."""
+    """Tell whether a kind's overview takes too long for one step."""
     return size(trace, kind) * trace.layers(kind) * trace.heads(kind) > LARGE
 
 
@@ -172,30 +173,30 @@ def _fill_head(
 
 
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
-    """Reduce [H, Q, K] by the maximum of blocks of so many rows and columns.
+    """Reduce [H, Q, K] by the maximum of blocks of ``factors`` rows and columns.
 
     A NaN in a block makes it NaN.
     """
     if factors == (1, 1) or not values.size:
         return values
-    # head by head: what one leaves is read again while it is in the processor's cache
+    # head by head: intermediate results are still in the cache when they are read
     return np.stack([pooled(head, factors) for head in values])
 
 
 def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element]:
-    """Reduce [Q, K] by the maximum of blocks of so many rows and columns."""
+    """Reduce [Q, K] by the maximum of blocks of ``factors`` rows and columns."""
     return _pooled(_pooled(cells, factors[0], 0), factors[1], 1)
 
 
 def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floats:
-    """Shade and reduce [H, Q, K]; a row's own maximum is that of all its keys."""
+    """Shade and reduce [H, Q, K]; a row's maximum is taken over all its keys."""
     if scale == "row":
         return reduced(shade(weights, scale)[0], factors)
     return shade(reduced(weights, factors), scale)[0]
 
 
 def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element]:
-    """Reduce [Q, K] along an axis by the maximum of so many neighbours."""
+    """Reduce [Q, K] along an axis by the maximum of ``factor`` neighbours."""
     if factor == 1:
         return values
     length = values.shape[axis]
@@ -218,16 +219,20 @@ def _factor(length: int, pixels: int) -> int:
     return max(1, -(-length // max(1, pixels)))
 
 
-def _note(trace: Trace, kind: Kind, scale: str, factors: tuple[int, int]) -> str:
+def _note(trace: Trace, kind: Kind, scale: Scale, factors: tuple[int, int]) -> str:
     captured = captured_words(trace, kind, range(trace.layers(kind)))
-    shaded = scale + _reduction_words(factors)
-    return "; ".join(filter(None, (shaded, captured)))
+    return "; ".join(filter(None, (_scale_words(scale, factors), captured)))
 
 
-def _reduction_words(factors: tuple[int, int]) -> str:
+def _scale_words(scale: Scale, factors: tuple[int, int]) -> str:
     if factors == (1, 1):
-        return ""
-    return f"; a pixel is the maximum of {factors[0]} x {factors[1]} weights"
+        return _(SCALES[scale])
+    return _(
+        "{scale}; each pixel is the maximum of {rows} × {columns} weights",
+        scale=_(SCALES[scale]),
+        rows=factors[0],
+        columns=factors[1],
+    )
 
 
 def _inside(index: int, count: int) -> int:

@@ -1,4 +1,4 @@
-"""The order of the overview: every head's measure, the most telling heads first."""
+"""The order of the overview: every head's measure, the most distinct heads first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from visformer.analysis.head_measures import (
     neighbour,
     place_correlation,
 )
+from visformer.language import N_, _
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Order
 from visformer.values.arrays import Floats
@@ -20,23 +21,31 @@ from visformer.values.trace import Trace
 from visformer.words import decimals
 
 WORDS: dict[Order, str] = {
-    "entropy": "lowest entropy first: of each query's weights in bits, mean of queries",
-    "maximum": "highest maximum first: each query's largest weight, mean of queries",
+    "entropy": N_(
+        "lowest entropy first: bits of each query's weights, mean over queries"
+    ),
+    "maximum": N_(
+        "highest maximum first: each query's largest weight, mean over queries"
+    ),
 }
-ALONG = (
-    "highest alignment first: correlation of a query's place with the mean place of "
-    "the keys it reads (1 along, −1 backwards)"
+ALONG = N_(
+    "highest alignment first: correlation of a query's position with the mean position "
+    "of the keys it reads (1 in order, −1 reversed)"
 )
-BESIDE = (
-    "highest alignment first: mean weight on the previous token, the same or the next, "
-    "whichever has most"
+BESIDE = N_(
+    "highest alignment first: mean weight on the previous, the same or the next token, "
+    "whichever is largest"
 )
-SHORT = {"previous": "prev", "itself": "self", "next": "next"}
+NEIGHBOURS = {
+    "previous": N_("prev {weight}"),
+    "itself": N_("self {weight}"),
+    "next": N_("next {weight}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Layers and heads in order, with what each is ordered by."""
+    """Layers and heads in order, with the measure of each."""
 
     order: tuple[tuple[int, int], ...]
     captions: tuple[str, ...]  # in the same order: "L2 H5 0.93"
@@ -44,10 +53,10 @@ class Ranking:
 
 
 def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | None]:
-    """Yield None after each head, and last the Ranking; nothing in order of place.
+    """Yield None after each head, then the Ranking; nothing for order "place".
 
-    Measures are of the model's own weights of what is shown, every token. Heads
-    without a number come last.
+    Measured are the model's own weights of all tokens shown. Heads without a number
+    come last.
     """
     if order == "place":
         return
@@ -61,24 +70,24 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
             rank = value if order == "entropy" else -value
             ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
-    # NaN compares with nothing: by its own flag, then by place
+    # NaN has no order: sort by a flag for it, then by place
     ranked.sort(key=lambda one: (one[0], 0.0 if one[0] else one[1], one[2], one[3]))
     yield Ranking(
-        tuple((layer, head) for _, _, layer, head, _ in ranked),
-        tuple(caption for *_, caption in ranked),
+        tuple((layer, head) for *_rank, layer, head, _caption in ranked),
+        tuple(caption for *_rank, caption in ranked),
         order_words(order, kind),
     )
 
 
 def order_words(order: Order, kind: Kind) -> str:
-    """Say exactly what the heads are ordered by; "" for their place."""
+    """Say exactly what the heads are ordered by; "" for layer and head."""
     if order == "alignment":
-        return ALONG if kind == "cross" else BESIDE
-    return WORDS.get(order, "")
+        return _(ALONG) if kind == "cross" else _(BESIDE)
+    return _(WORDS[order]) if order in WORDS else ""
 
 
 def _measured(weights: Floats, order: Order, kind: Kind) -> tuple[float, str]:
-    """Return a head's number, and it in words."""
+    """Return a head's measure, and its caption."""
     if order == "entropy":
         value = entropy(weights)
     elif order == "maximum":
@@ -87,5 +96,5 @@ def _measured(weights: Floats, order: Order, kind: Kind) -> tuple[float, str]:
         value = place_correlation(weights)
     else:
         name, value = neighbour(weights)
-        return value, f"{SHORT[name]} {decimals(value, 2)}"
+        return value, _(NEIGHBOURS[name], weight=decimals(value, 2))
     return value, decimals(value, 2)

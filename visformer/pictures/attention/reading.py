@@ -1,8 +1,8 @@
-"""What stands on screen of a kind's attention: labels, a matrix, what was done to it.
+"""What is on screen of a kind's attention: labels, a matrix, what was done to it.
 
-The heat map, the arcs, the tinted text, the words of the status line and every export
-draw from a Reading. Its order of work: heads summarised, tokens left out, rows
-renormalised, subwords merged.
+The heat map, the arcs, the tinted text, the status line and every export use a Reading.
+It is made in this order: heads summarised, tokens left out, rows renormalised, subwords
+merged.
 """
 
 from __future__ import annotations
@@ -16,32 +16,34 @@ import numpy as np
 from visformer.analysis.attention_summary import chosen
 from visformer.analysis.subwords import (
     Groups,
-    has_word_marks,
     merged,
     word_text,
 )
 from visformer.language import _
-from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
+from visformer.pictures.attention.reading_words import (
+    done_words,
+    layers_taken,
+    title_words,
+)
 from visformer.pictures.attention.summary import is_impossible, summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import TOKEN_GROUPS, Look
+from visformer.pictures.look import Look
 from visformer.pictures.picture import TokenPair
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, head_words, layer_words
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Reading:
     """Weights [R, C] and the tokens behind each row and column.
 
-    ``queries`` and ``keys`` hold the token indices of every row and column; None: each
-    stands for the token of its own index.
+    ``queries`` and ``keys`` hold the token indices of every row and column; None: row
+    and column i are token i.
     """
 
     kind: Kind
@@ -60,33 +62,33 @@ class Reading:
     note: str = ""  # why there is nothing to show
 
     def cell(self, row: int, column: int) -> AttentionCell:
-        """Return the tokens of a place: of words, the first ones."""
+        """Return the tokens of a row and column; of words, the first ones."""
         query = self.queries[row][0] if self.queries is not None else row
         key = self.keys[column][0] if self.keys is not None else column
         return AttentionCell(self.kind, query, key)
 
     def cell_in_matrix(self, cell: AttentionCell) -> tuple[int, int] | None:
-        """Return the row and column of a cell of this kind; None where it is hidden."""
+        """Return the row and column of a cell of this kind; None if it is hidden."""
         rows = self.rows_of((cell.query,))
         columns = self.columns_of((cell.key,))
         return (rows[0], columns[0]) if rows and columns else None
 
     def rows_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return the rows in which some of these queries stand."""
+        """Return the rows that contain some of these queries."""
         return _indices(self.queries, tokens)
 
     def columns_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return the columns in which some of these keys stand."""
+        """Return the columns that contain some of these keys."""
         return _indices(self.keys, tokens)
 
     def nearest(self, cell: AttentionCell) -> tuple[int, int] | None:
-        """Return the place of a cell, or of the shown tokens next to it."""
+        """Return the row and column of a cell, or of the shown tokens next to it."""
         if not self.values.size:
             return None
         return _nearest(self.queries, cell.query), _nearest(self.keys, cell.key)
 
     def tints(self, cell: AttentionCell) -> Floats:
-        """Return what the cell's query reads of every key token, hidden ones 0.
+        """Return the weight of the cell's query on every key token; 0 for hidden ones.
 
         Every token of a word has the word's weight.
         """
@@ -100,7 +102,7 @@ class Reading:
         return tints
 
     def partner(self, side: str, index: int) -> tuple[int, int]:
-        """Return the place of the strongest weight of a row ("query") or column."""
+        """Return the place of the largest weight of a row (side "query") or column."""
         line = self.values[index] if side == "query" else self.values[:, index]
         other = 0 if np.isnan(line).all() else int(np.nanargmax(line))
         return (index, other) if side == "query" else (other, index)
@@ -109,9 +111,9 @@ class Reading:
 def reading(
     trace: Trace | None, selection: Selection, look: Look, kind: Kind
 ) -> Reading | None:
-    """Return what a look makes of a kind.
+    """Return a kind's attention as a look shows it.
 
-    None without a Trace, and while a summary of a long sentence is not made.
+    None without a Trace, and while the summary of a long sentence is not ready.
     """
     if trace is None:
         return None
@@ -176,7 +178,7 @@ def move(
     cell: AttentionCell,
     by: tuple[int, int],
 ) -> AttentionCell:
-    """Return the cell so many rows and columns on, of those on screen."""
+    """Return the cell that is ``by`` rows and columns on, among those on screen."""
     rows, columns = by
     shown = reading(trace, selection, look, cell.kind)
     at = shown.nearest(cell) if shown is not None else None
@@ -187,88 +189,16 @@ def move(
     return shown.cell(row, column)
 
 
-def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
-    """Say how the weights were captured, and what the look does to them.
-
-    "" for one head's own, derived.
-    """
-    parts = (
-        captured_words(trace, kind, _layers(trace, look, kind, layer)),
-        *_done_parts(trace, look, kind),
-    )
-    return "; ".join(filter(None, parts))
-
-
-def _layers(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
-    """Return the layers that a look takes together."""
-    match look.summary:
-        case "all":
-            return range(trace.layers(kind))
-        case "rollout" if kind != "cross":
-            return range(layer + 1)
-    return range(layer, layer + 1)
-
-
-def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
-    """Name the kind, and which layers and heads are shown."""
-    name, (layer, head) = KIND_NAMES[kind], layer_and_head(trace, selection, kind)
-    match look.summary:
-        case "head":
-            return f"{name} · {head_words(layer, head)}"
-        case "all":
-            return f"{name} · all {trace.layers(kind)} layers"
-        case "rollout" if kind != "cross":
-            return f"{name} · layers 1 to {layer + 1}"
-    return f"{name} · {layer_words(layer)}"
-
-
-def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
-    heads = trace.heads(kind)
-    mean = f"mean of {heads} heads"
-    match look.summary:
-        case "mean":
-            first = mean
-        case "max":
-            first = f"maximum of {heads} heads: rows sum to 1 or more"
-        case "all":
-            first = f"mean of {trace.layers(kind)} layers x {heads} heads"
-        case "rollout" if kind == "cross":
-            first = f"{mean}, times the rollout of the whole encoder"
-        case "rollout":
-            first = (
-                f"rollout: {mean}, 0.5 A + 0.5 I, rows renormalised, product of layers"
-            )
-        case _:
-            first = ""
-    return [first, _hidden_words(look), _merge_words(look, trace, kind)]
-
-
-def _hidden_words(look: Look) -> str:
-    if not look.hide:
-        return ""
-    names = ", ".join(TOKEN_GROUPS[name] for name in TOKEN_GROUPS if name in look.hide)
-    return f"{names} hidden, {'' if look.renormalise else 'not '}renormalised"
-
-
-def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
-    if not look.words:
-        return ""
-    queries, keys = trace.tokens(kind)
-    if has_word_marks(queries) or has_word_marks(keys):
-        return "subwords merged"
-    return "no subwords to merge"
-
-
 def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
-    """Return what no layer of the summary may attend to.
+    """Return the cells that no layer of the summary may attend to.
 
-    None where a column is no longer the key that the mask speaks of.
+    None if a column is no longer the key that the mask is about.
     """
     if look.summary == "rollout" and kind == "cross":
         return None
     layers = range(layer, layer + 1)
     if trace.masks[kind].ndim == 3:  # layers differ
-        layers = _layers(trace, look, kind, layer)
+        layers = layers_taken(trace, look, kind, layer)
     allowed = trace.mask(kind, layers[0])
     for other in layers[1:]:
         allowed = allowed | trace.mask(kind, other)
@@ -283,7 +213,7 @@ def _changed(
     values: Floats,
     masked: Bools | None,
 ) -> Reading:
-    """Leave tokens out, renormalise, merge; and name what is left.
+    """Leave out tokens, renormalise, merge; label what is left.
 
     ``words``: the title, and what is done.
     """
@@ -340,7 +270,7 @@ def whole_labels(
 
 
 def _renumbered(groups: Groups) -> Groups:
-    """Return the groups in numbers of the tokens left, without gaps."""
+    """Return the groups with the remaining tokens renumbered from 0."""
     renumbered, first = [], 0
     for group in groups:
         renumbered.append(tuple(range(first, first + len(group))))
@@ -360,7 +290,7 @@ def _labels(tokens: Sequence[str], groups: Groups, *, words: bool) -> tuple[str,
 def _row_labels(
     trace: Trace, kind: Kind, groups: Groups, look: Look
 ) -> tuple[str, ...]:
-    """Return each row's label; a target row ends with what its last token predicts."""
+    """Return the row labels; a target row ends with what its last token predicts."""
     names = _labels(trace.tokens(kind)[0], groups, words=look.words)
     if kind == "encoder" or not trace.steps:
         return names
@@ -378,7 +308,7 @@ def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:
 
 
 def _nearest(groups: Groups | None, token: int) -> int:
-    """Return the place of a token, or of the shown one next to it."""
+    """Return the index of a token's group, or of the nearest one shown."""
     if groups is None:
         return token
     places = range(len(groups))

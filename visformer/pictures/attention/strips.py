@@ -1,4 +1,4 @@
-"""The two token strips: which token is tinted how strongly, which is current."""
+"""The two token strips: how strongly each token is tinted, which is current."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.attention.reading import done_words, reading
+from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.reading_words import done_words
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
@@ -26,7 +27,7 @@ class Chip:
     token: str
     id: int
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
-    current: bool  # the row in focus reads for it, or the current step chose it
+    current: bool  # the current step chose it
     marked: bool  # the query or key of the cell in focus
     forced: bool = False  # chosen by the user, not by the model
     done: str = ""  # what was done to the weight that tints, in words
@@ -36,8 +37,8 @@ class Chip:
 def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
     """Return the row whose attention tints the strips.
 
-    The cell in focus, or else what the current step reads: of the source where there
-    is cross-attention, else of the sequence itself.
+    It is that of the cell in focus, or what the current step reads: of the source if
+    there is cross-attention, otherwise of the sequence itself.
     """
     if selection.cell is not None:
         return selection.cell
@@ -48,7 +49,7 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
 def _tints(
     trace: Trace, selection: Selection, look: Look, reads: tuple[Kind, ...], length: int
 ) -> Floats:
-    """Weights of the row in focus, where it reads this strip; zeros elsewhere."""
+    """Return the weights of the row in focus; 0 if it does not read this strip."""
     cell = focus(trace, selection)
     if cell is None or cell.kind not in reads:
         return np.zeros(length, np.float32)
@@ -113,7 +114,7 @@ def source_strip(
 def target_strip(
     trace: Trace | None, selection: Selection, look: Look
 ) -> tuple[Chip, ...]:
-    """Return the target tokens read so far, and last the current step's choice.
+    """Return the target tokens read so far, then the current step's choice.
 
     Of a decoder that ran alone, only what follows its prompt.
     """

@@ -1,4 +1,4 @@
-"""Weights of several heads and layers as one matrix, made in parts and kept."""
+"""Weights of several heads and layers as one matrix, made in parts and cached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-LARGE = 1 << 20  # weights up to which a summary is made in one go
+LARGE = 1 << 20  # weights up to which a summary is made at once
 
 LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 
@@ -20,7 +20,7 @@ LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None:
     """Return heads and layers as one matrix [Q, K].
 
-    None where that takes long: then ``summary_parts`` makes it, and this finds it.
+    None if that takes long: then ``summary_parts`` makes it, and this finds it.
     """
     kept = _kept(trace, kind, _details(trace, kind, layer, how))
     if kept is not None or is_large_summary(trace, kind, how):
@@ -36,7 +36,7 @@ def is_impossible(trace: Trace, kind: Kind, how: Summary) -> bool:
 
 
 def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
-    """Tell whether making the matrix takes longer than a step may."""
+    """Tell whether making the matrix takes too long for one step."""
     whole = trace.whole
     cells = size(whole, kind) * (1 if how in ("mean", "max") else whole.layers(kind))
     if kind == "cross" and how == "rollout":
@@ -45,7 +45,7 @@ def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
 
 
 def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
-    """Make the matrix and keep it, yielding after each head."""
+    """Make the matrix and cache it, yielding after each head."""
     heads, layers = range(trace.heads(kind)), range(trace.layers(kind))
     layer_heads = [(layer, head) for head in heads]
     result: Floats | None = None
@@ -88,7 +88,7 @@ def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
 
 
 def _rolled(trace: Trace, kind: Kind, layers: int) -> Iterator[Floats | None]:
-    """Yield None while it works, and last the rollout of so many layers."""
+    """Yield None while it works, then the rollout of the first ``layers`` layers."""
     means: list[Floats] = []
     for layer in range(layers):
         for mean_so_far in _mean(trace, kind, layer):
@@ -121,6 +121,6 @@ def _keep(trace: Trace, name: str, details: Hashable, matrix: Floats) -> None:
 
 
 def _details(trace: Trace, kind: Kind, layer: int, how: Summary) -> Hashable:
-    """Return what a summary of a run follows from; the encoder's is never cut."""
+    """Return what a summary of a run depends on; the encoder's has no steps."""
     at_layer = None if how == "all" else layer
     return how, at_layer, None if kind == "encoder" else len(trace)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.analysis.subwords import SPACE, has_word_marks
+from visformer.language import _
 from visformer.pictures.attention.maps import Marks, sides
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.token_groups import glued
@@ -42,10 +43,10 @@ class Tinted:
 def tinted(
     trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: TokenRole
 ) -> Tinted:
-    """Return the texts; without a mark the last target row or first source row reads.
+    """Return the texts; without a mark the last target row, or first source row, reads.
 
     ``by`` "query": the keys are tinted by what the chosen query reads; "key": the
-    queries by how much each reads the chosen key.
+    queries are tinted by how much each reads the chosen key.
     """
     rows, columns = len(matrix.rows), len(matrix.columns)
     default = 0 if shown.kind == "encoder" else rows - 1
@@ -56,24 +57,20 @@ def tinted(
     masks = matrix.masked
     if by == "key" and column is not None:
         masked = masks[:, column] if masks is not None else np.zeros(rows, bool)
-        shades, words = matrix.shade[:, column], _quoted(matrix.columns[column])
+        shades, label = matrix.shade[:, column], matrix.columns[column]
         return Tinted(
             _pieces(trace, shown, "query", shades, masked, None),
             _pieces(trace, shown, "key", None, None, column),
-            f"each query, tinted by how much it reads {words}:",
-            "keys:",
+            _("each query, tinted by how much it reads “{key}”:", key=label),
+            _("keys:"),
         )
     masked = masks[row] if masks is not None else np.zeros(columns, bool)
     return Tinted(
         _pieces(trace, shown, "query", None, None, row),
         _pieces(trace, shown, "key", matrix.shade[row], masked, None),
-        "queries:",
-        f"keys, tinted by what {_quoted(matrix.rows[row])} reads:",
+        _("queries:"),
+        _("keys, tinted by what “{query}” reads:", query=matrix.rows[row]),
     )
-
-
-def _quoted(label: str) -> str:
-    return f"“{label}”"
 
 
 def _pieces(
@@ -92,7 +89,7 @@ def _pieces(
     joined = glued(trace, sides(shown.kind)[side == "key"])
     end = (shown.border or (0, 0))[side == "key"]
     pieces: list[TintedPiece] = []
-    loose = True  # loose: the next piece is spaced whatever it begins with
+    loose = True  # the next piece has a space before it in any case
     for at, label in enumerate(labels):
         text = read_token(label)
         first = groups[at][0] if groups is not None else at

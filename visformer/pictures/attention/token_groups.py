@@ -1,4 +1,4 @@
-"""Which tokens a look leaves, and which of them make a row or a column together."""
+"""Which tokens a look leaves, and which of them share a row or column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visformer.values.trace import Trace
 
 
 def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
-    """Return the tokens behind each row and each column that are left.
+    """Return the tokens of each remaining row and column.
 
     A word stays whole as long as one of its tokens does.
     """
@@ -31,7 +31,7 @@ def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
 
 
 def hidden_tokens(trace: Trace, side: SentenceSide) -> dict[TokenGroup, set[int]]:
-    """Return the indices of each sort of token that can be hidden.
+    """Return the indices of each group of tokens that can be hidden.
 
     Special: beginning and end of a sentence. A target that begins with the pad (Marian)
     begins with a special token, not with a pad.
@@ -57,7 +57,7 @@ def _hidden(trace: Trace, side: SentenceSide, look: Look) -> set[int]:
 
 
 def _hidden_queries(trace: Trace, kind: Kind, look: Look) -> set[int]:
-    """Return the rows hidden: a target row stays where it predicts a shown token."""
+    """Return the hidden rows: a target row stays if it predicts a shown token."""
     hidden = _hidden(trace, sides(kind)[0], look)
     if kind == "encoder":
         return hidden
@@ -79,7 +79,7 @@ def _predicts_hidden(trace: Trace, at: int, hidden: set[int], look: Look) -> boo
 
 
 def _words(trace: Trace, side: SentenceSide, look: Look) -> Groups:
-    """Return every token of a side, as words where the look merges them."""
+    """Return every token of a side, as words if the look merges them."""
     tokens = trace.source if side == "source" else trace.target
     if not look.words:
         return tuple((at,) for at in range(len(tokens)))
@@ -88,5 +88,5 @@ def _words(trace: Trace, side: SentenceSide, look: Look) -> Groups:
 
 
 def glued(trace: Trace, side: SentenceSide) -> frozenset[int]:
-    """Return a side's tokens that begin no word although they are marked so."""
+    """Return a side's tokens that begin no word although they are marked as if."""
     return glued_source(trace) if side == "source" else glued_target(trace)

@@ -1,9 +1,9 @@
-"""Attention weights as pictures read them: derived once, kept with their run.
+"""Attention weights for pictures: derived once, cached with their run.
 
-A Trace that grows shares its storage with the shorter ones, and a row that stands does
-not change. So weights are derived once, new rows are added, and an earlier step is a
-slice. That is exact where no query gives weight to a later key; where one does, the
-weights are derived for the rows in sight.
+A Trace that grows shares its storage with the shorter ones, and its rows do not change.
+So weights are derived once, new rows are added, and an earlier step is a slice. That is
+exact if no query gives weight to a later key; if one does, the weights are derived for
+the rows shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 WHOLE_LAYER = 1 << 20  # numbers of a layer up to which its heads are derived together
-WHOLE_HEAD = 1 << 21  # numbers of a head up to which it is kept for the overview
+WHOLE_HEAD = 1 << 21  # numbers of a head up to which the overview caches it
 
 WeightsKey = tuple[Kind, int, int | None]  # kind, layer, head or all
 
@@ -27,7 +27,7 @@ class _KeptWeights:
     """Weights [H, Q, K] of a run's first Q query rows."""
 
     weights: Floats
-    sliceable: bool  # no later key has weight: fewer keys give the same numbers
+    sliceable: bool  # later keys have no weight: fewer keys give the same numbers
 
 
 def layer_weights(trace: Trace, kind: Kind, layer: int) -> Floats:
@@ -44,7 +44,7 @@ def head_weights(trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
 
 
 def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) -> Floats:
-    """Return some rows of one head, [rows, K]: derived alone where none is kept."""
+    """Return some rows of one head, [rows, K]; only these are derived if uncached."""
     home = _home(trace, kind, layer, head)
     kept = _kept(trace, home)
     if kept is not None:
@@ -55,19 +55,19 @@ def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) ->
 
 
 def size(trace: Trace, kind: Kind) -> int:
-    """Return how many numbers one head of a kind has."""
+    """Return Q x K, how many numbers one head of a kind has."""
     queries, keys = trace.tokens(kind)
     return len(queries) * len(keys)
 
 
 def _home(trace: Trace, kind: Kind, layer: int, head: int) -> WeightsKey:
-    """Return among which weights a head is kept: its layer's, of a short sentence."""
+    """Return the cache key of a head: its layer's for a short sentence."""
     together = size(trace.whole, kind) * trace.heads(kind) <= WHOLE_LAYER
     return kind, layer, None if together else head
 
 
 def _at(trace: Trace, kind: Kind, head: int) -> int:
-    """Return where a head stands among the weights kept."""
+    """Return a head's index among the cached weights."""
     return head if _home(trace, kind, 0, head)[2] is None else 0
 
 
@@ -89,7 +89,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
 
 
 def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
-    """Return [H, Q, K] of a Trace if it is kept."""
+    """Return [H, Q, K] of a Trace if it is cached."""
     rows, columns = (len(tokens) for tokens in trace.tokens(key[0]))
     kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
     if kept is not None and kept.weights.shape[1] >= rows:
@@ -101,7 +101,7 @@ def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
 
 
 def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
-    """Derive the rows that are not kept, and keep all."""
+    """Derive the rows that are not cached, and cache all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
     weights = whole.attention_heads(*key).weights(slice(done, None))  # [H, Q - Q', K]
     sliceable = key[0] != "decoder" or not _reads_later(weights, done)
@@ -115,6 +115,6 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
 
 
 def _reads_later(weights: Floats, first: int) -> bool:
-    """Tell whether a row of [H, rows, K], from row ``first`` on, reads a later key."""
+    """Tell whether a row of [H, rows, K], counted from ``first``, reads a later key."""
     later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)  # [Q, K]
     return any(bool((head[later] > 0).any()) for head in weights)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.engine.messages import Opened
+from visformer.language import _
 from visformer.pictures.about import about_text, count_words
 from visformer.session.state import State
 
@@ -26,7 +27,7 @@ class AboutButton(QPushButton):
     def __init__(self, window: QWidget) -> None:
         super().__init__()
         self.opened: Opened | None = None
-        self.setToolTip("What is known, assumed and unusual about this model")
+        self.setToolTip(_("What is known, assumed and unusual about this model"))
         self.clicked.connect(lambda: self.opened and show_about(window, self.opened))
 
     def draw(self, state: State) -> None:
@@ -41,19 +42,19 @@ def show_about(parent: QWidget, opened: Opened) -> None:
     """Open a dialog on the model's sizes, assumptions and findings."""
     dialog = QDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setWindowTitle(f"About {opened.model.name}")
+    dialog.setWindowTitle(_("About {model}", model=opened.model.name))
     text = about_text(opened)
     page = QPlainTextEdit(text)
     page.setReadOnly(True)
     page.setTabChangesFocus(True)
-    page.setAccessibleName("What is known about the model")
+    page.setAccessibleName(_("What is known about the model"))
     flags = Qt.TextInteractionFlag
     page.setTextInteractionFlags(
         flags.TextSelectableByMouse | flags.TextSelectableByKeyboard
     )
     kinds = QDialogButtonBox.StandardButton
     buttons = QDialogButtonBox(kinds.Close)
-    copy = buttons.addButton("Copy all", QDialogButtonBox.ButtonRole.ActionRole)
+    copy = buttons.addButton(_("Copy all"), QDialogButtonBox.ButtonRole.ActionRole)
     copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
     buttons.rejected.connect(dialog.close)
     column = QVBoxLayout(dialog)

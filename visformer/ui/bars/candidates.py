@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer import words
+from visformer.language import _
 from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import CandidateTable, candidate_table
 from visformer.pictures.fills import fill_table, masked_token
@@ -28,7 +29,7 @@ from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
-COLUMNS = ("", "token", "probability")
+COLUMNS = 3
 
 
 class _ProbabilityBar(QStyledItemDelegate):
@@ -61,15 +62,15 @@ class CandidatesPanel(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._title, self._summary = plain_label("next token"), plain_label("")
+        self._title, self._summary = plain_label(_("next token")), plain_label("")
         self.shown = CandidateTable("", "", ())
         self._fixed = False  # no row can be chosen: no model is behind the run
         self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
-        self._model.reset(0, len(COLUMNS))  # Qt arranges only columns that are there
+        self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
         self.table.setModel(self._model)
         self.table.setItemDelegateForColumn(2, _ProbabilityBar(self))
-        self.table.setAccessibleName("Next token: candidates, best first")
+        self.table.setAccessibleName(_("Next token: candidates, best first"))
         self._arrange_columns()
         self.table.clicked.connect(self._choose)
         self.table.entered_row.connect(self._choose)
@@ -97,7 +98,7 @@ class CandidatesPanel(QWidget):
         if table == self.shown:
             return
         self.shown = table
-        self._model.reset(len(table.rows), len(COLUMNS))
+        self._model.reset(len(table.rows), COLUMNS)
         self.table.fit(table)
         self._title.setText(table.title)
         self._summary.setText(table.summary)
@@ -112,24 +113,34 @@ class CandidatesPanel(QWidget):
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
         across = orientation == Qt.Orientation.Horizontal
-        return COLUMNS[section] if across and role == Role.DisplayRole else None
+        return _titles()[section] if across and role == Role.DisplayRole else None
 
     def _cell(self, row: int, column: int, role: int) -> object:
-        """Give texts, and in words what a row is."""
+        """Return a cell's text, and in its tool tip what the row is."""
         candidate = self.shown.rows[row]
         p = candidate.probability
         if role == Role.DisplayRole:
             cells = (str(candidate.rank), candidate.token, words.probability(p))
             return cells[column]
         if role == Role.ToolTipRole:
-            chosen = "" if self._fixed else "; click to choose it instead"
-            chosen = "; chosen" if candidate.chosen else chosen
-            return f"id {candidate.id}, probability {words.number(p, 9)}{chosen}"
+            fields = {"id": candidate.id, "probability": words.number(p, 9)}
+            if candidate.chosen:
+                return _("id {id}, probability {probability}; chosen", **fields)
+            if self._fixed:
+                return _("id {id}, probability {probability}", **fields)
+            return _(
+                "id {id}, probability {probability}; click to choose it instead",
+                **fields,
+            )
         if role == Role.FontRole and candidate.chosen:
             font = QFont(self.table.font())
             font.setBold(True)
             return font
         return None
+
+
+def _titles() -> tuple[str, ...]:
+    return "", _("token"), _("probability")
 
 
 class _CandidateRows(QTableView):
@@ -154,9 +165,10 @@ class _CandidateRows(QTableView):
         widest = max(
             (metrics.horizontalAdvance(r.token) for r in table.rows), default=0
         )
-        least = metrics.horizontalAdvance(COLUMNS[1])
+        _rank, token, probability = _titles()
+        least = metrics.horizontalAdvance(token)
         rank = metrics.horizontalAdvance("000") + space // 2
-        rest = rank + metrics.horizontalAdvance(COLUMNS[2]) + 2 * space
+        rest = rank + metrics.horizontalAdvance(probability) + 2 * space
         most = max(least, self.viewport().width() - rest)
         self.setColumnWidth(0, rank)
         self.setColumnWidth(1, min(max(least, widest), most) + space)

@@ -10,23 +10,20 @@ from PySide6.QtCore import Qt, QUrl
 from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
 
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.session.openings import open_with
-from visformer.ui.bars.open_form import TOKENIZERS
+from visformer.ui.bars.open_form import file_kinds, tokenizer_files
 from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-FILES = "Checkpoints and traces (*.safetensors *.pt *.pth *.bin *.ckpt *.vis);;All (*)"
+FILES = "*.safetensors *.pt *.pth *.bin *.ckpt *.vis"
 _TOKENIZERS = (".model", ".spm", ".json")
-_TOO_MANY = (
-    "These cannot be opened together: choose one checkpoint, or the encoder's and the "
-    "decoder's file, and with them at most two tokenizers."
-)
 
 
 def together(files: Sequence[str]) -> tuple[str, Overrides]:
-    """Return the checkpoint that files chosen together mean, and what they tell of it.
+    """Return the checkpoint among files chosen together, and what the others add to it.
 
     Two files of weights are d2l's encoder and decoder; tokenizers beside them are the
     model's, the source's first. InputError for anything else.
@@ -36,14 +33,19 @@ def together(files: Sequence[str]) -> tuple[str, Overrides]:
     if len(files) == 1:
         return files[0], ()
     if len(weights) not in (1, 2) or len(tokenizers) > 2:
-        raise InputError(_TOO_MANY)
+        raise InputError(
+            _(
+                "These files cannot be opened together: choose one checkpoint, or an "
+                "encoder and a decoder file, with at most two tokenizers."
+            )
+        )
     names = ("tokenizer", TARGET_TOKENIZER)
     other = [(OTHER, file) for file in weights[1:]]
     return weights[0], (*other, *zip(names, _source_first(tokenizers), strict=False))
 
 
 def _source_first(files: list[str]) -> list[str]:
-    """Order two tokenizers by what their names say of their sides."""
+    """Order two tokenizers, the source's first, by the sides that their names say."""
     target = ("target", "tgt", "trg", "dec")
     return sorted(files, key=lambda f: any(word in Path(f).stem for word in target))
 
@@ -56,32 +58,32 @@ def open_together(window: MainWindow, files: Sequence[str]) -> None:
 
 
 def local(urls: Sequence[QUrl]) -> list[str]:
-    """Return the paths among what is dragged."""
+    """Return the paths of the dragged files that are on this computer."""
     return [url.toLocalFile() for url in urls if url.isLocalFile()]
 
 
 def choose_folder(window: MainWindow) -> None:
     """Ask for a checkpoint folder."""
     modes = QFileDialog.FileMode
-    _ask(window, "Open a checkpoint folder", modes.Directory, "")
+    _ask(window, _("Open a checkpoint folder"), modes.Directory, "")
 
 
 def choose_files(window: MainWindow) -> None:
-    """Ask for a file; or two, where encoder and decoder were saved apart."""
-    title = "Open a checkpoint file (two: encoder and decoder apart) or a trace"
-
-    _ask(window, title, QFileDialog.FileMode.ExistingFiles, FILES)
+    """Ask for one file, or for two where encoder and decoder were saved separately."""
+    title = _("Open a trace or a checkpoint file (or an encoder and a decoder file)")
+    kinds = file_kinds(_("Checkpoints and traces ({patterns})", patterns=FILES))
+    _ask(window, title, QFileDialog.FileMode.ExistingFiles, kinds)
 
 
 def choose_tokenizer(window: MainWindow) -> None:
-    """Ask for a tokenizer, and open the open checkpoint again with it."""
+    """Ask for a tokenizer, and reopen the open checkpoint with it."""
 
     def use(files: Sequence[str]) -> None:
         tokenizers = {"tokenizer": files[0], TARGET_TOKENIZER: None}
         window.session.do(open_with, tokenizers)
 
-    title = "Choose a sentencepiece model or a vocab.json"
-    _ask(window, title, QFileDialog.FileMode.ExistingFile, TOKENIZERS, use)
+    title = _("Choose a SentencePiece model or a vocab.json file")
+    _ask(window, title, QFileDialog.FileMode.ExistingFile, tokenizer_files(), use)
 
 
 def _ask(
@@ -105,10 +107,10 @@ def _ask(
 
 def open_button(window: MainWindow) -> QPushButton:
     """Return the button that offers folders and files."""
-    button = QPushButton("Open…")
-    button.setToolTip("Open a checkpoint folder (Ctrl+O) or file (Ctrl+Shift+O)")
+    button = QPushButton(_("Open…"))
+    button.setToolTip(_("Open a checkpoint folder (Ctrl+O) or file (Ctrl+Shift+O)"))
     menu = QMenu(button)
-    menu.addAction("Checkpoint folder…", lambda: choose_folder(window))
-    menu.addAction("Checkpoint file…", lambda: choose_files(window))
+    menu.addAction(_("Checkpoint folder…"), lambda: choose_folder(window))
+    menu.addAction(_("Checkpoint file…"), lambda: choose_files(window))
     button.setMenu(menu)
     return button

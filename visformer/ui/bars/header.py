@@ -6,13 +6,14 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from visformer.engine.messages import Opened
+from visformer.language import _, ngettext
 from visformer.pictures.absent import facts_words
 from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.values.facts import KINDS
+from visformer.values.facts import KINDS, ModelFacts
 
 
 class Header(QWidget):
@@ -23,15 +24,15 @@ class Header(QWidget):
 
     def __init__(self, about: AboutButton, opener: QPushButton) -> None:
         super().__init__()
-        self.model = plain_label("no model")
+        self.model = plain_label(_("no model"))
         self._about = about
         self._opened: Opened | None = None  # whose devices are listed
-        self.theme = chooser("Theme", theme.NAMES)
+        self.theme = chooser(_("Theme"), theme.NAMES)
         self.theme.activated.connect(
             lambda _: self.theme_chosen.emit(self.theme.currentData())
         )
-        self.device = chooser("Device", {})
-        self.device.setPlaceholderText("device")
+        self.device = chooser(_("Device"), {})
+        self.device.setPlaceholderText(_("device"))
         self.device.activated.connect(
             lambda _: self.device_chosen.emit(self.device.currentData())
         )
@@ -51,12 +52,7 @@ class Header(QWidget):
         if model is not None and (model.known is None or model.kinds != KINDS):
             self.model.setText(facts_words(model))
         elif model is not None:
-            config = model.config
-            self.model.setText(
-                f"model: {model.name}, {config.encoder_layers}+{config.decoder_layers} "
-                f"layers, {config.heads} heads, {model.parameters / 1e6:.1f} M, "
-                f"{model.device}{', recorded' if state.recorded else ''}"
-            )
+            self.model.setText(_model_words(model, recorded=state.recorded))
         if state.opened is not None and state.opened is not self._opened:
             self._opened = state.opened
             self._list_devices(state.opened)
@@ -66,3 +62,25 @@ class Header(QWidget):
         for name in opened.devices:
             self.device.addItem(name, name)
         self.device.setCurrentText(opened.model.device)
+
+
+def _model_words(model: ModelFacts, *, recorded: bool) -> str:
+    config = model.config
+    fields = {
+        "name": model.name,
+        "encoder": config.encoder_layers,
+        "decoder": config.decoder_layers,
+        "heads": ngettext("{n} head", "{n} heads", config.heads),
+        "millions": f"{model.parameters / 1e6:.1f}",
+        "device": model.device,
+    }
+    if recorded:
+        return _(
+            "model: {name}, {encoder}+{decoder} layers, {heads}, {millions} M, "
+            "{device}, recorded",
+            **fields,
+        )
+    return _(
+        "model: {name}, {encoder}+{decoder} layers, {heads}, {millions} M, {device}",
+        **fields,
+    )

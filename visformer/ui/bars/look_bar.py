@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.look import (
     DEFAULT_LOOK,
     FORMS,
@@ -23,6 +24,7 @@ from visformer.pictures.look import (
     Form,
     Look,
     Summary,
+    TokenGroup,
 )
 from visformer.pictures.selection import SCALES
 from visformer.ui.changed import Changed
@@ -32,11 +34,17 @@ from visformer.ui.widgets.plain_label import plain_label
 MASS_STEP = 5  # percent
 WIDEST = 14  # characters of a box that are always in sight
 HINTS = {
-    "map": "wheel: zoom · drag: move · click: keep a cell · right click: copy or save",
-    "arcs": "point at a token: its arcs · click: keep it · right click: copy, save",
-    "text": "point at a token: its weights · click: keep it · right click: copy, save",
+    "map": N_("wheel: zoom · drag: pan · click: lock a cell · right-click: copy, save"),
+    "arcs": N_("point at a token: its arcs · click: lock it · right-click: copy, save"),
+    "text": N_(
+        "point at a token: its weights · click: lock it · right-click: copy, save"
+    ),
 }
-WORKING = "summarising…"
+HIDES: dict[TokenGroup, str] = {
+    "special": N_("Hide special tokens"),
+    "pad": N_("Hide pads"),
+    "punctuation": N_("Hide punctuation"),
+}
 
 
 class LookBar(QWidget):
@@ -49,9 +57,11 @@ class LookBar(QWidget):
         super().__init__()
         self._look = DEFAULT_LOOK
         self._changed = Changed()
-        self.forms = chooser("form of the attention", FORMS, most=WIDEST)
-        self.summaries = chooser("heads and layers summarised", SUMMARIES, most=WIDEST)
-        self.scales = chooser("colour scale of the maps", SCALES, most=WIDEST)
+        self.forms = chooser(_("how attention is drawn"), FORMS, most=WIDEST)
+        self.summaries = chooser(
+            _("heads and layers summarised"), SUMMARIES, most=WIDEST
+        )
+        self.scales = chooser(_("colour scale of the maps"), SCALES, most=WIDEST)
         self.tokens = QPushButton()
         self.actions_ = self._token_menu()
         self.mass = QSlider(Qt.Orientation.Horizontal)
@@ -76,28 +86,32 @@ class LookBar(QWidget):
         self.mass.setPageStep(2)
         self.mass.setMinimumWidth(60)
         self.mass.setMaximumWidth(160)
-        self.mass.setAccessibleName("share of each row that the arcs carry, percent")
-        self.mass.setToolTip("arcs: the fewest keys that carry so much of each row")
+        self.mass.setAccessibleName(_("percentage of each row carried by the arcs"))
+        self.mass.setToolTip(
+            _("The arcs show the fewest keys that carry this share of each row.")
+        )
         self.mass.valueChanged.connect(self._choose_mass)
 
     def _token_menu(self) -> dict[str, QAction]:
         menu, actions = QMenu(self.tokens), dict[str, QAction]()
-        for name, title in TOKEN_GROUPS.items():
-            actions[name] = menu.addAction(f"Hide {title}")
+        for name, title in HIDES.items():
+            actions[name] = menu.addAction(_(title))
         menu.addSeparator()
-        actions["renormalise"] = menu.addAction("Renormalise rows after hiding")
+        actions["renormalise"] = menu.addAction(_("Renormalise rows after hiding"))
         menu.addSeparator()
-        actions["words"] = menu.addAction("Merge subwords into words")
+        actions["words"] = menu.addAction(_("Merge subwords into words"))
         for action in actions.values():
             action.setCheckable(True)
             action.triggered.connect(self._change_tokens)
         self.tokens.setMenu(menu)
-        self.tokens.setAccessibleName("tokens hidden or merged")
-        self.tokens.setToolTip("hide tokens, renormalise, merge subwords into words")
+        self.tokens.setAccessibleName(_("tokens hidden or merged"))
+        self.tokens.setToolTip(
+            _("Hide tokens, renormalise rows, merge subwords into words")
+        )
         return actions
 
     def draw(self, look: Look, scale: str, *, working: bool) -> None:
-        """Show a Look; ``working``: a summary is still on its way."""
+        """Show a Look; ``working``: a summary is still being computed."""
         self._look = look
         if not self._changed("all", look, scale, working):
             return
@@ -109,16 +123,15 @@ class LookBar(QWidget):
         self.actions_["renormalise"].setChecked(look.renormalise)
         self.actions_["renormalise"].setEnabled(bool(look.hide))
         self.actions_["words"].setChecked(look.words)
-        unit = "words" if look.words else "tokens"
-        self.tokens.setText(f"some {unit}" if look.hide else f"all {unit}")
+        self.tokens.setText(_shown_tokens(look))
         share = round(look.mass * 100)
         self.mass.blockSignals(True)
         self.mass.setValue(share // MASS_STEP)
         self.mass.blockSignals(False)
-        self._share.setText(f"{share} %")
+        self._share.setText(_("{percent}%", percent=share))
         for part in (self.mass, self._share):
             part.setVisible(look.form == "arcs")
-        self._hint.set_text(WORKING if working else HINTS[look.form])
+        self._hint.set_text(_("summarising…") if working else _(HINTS[look.form]))
 
     def _change(self, look: Look) -> None:
         self._changed.forget()  # a control moved: the next draw says where it stands
@@ -146,8 +159,14 @@ class LookBar(QWidget):
         self._change(look)
 
 
+def _shown_tokens(look: Look) -> str:
+    if look.words:
+        return _("some words") if look.hide else _("all words")
+    return _("some tokens") if look.hide else _("all tokens")
+
+
 class _Hint(QWidget):
-    """Faint words that take what room is left."""
+    """Faint words in the space that the controls leave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +183,6 @@ class _Hint(QWidget):
         return QSize(0, self.fontMetrics().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the words, their end cut."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
         cut = Qt.TextElideMode.ElideRight

@@ -1,4 +1,4 @@
-"""What has been changed in the run, in sight while it is active, with undo and redo."""
+"""What is changed in the run, shown while the change is active; undo and redo."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
+from visformer.language import _
 from visformer.pictures.modified_run import modified_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 
 
 class ModifiedBar(QWidget):
-    """One line, hidden while the run is the model's own."""
+    """One line, hidden during the original run."""
 
     undone = Signal()
     redone = Signal()
@@ -30,9 +31,9 @@ class ModifiedBar(QWidget):
         self.words.setWordWrap(True)
         row.addWidget(self.words, 1)
         for title, tip, signal in (
-            ("Undo", "Take the last change back (Ctrl+Z)", self.undone),
-            ("Redo", "Make it again (Ctrl+Shift+Z)", self.redone),
-            ("Restore", "Go back to the model's own run", self.restored),
+            (_("Undo"), _("Undo the last change (Ctrl+Z)"), self.undone),
+            (_("Redo"), _("Redo the change (Ctrl+Shift+Z)"), self.redone),
+            (_("Restore"), _("Go back to the original run"), self.restored),
         ):
             button = QPushButton(title)
             button.setToolTip(tip)
@@ -41,7 +42,7 @@ class ModifiedBar(QWidget):
         self.hide()
 
     def draw(self, state: State) -> None:
-        """Say what is changed, and what that did to the text."""
+        """Say what is changed, and how the text differs."""
         baseline = None if state.busy else state.baseline  # known when all is run
         words = modified_words(state.intervention, state.trace, baseline)
         self.words.setText(words)

@@ -1,4 +1,4 @@
-"""The form that asks what a checkpoint's file does not tell."""
+"""The form that asks what a checkpoint's file does not say."""
 
 from __future__ import annotations
 
@@ -25,17 +25,27 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.engine.messages import Asked
+from visformer.language import _
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import OTHER, Question, Value
 
-TOKENIZERS = "Tokenizers (*.model *.spm *.json);;All files (*)"
-WEIGHTS = "Weights (*.pt *.pth *.bin *.ckpt *.safetensors);;All files (*)"
-COLUMNS = 96  # characters that the form is wide
+TOKENIZERS = "*.model *.spm *.json"
+WEIGHTS = "*.pt *.pth *.bin *.ckpt *.safetensors"
+COLUMNS = 96  # width of the form in characters
+
+
+def file_kinds(kind: str) -> str:
+    """Return a file dialog's filters: one kind of file, and all files."""
+    return ";;".join((kind, _("All files (*)")))
+
+
+def tokenizer_files() -> str:
+    return file_kinds(_("Tokenizers ({patterns})", patterns=TOKENIZERS))
 
 
 class OpenForm(QDialog):
-    """One row for each question; it stays until the file is open, or left."""
+    """One row per question; open until the file is open or the user cancels."""
 
     answered = Signal(object)  # name -> answer
     left = Signal()
@@ -45,13 +55,13 @@ class OpenForm(QDialog):
         self._behind, self._grid = parent, QGridLayout()
         self._asked: Asked | None = None
         self.rows: dict[str, QuestionRow] = {}
-        self._layout_words = paragraph("what was recognised")
+        self._layout_words = paragraph(_("what was recognised"))
         font = self._layout_words.font()
         font.setBold(True)
         self._layout_words.setFont(font)
-        self._sizes = paragraph("sizes that the tensors tell")
-        self._introduction = paragraph("how to answer")
-        self._error = paragraph("what is wrong")
+        self._sizes = paragraph(_("sizes read from the tensors"))
+        self._introduction = paragraph(_("how to answer"))
+        self._error = paragraph(_("what is wrong"))
         self._error.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._error.setAutoFillBackground(True)
         self._error.setMargin(self.fontMetrics().height() // 3)
@@ -86,16 +96,16 @@ class OpenForm(QDialog):
         self._error.setText(error)
         self._error.setVisible(bool(error))
         self.open_button.setEnabled(not state.busy and self._complete())
-        self.open_button.setText("Opening…" if state.busy else "Open")
+        self.open_button.setText(_("Opening…") if state.busy else _("Open"))
         if not self.isVisible():
             self._fit()
             self.open()
 
     def answers(self) -> dict[str, Value | None]:
-        """Return the answers that are mandatory or were changed; None: taken back.
+        """Return the answers that are mandatory or were changed; None: withdrawn.
 
-        What was left as it is stays what ``load`` takes for granted, so that a
-        tokenizer that names its own ids is heard.
+        ``load`` still assumes the others by itself, so that a tokenizer's own ids take
+        precedence over the defaults.
         """
         every = {name: row.answer() for name, row in self.rows.items()}
         return {
@@ -111,15 +121,15 @@ class OpenForm(QDialog):
             self.answered.emit(self.answers())
 
     def reject(self) -> None:
-        """Leave the file."""
+        """Cancel the opening."""
         self.left.emit()
 
     def _fill(self, asked: Asked) -> None:
         self._asked = asked
-        self.setWindowTitle(f"Open {Path(asked.path).name}")
-        self._layout_words.setText(f"Recognised: {asked.form.layout}")
+        self.setWindowTitle(_("Open {name}", name=Path(asked.path).name))
+        self._layout_words.setText(_("Recognised: {layout}", layout=asked.form.layout))
         self._introduction.setText(asked.form.introduction)
-        self._sizes.setText(f"Its tensors tell: {asked.form.sizes}.")
+        self._sizes.setText(_("From the tensors: {sizes}.", sizes=asked.form.sizes))
         inside = QWidget()
         grid = self._grid = QGridLayout(inside)
         unit = self.fontMetrics().height()
@@ -134,7 +144,8 @@ class OpenForm(QDialog):
             label = QLabel(question.label)
             label.setTextFormat(Qt.TextFormat.PlainText)
             label.setBuddy(row.editor)
-            why = paragraph(f"about {question.label}", question.why)
+            name = _("about “{question}”", question=question.label)
+            why = paragraph(name, question.why)
             why.setForegroundRole(QPalette.ColorRole.PlaceholderText)
             grid.addWidget(label, 3 * index, 0)
             grid.addWidget(row, 3 * index, 1)
@@ -156,7 +167,7 @@ class OpenForm(QDialog):
         )
 
     def _fit(self) -> None:
-        """Take the room that the questions need, within the window behind."""
+        """Grow to what the questions need, within the window behind."""
         most = self._behind.size() * 0.95
         unit = self.fontMetrics()
         width = min(unit.averageCharWidth() * COLUMNS, most.width())
@@ -197,14 +208,14 @@ class QuestionRow(QWidget):
             self.editor.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Leave the wheel to the scroll area: scrolling past changes no answer."""
+        """Leave the wheel to the scroll area, so that scrolling changes no answer."""
         if event.type() == QEvent.Type.Wheel:
             event.ignore()
             return True
         return super().eventFilter(watched, event)
 
     def answer(self) -> Value | None:
-        """Return what stands in the editor; None where that is nothing."""
+        """Return the editor's value; None where it is empty."""
         editor, question = self.editor, self.question
         if isinstance(editor, QSpinBox):
             return editor.value() if editor.value() >= 0 else None
@@ -240,7 +251,7 @@ class QuestionRow(QWidget):
         box = QComboBox()
         values = [value for value, _ in self.question.choices]
         box.addItems([text for _, text in self.question.choices])
-        box.setPlaceholderText("choose")
+        box.setPlaceholderText(_("choose"))
         known = self.question.default in values
         box.setCurrentIndex(values.index(self.question.default) if known else -1)  # type: ignore[arg-type]
         box.currentIndexChanged.connect(lambda _: self.changed.emit())
@@ -248,18 +259,22 @@ class QuestionRow(QWidget):
 
     def _file(self) -> QWidget:
         line = QLineEdit(str(self.question.default or ""))
-        line.setPlaceholderText(self.question.nothing or "choose the file")
+        line.setPlaceholderText(self.question.nothing or _("choose the file"))
         line.textChanged.connect(lambda _: self.changed.emit())
-        browse = QPushButton("Browse…")
+        browse = QPushButton(_("Browse…"))
         browse.setAutoDefault(False)
-        browse.setAccessibleName(f"Browse for {self.question.label}")
+        browse.setAccessibleName(
+            _("Browse for “{question}”", question=self.question.label)
+        )
         browse.clicked.connect(self._browse)
         self._line.addWidget(line, 1)
         self._line.addWidget(browse)
         return line
 
     def _browse(self) -> None:
-        kinds = WEIGHTS if self.question.name == OTHER else TOKENIZERS
+        kinds = tokenizer_files()
+        if self.question.name == OTHER:
+            kinds = file_kinds(_("Weights ({patterns})", patterns=WEIGHTS))
         dialog = QFileDialog(self, self.question.label, str(self._folder), kinds)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)

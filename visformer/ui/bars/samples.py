@@ -1,4 +1,4 @@
-"""The sample menu: sentences of the tutorials, each with the bundled model it suits."""
+"""The sample menu: sentences from the tutorials, each with the bundled model for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QMenu, QPushButton
 
 from visformer import paths
+from visformer.language import _
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 def sample_button(window: MainWindow) -> QPushButton:
     """Return the button; models that are not installed have no entries."""
-    button = QPushButton("Samples")
-    button.setToolTip("Sentences of the tutorials")
+    button = QPushButton(_("Samples"))
+    button.setToolTip(_("Sentences from the tutorials"))
     menu = QMenu(button)
     bundled = {path.name: str(path) for path in paths.bundled_checkpoints()}
     last = ""
@@ -39,7 +40,7 @@ def sample_button(window: MainWindow) -> QPushButton:
 
 
 def choose(window: MainWindow, text: str, model: str) -> None:
-    """Translate a sample: by its own model, or by the user's where one is open."""
+    """Translate a sample with its own model, or with the user's where one is open."""
     opened = window.session.state.opened
     open_path = "" if opened is None else opened.path
     bundled = {str(path) for path in paths.bundled_checkpoints()}

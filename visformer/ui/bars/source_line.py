@@ -28,13 +28,13 @@ class SourceLine(QLineEdit):
         self.returnPressed.connect(self.submit)
 
     def submit(self) -> None:
-        """Report the text and remember it."""
+        """Emit the text and remember it."""
         text = self.text()
         self.remember(text)
         self.submitted.emit(text)
 
     def take(self, text: str) -> str:
-        """Put a text from elsewhere here, made safe and remembered; return it."""
+        """Show a text from elsewhere, cleaned and remembered; return it."""
         text = clean(text)
         self.setText(text)
         self.remember(text)

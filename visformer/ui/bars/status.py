@@ -1,16 +1,17 @@
-"""The line below: device and speed, layer and head, the cell in words, the colours."""
+"""The status bar: device and speed, layer and head, the cell in words, the colours."""
 
 from __future__ import annotations
 
 from PySide6.QtWidgets import QProgressBar, QStatusBar
 
+from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import SCALES
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.words import head_words
 
-WORDS = 2  # the label that takes the room: what the engine does, or the cell
+WORDS = 2  # the label that takes the free width: what the engine does, or the cell
 
 
 class StatusLine(QStatusBar):
@@ -25,20 +26,27 @@ class StatusLine(QStatusBar):
         self._progress = QProgressBar()
         self._progress.setMaximumWidth(120)
         self._progress.setRange(0, 0)
-        self._progress.setAccessibleName("The engine is working")
+        self._progress.setAccessibleName(_("The engine is working"))
         self.addPermanentWidget(self._progress)
 
     def draw(self, state: State) -> None:
-        """Say what is on screen and what is done."""
+        """Say what is on screen and what the engine is doing."""
         self._progress.setVisible(bool(state.busy))
-        device = state.model.device if state.model else "no device"
-        recorded = "recorded, " if state.recorded else ""
-        speed = f"{state.step_ms:.1f} ms/step" if state.step_ms else "no step timed yet"
         texts = (
-            f"{recorded}{device} | {speed}",
+            _engine_words(state),
             head_words(state.layer, state.head),
             state.busy or cell_words(state.shown, state.selection, state.look),
-            f"colour: {SCALES[state.scale]}",
+            _("colour: {scale}", scale=_(SCALES[state.scale])),
         )
         for label, text in zip(self.labels, texts, strict=True):
             label.setText(text)
+
+
+def _engine_words(state: State) -> str:
+    device = state.model.device if state.model else _("no device")
+    speed = _("no step timed yet")
+    if state.step_ms:
+        speed = _("{time} ms/step", time=f"{state.step_ms:.1f}")
+    if state.recorded:
+        return _("recorded, {device} | {speed}", device=device, speed=speed)
+    return _("{device} | {speed}", device=device, speed=speed)

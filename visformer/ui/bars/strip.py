@@ -8,15 +8,23 @@ from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolTip, QWidget
 
+from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.words import probability
 
-NAN_WORDS = "This colour: the weight is NaN, not a number."
+CHIP_WORDS = {  # by what the token is, and whether something was done to its weight
+    ("", False): N_("id {id}, weight {weight}"),
+    ("", True): N_("id {id}, weight {weight} ({done})"),
+    ("forced", False): N_("id {id}, forced by you, weight {weight}"),
+    ("forced", True): N_("id {id}, forced by you, weight {weight} ({done})"),
+    ("masked", False): N_("id {id}, masked, weight {weight}"),
+    ("masked", True): N_("id {id}, masked, weight {weight} ({done})"),
+}
 
 
 class TokenStrip(QScrollArea):
-    """Chips side by side; scrolls to keep the current one in sight."""
+    """Chips side by side; scrolls to keep the current one visible."""
 
     clicked = Signal(int)
 
@@ -39,10 +47,15 @@ class TokenStrip(QScrollArea):
             return
         self._row.set_chips(chips)
         unknown = any(math.isnan(chip.tint) for chip in chips)
-        self.setAccessibleDescription(
-            " ".join(chip.token for chip in chips) + ("; weights are NaN" * unknown)
+        tokens = " ".join(chip.token for chip in chips)
+        if unknown:
+            tokens = _("{tokens}; the weights are NaN", tokens=tokens)
+        self.setAccessibleDescription(tokens)
+        self._row.setToolTip(
+            _("This colour means that the weight is NaN (not a number).")
+            if unknown
+            else ""
         )
-        self._row.setToolTip(NAN_WORDS if unknown else "")
         self._fit()
         current = next((i for i, c in enumerate(chips) if c.current), None)
         if current is not None:
@@ -57,7 +70,7 @@ class TokenStrip(QScrollArea):
             self._fit()
 
     def resizeEvent(self, event: QEvent) -> None:
-        """Make room for the scroll bar where it is needed."""
+        """Leave room for the scroll bar where it is needed."""
         super().resizeEvent(event)  # type: ignore[arg-type]
         self._fit()
 
@@ -101,7 +114,6 @@ class _ChipRow(QWidget):
         return QSize(width, metrics.height() * 2)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the chips that are in sight."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if not self.chips:
@@ -142,11 +154,13 @@ class _ChipRow(QWidget):
         index = self._at(event.position().toPoint())
         if index is not None:
             chip = self.chips[index]
-            forced = ", forced by you" if chip.forced else ""
-            done = f" ({chip.done})" if chip.done else ""
-            masked = ", masked" if chip.filled else ""
-            weight = f"weight {probability(chip.tint)}{done}"
-            text = f"id {chip.id}{forced}{masked}, {weight}"
+            what = "forced" if chip.forced else "masked" if chip.filled else ""
+            text = _(
+                CHIP_WORDS[what, bool(chip.done)],
+                id=chip.id,
+                weight=probability(chip.tint),
+                done=chip.done,
+            )
             QToolTip.showText(event.globalPosition().toPoint(), text, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

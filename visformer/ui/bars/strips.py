@@ -26,7 +26,7 @@ class Strips(QWidget):
         self._trace: Trace | None = None
         self.source = TokenStrip(_("Source tokens"), _("source tokens appear here"))
         self.target = TokenStrip(
-            _("Target tokens"), _("nothing decoded yet: step forwards")
+            _("Target tokens"), _("nothing decoded yet: step forward")
         )
         self._source_name, self._target_name = (
             plain_label("", faint=True),

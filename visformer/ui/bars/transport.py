@@ -22,11 +22,11 @@ from visformer.ui.icons import icon
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.strategy import Strategy
 
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps a second
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps per second
 
 
 class Transport(QWidget):
-    """Steps through what was decoded; plays it at a chosen speed."""
+    """Steps through what was decoded, or plays it at a chosen speed."""
 
     moved = Signal(int)  # to this step
 
@@ -36,17 +36,17 @@ class Transport(QWidget):
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
         self._buttons = {
-            "first": self._button("Before the first step (Home)", self.first),
-            "back": self._button("Back (Left)", self.back),
-            "play": self._button("Play (Space)", self.toggle),
-            "forward": self._button("Forward (Right)", self.forward),
-            "last": self._button("Last step (End)", self.last),
+            "first": self._button(_("Before the first step (Home)"), self.first),
+            "back": self._button(_("One step back (Left)"), self.back),
+            "play": self._button(_("Play (Space)"), self.toggle),
+            "forward": self._button(_("One step forward (Right)"), self.forward),
+            "last": self._button(_("Last step (End)"), self.last),
         }
-        self._where = plain_label("step 0 of 0")
+        self._where = plain_label("")
         self.speed = QSlider(Qt.Orientation.Horizontal)
         self.speed.setRange(0, len(SPEEDS) - 1)
         self.speed.setValue(SPEEDS.index(1.0))
-        self.speed.setAccessibleName("Speed of playing")
+        self.speed.setAccessibleName(_("Playback speed"))
         self.speed.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.speed.valueChanged.connect(self._speed_changed)
         self._rate = plain_label("", faint=True)
@@ -125,7 +125,7 @@ class Transport(QWidget):
         self._go(self._last)
 
     def toggle(self) -> None:
-        """Play, from the start where the end is reached; or pause."""
+        """Pause, or play: from the start where the end is reached."""
         if self.playing:
             self.pause()
             return
@@ -152,13 +152,13 @@ class Transport(QWidget):
     def _speed_changed(self) -> None:
         speed = SPEEDS[self.speed.value()]
         self._timer.setInterval(round(1000 / speed))
-        self._rate.setText(f"{speed:g} /s")
-        self.speed.setToolTip(f"{speed:g} steps a second")
+        self._rate.setText(_("{rate}/s", rate=f"{speed:g}"))
+        self.speed.setToolTip(_("steps per second: {rate}", rate=f"{speed:g}"))
 
     def _show_playing(self) -> None:
         self._show_icons()
         play = self._buttons["play"]
-        name = "Pause (Space)" if self.playing else "Play (Space)"
+        name = _("Pause (Space)") if self.playing else _("Play (Space)")
         play.setToolTip(name)
         play.setAccessibleName(name)
 
@@ -179,19 +179,23 @@ class StrategyControls(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.name = QComboBox()
-        self.name.addItem("greedy", "greedy")
-        self.name.addItem("sampling", "sample")
-        self.name.setAccessibleName("Strategy")
+        self.name.addItem(_("greedy"), "greedy")
+        self.name.addItem(_("sampling"), "sample")
+        self.name.setAccessibleName(_("Strategy"))
         self.name.setToolTip(
-            "greedy: always the most probable token; sampling: drawn by probability"
+            _(
+                "Greedy takes the most probable token; sampling draws a token by its "
+                "probability."
+            )
         )
-        self.temperature = _number(0.05, 5.0, 1.0, 0.05, "Temperature", "T ")
-        self.top_p = _number(0.01, 1.0, 1.0, 0.05, "Top-p: share of probability", "p ")
-        self.top_k = _whole(
-            0, 100_000, 0, "Top-k: most probable tokens kept", "k ", "all"
-        )
-        self.seed = _whole(0, 2**31 - 1, 0, "Seed of the sampling", "seed ")
-        self.limit = _whole(0, 65_536, 0, "Most target tokens", "limit ", "auto")
+        self.temperature = _number(0.05, 5.0, 1.0, _("Temperature"), "T")
+        top_p = _("Top-p: share of the probability that is kept")
+        self.top_p = _number(0.01, 1.0, 1.0, top_p, "p")
+        top_k = _("Top-k: number of most probable tokens that are kept")
+        self.top_k = _whole(100_000, top_k, "k", _("k all"))
+        self.seed = _whole(2**31 - 1, _("Sampling seed"), _("seed"))
+        limit = _("Maximum number of target tokens")
+        self.limit = _whole(65_536, limit, _("limit"), _("limit auto"))
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
         self._boxes = (*self._sampling, self.limit)
         self._drawn: tuple[Strategy, int | None] = Strategy(), None
@@ -206,7 +210,7 @@ class StrategyControls(QWidget):
         self._show_sampling()
 
     def draw(self, state: State) -> None:
-        """Show how tokens are chosen; what is being typed stays."""
+        """Show how tokens are chosen; a value being typed stays."""
         strategy, limit = state.wish.strategy, state.wish.limit
         if (strategy, limit) == self._drawn:
             return
@@ -241,29 +245,26 @@ class StrategyControls(QWidget):
 
 
 def _number(
-    low: float, high: float, value: float, step: float, name: str, prefix: str
+    low: float, high: float, value: float, name: str, prefix: str
 ) -> QDoubleSpinBox:
     box = QDoubleSpinBox()
     box.setRange(low, high)
-    box.setSingleStep(step)
+    box.setSingleStep(0.05)
     box.setValue(value)
     _name(box, name, prefix)
     return box
 
 
-def _whole(
-    low: int, high: int, value: int, name: str, prefix: str, special: str = ""
-) -> QSpinBox:
+def _whole(high: int, name: str, prefix: str, at_zero: str = "") -> QSpinBox:
+    """Build a field from 0 to ``high``; ``at_zero`` is what it shows for 0."""
     box = QSpinBox()
-    box.setRange(low, high)
-    box.setValue(value)
-    if special:
-        box.setSpecialValueText(prefix + special)
+    box.setRange(0, high)
+    box.setSpecialValueText(at_zero)
     _name(box, name, prefix)
     return box
 
 
 def _name(box: QSpinBox | QDoubleSpinBox, name: str, prefix: str) -> None:
-    box.setPrefix(prefix)
+    box.setPrefix(f"{prefix} ")
     box.setToolTip(name)
     box.setAccessibleName(name)

@@ -1,4 +1,4 @@
-"""The Architecture tab: the model as a diagram, the current step's way through it."""
+"""The Architecture tab: the model as a diagram, with the current step's path."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
 
+from visformer.language import N_, _
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.block_names import block_path
 from visformer.pictures.diagram.blocks import counts_table, model_of
@@ -39,10 +40,10 @@ from visformer.ui.widgets.diagram_canvas import Painting
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
 
-FLOW_MS = 700  # of a step's token on its way through the decoder
-SAMPLE = "Masked multi-head attention 1,024"  # of what boxes hold
-SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text, before the diagram is scrolled
-NOTHING = "No model is open yet."
+FLOW_MS = 700  # that a step's token takes on its way through the decoder
+SAMPLE = "Masked multi-head attention 1,024"  # typical text, to measure a character
+SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text; if none fits, the diagram scrolls
+NOTHING = N_("No model is open yet.")
 WALKS = {
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
@@ -53,9 +54,9 @@ ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
 class ArchitectureView(View):
-    """The diagram in a scroll area: it scrolls where the room is too small."""
+    """The diagram in a scroll area: it scrolls where there is too little space."""
 
-    name, title = "architecture", "Architecture"
+    name, title = "architecture", N_("Architecture")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -76,12 +77,12 @@ class ArchitectureView(View):
         self.diagram.draw(state)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Lay out for the room that there is."""
+        """Lay out for the new size."""
         super().resizeEvent(event)
         self.diagram.fit(self.size())
 
     def changeEvent(self, event: QEvent) -> None:
-        """Lay out for text of another size."""
+        """Lay out again when the size of the text changes."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "diagram"):
             self.diagram.fit(self.size())
@@ -95,7 +96,7 @@ class ArchitectureView(View):
 
 
 class _Diagram(QWidget):
-    """Paints a Drawing; a block is chosen by pointing or by the arrow keys."""
+    """Paints a Drawing; a block is chosen with the mouse or the arrow keys."""
 
     walked = Signal(QRectF)  # where the block chosen by a key stands
 
@@ -120,10 +121,12 @@ class _Diagram(QWidget):
         self.flow.finished.connect(self.update)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setAccessibleName("diagram of the model; arrow keys walk its blocks")
+        self.setAccessibleName(
+            _("diagram of the model; the arrow keys move between blocks")
+        )
 
     def draw(self, state: State) -> None:
-        """Show a State; nothing is done where all that is shown is the same."""
+        """Show a State; do nothing where what is shown is unchanged."""
         needs = (state.trace, state.shown, state.model, state.layer)
         if not self._changed("diagram", *needs):
             return
@@ -146,17 +149,17 @@ class _Diagram(QWidget):
         return same and state.step == before.step + 1
 
     def fit(self, room: QSize) -> None:
-        """Lay out for so much room."""
+        """Lay out for this size in pixels."""
         self._room = room
         self._lay_out()
 
     def _units(self) -> tuple[float, float]:
-        """Return pixels of a character, as words have them, and of a line."""
+        """Return the width of an average character and a line's height, in pixels."""
         metrics = QFontMetricsF(self._font())
         return metrics.horizontalAdvance(SAMPLE) / len(SAMPLE), metrics.height()
 
     def _font(self) -> QFont:
-        """Return the font, a little smaller where that spares the scroll bars."""
+        """Return the font, a little smaller where that avoids scroll bars."""
         font = QFont(self.font())
         font.setPointSizeF(font.pointSizeF() * self._scale)
         return font
@@ -206,21 +209,23 @@ class _Diagram(QWidget):
         )
 
     def _words(self) -> str:
-        """Say the chosen block and the step to those who cannot see them."""
+        """Describe the chosen block and the step for screen readers."""
         drawing = self.drawing
         if drawing is None:
-            return NOTHING
+            return _(NOTHING)
         box = drawing.box(drawing.chosen)
-        return f"{box.words if box else ''}. {drawing.sentence}"
+        if box is None:
+            return drawing.sentence
+        return _("{block}. {sentence}", block=box.words, sentence=drawing.sentence)
 
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the diagram, and the token on its way while it moves."""
+        """Paint the diagram, and the token while it moves."""
         painter = QPainter(self)
         if self.drawing is None:
             painter.setPen(self.palette().placeholderText().color())
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, NOTHING)
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, _(NOTHING))
             return
         painting = Painting(painter, self, self._font(), *self._units())
         painting.draw(self.drawing)
@@ -229,7 +234,7 @@ class _Diagram(QWidget):
             painting.token(self.drawing, float(self.flow.currentValue()))
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Nothing moves that is not seen."""
+        """Stop the animation: nothing hidden moves."""
         super().hideEvent(event)
         self.flow.stop()
 
@@ -251,7 +256,7 @@ class _Diagram(QWidget):
             self._lay_out()
 
     def go(self, id: str) -> None:
-        """Go to a block's numbers; a layer is opened, or closed where it is open."""
+        """Go to a block's numbers; a layer opens, or closes where it is open."""
         drawing, place = self.drawing, block_path(id)
         if drawing is None or not id:
             return
@@ -293,7 +298,7 @@ class _Diagram(QWidget):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows walk the blocks, Enter goes to the numbers."""
+        """Move between blocks with the arrow keys; Enter goes to the numbers."""
         key, drawing = Qt.Key(event.key()), self.drawing
         if drawing is None or (key not in WALKS and key not in ENTER):
             super().keyPressEvent(event)

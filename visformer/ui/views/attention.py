@@ -10,6 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
+from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, shown_marks
 from visformer.pictures.attention.maps import all_numbers, layer_and_head
@@ -32,12 +33,12 @@ from visformer.values.memo import same
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
-SLICE_MS = 8  # of the work on a long sentence, a turn of the event loop
+SLICE_MS = 8  # of work on a long sentence per turn of the event loop
 STOP = object()
 
 
 class _Shown:
-    """What a kind's picture is made of; equal while it is made of the same objects."""
+    """What a kind's picture is made from; equal while these are the same objects."""
 
     def __init__(self, trace: Trace | None, kind: Kind) -> None:
         self._parts: tuple[object, ...] = ()
@@ -60,11 +61,11 @@ class _Shown:
 class AttentionView(View):
     """Three maps with linked cursors, the scale, and the grid of heads."""
 
-    name, title = "attention", "Attention"
+    name, title = "attention", N_("Attention")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._needs: tuple[object, ...] = ()  # what the overview is made of
+        self._needs: tuple[object, ...] = ()  # what the overview is made from
         self._readings: dict[Kind, Reading | None] = {}
         self._longest: dict[Kind, tuple[str, str]] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
@@ -73,7 +74,7 @@ class AttentionView(View):
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
         self._slices = QTimer(self)
         self._slices.timeout.connect(self._draw_slice)
-        # what takes long of a long sentence: a kind's summary, the overview's order
+        # what takes long for a long sentence: a kind's summary, the overview's order
         self._tasks: dict[Kind | Literal["order"], Iterator[Ranking | None]] = {}
         self._turns = QTimer(self)
         self._turns.timeout.connect(self._work)
@@ -93,7 +94,7 @@ class AttentionView(View):
         self._lay_out()
 
     def _panel(self, kind: Kind) -> KindPanel:
-        panel = KindPanel(KIND_NAMES[kind], grows=kind != "encoder")
+        panel = KindPanel(_(KIND_NAMES[kind]), grows=kind != "encoder")
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
         panel.failed.connect(self.fail)
@@ -124,11 +125,11 @@ class AttentionView(View):
 
     @property
     def drawing(self) -> bool:
-        """Whether something of a long sentence is still being drawn."""
+        """Whether a long sentence is still being drawn."""
         return self._slices.isActive() or self._turns.isActive()
 
     def draw(self, state: State) -> None:
-        """Show a State; parts whose numbers did not change keep their image."""
+        """Show a State; parts with unchanged numbers keep their image."""
         self._state = state
         self._measure()
         model = state.model if state.trace is None else state.trace.model
@@ -190,7 +191,7 @@ class AttentionView(View):
         self.overview.choose(layer_and_head(state.shown, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
-        """Draw the overview, in slices where the sentence is long."""
+        """Draw the overview; in slices if the sentence is long."""
         state, kind, self._needs = self._state, self._state.kind, needs
         self._slices.stop()
         if state.trace is None or state.shown is None:
@@ -210,7 +211,7 @@ class AttentionView(View):
             self.overview.draw(drawn)
 
     def _draw_slice(self) -> None:
-        """Go on with the overview for a few milliseconds, and show how far it is."""
+        """Continue the overview for a few milliseconds, and show what is finished."""
         timer = QElapsedTimer()
         timer.start()
         kind = self._state.kind
@@ -229,7 +230,7 @@ class AttentionView(View):
             self._overviews[kind] = self._needs, self._filling
 
     def _draw_order(self) -> None:
-        """Bring the overview into the order asked for."""
+        """Sort the overview as requested."""
         state, kind, order = self._state, self._state.kind, self._state.look.order
         if not self._changed("order", _Shown(state.shown, kind), kind, order):
             return
@@ -250,7 +251,7 @@ class AttentionView(View):
         self._turns.start()
 
     def _work(self) -> None:
-        """Go on with what takes long for a few milliseconds; show what is finished."""
+        """Continue long work for a few milliseconds; show what is finished."""
         timer = QElapsedTimer()
         timer.start()
         while self._tasks and not timer.hasExpired(SLICE_MS):
@@ -269,7 +270,7 @@ class AttentionView(View):
             self.session.set()  # the strips and the status line want it too
 
     def _measure(self) -> None:
-        """Reserve room for all that was decoded: cells keep their size."""
+        """Reserve space for all that was decoded, so that cells keep their size."""
         trace, look = self._state.trace, self._state.look
         if not self._changed("room", trace, look):
             return
@@ -311,7 +312,7 @@ class AttentionView(View):
         self.session.set(hovered=cell, look=look)
 
     def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
-        """Lock a cell, or free it where it is locked; a click beside takes the kind."""
+        """Lock a cell, or unlock it; a click beside the cells focuses the kind."""
         if at is None:
             self.session.set(kind=kind)
             return
@@ -322,9 +323,9 @@ class AttentionView(View):
     def _focus(
         self, kind: Kind, at: MapCell | SideToken | None
     ) -> tuple[AttentionCell | None, Look]:
-        """Return the cell that is put in focus, and the look in which it is.
+        """Return the cell to focus, and the look that goes with it.
 
-        Of a token, it is the cell of its strongest weight, and its weights stand out.
+        For a token it is the cell of its largest weight, and its weights stand out.
         """
         shown, look = self._readings.get(kind), self._state.look
         if at is None or shown is None:

@@ -1,4 +1,4 @@
-"""Both runs side by side: the baseline run's map, and the changed one's beside it."""
+"""Both runs side by side: the baseline run's map, then the modified run's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 
 
 def draw_both(maps: Sequence[HeatMap], pictures: Sequence[Matrix]) -> None:
-    """Draw as many maps as there are pictures; the first one stays, empty too."""
+    """Draw as many maps as there are pictures; the first map stays, even if empty."""
     for index, heat_map in enumerate(maps):
         there = index < len(pictures)
         heat_map.setVisible(there or index == 0)

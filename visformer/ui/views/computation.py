@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import (
@@ -42,41 +43,43 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.values.facts import KINDS
-from visformer.words import KIND_NAMES
+from visformer.words import KIND_NAMES, layer_words
 
 TABLE_SHARE = 0.32  # of the height, at most
-HINT = "keys: [ and ]"
+HINT = N_("keys: [ and ]")
 
 
 class ComputationView(View):
-    """Pages, stages, the matrices of one, and the cell's own numbers below."""
+    """Pages, stages, the current stage's matrices, and the cell's numbers below."""
 
-    name, title = "computation", "Computation"
+    name, title = "computation", N_("Computation")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._subject: Subject | None = None
         self._picture: StagePicture | None = None
-        self.page_bar = _bar("pages of the computation", tuple(PAGES.values()))
+        self.page_bar = _bar(
+            _("pages of the computation"), tuple(_(title) for title in PAGES.values())
+        )
         self.page_bar.tabBarClicked.connect(self._go_to_page)
         self.stages: dict[StagePage, QTabBar] = {}
         for page, title in PAGES.items():
-            titles = tuple(stage.title for stage in stages_on(page))
-            self.stages[page] = _bar(f"stages: {title}", titles)
+            titles = tuple(_(stage.title) for stage in stages_on(page))
+            self.stages[page] = _bar(_("stages: {page}", page=_(title)), titles)
             self.stages[page].tabBarClicked.connect(self._go_to_stage)
         self.choosers = {
-            name: _chooser(name, slot)
-            for name, slot in (
-                ("kind", self._choose_kind),
-                ("layer", self._choose_layer),
-                ("head", self._choose_head),
+            name: _chooser(title, slot)
+            for name, title, slot in (
+                ("kind", _("kind of attention"), self._choose_kind),
+                ("layer", _("layer of the computation"), self._choose_layer),
+                ("head", _("head of the computation"), self._choose_head),
             )
         }
-        self._hint = _yielding(plain_label(HINT, faint=True))
+        self._hint = _yielding(plain_label(_(HINT), faint=True))
         self._heading = _yielding(plain_label(""))
-        self._heading.setAccessibleName("the cell that is shown")
-        self._formula = paragraph("the formula of this stage")
-        self._words = paragraph("the numbers of the cell")
+        self._heading.setAccessibleName(_("the cell that is shown"))
+        self._formula = paragraph(_("the formula of this stage"))
+        self._words = paragraph(_("the numbers of the cell"))
         for label in (self._formula, self._words):
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._words.setTextInteractionFlags(
@@ -87,7 +90,7 @@ class ComputationView(View):
         self.maps.clicked.connect(self._click)
         self.maps.failed.connect(self.fail)
         self.table = NumberTable()
-        self.table.setAccessibleName("the numbers of this stage")
+        self.table.setAccessibleName(_("the numbers of this stage"))
         self.table.hovered.connect(self._hover_table)
         self.table.picked.connect(self._click_table)
         self.table.failed.connect(self.fail)
@@ -119,7 +122,7 @@ class ComputationView(View):
         self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave the larger part to the matrices."""
+        """Leave most of the height to the matrices."""
         super().resizeEvent(event)
         self.table.set_room(int(TABLE_SHARE * self.height()))
 
@@ -196,7 +199,7 @@ class ComputationView(View):
             for index, title in enumerate(titles_on(page, *looked)):
                 bar.setTabText(index, title)
         self._hint.setText(
-            missing_kinds_words(state.shown.model if state.shown else None) or HINT
+            missing_kinds_words(state.shown.model if state.shown else None) or _(HINT)
         )
         self._hint.setToolTip(self._hint.text())
         self._colour_tabs()
@@ -204,14 +207,14 @@ class ComputationView(View):
         if [kind.itemData(index) for index in range(kind.count())] != list(kinds):
             kind.clear()
             for name in kinds:
-                kind.addItem(KIND_NAMES[name], name)
+                kind.addItem(_(KIND_NAMES[name]), name)
         kind.setCurrentIndex(kind.findData(state.kind))
         if state.shown is not None:
-            _number(layer, "layer", state.shown.layers(state.kind), state.layer)
-            _number(head, "head", state.shown.heads(state.kind), state.head)
+            _number(layer, layer_words, state.shown.layers(state.kind), state.layer)
+            _number(head, _head_title, state.shown.heads(state.kind), state.head)
 
     def _colour_tabs(self) -> None:
-        """Tell the current tab apart by more than Fusion's faint shade."""
+        """Mark the current tab more clearly than Fusion's faint shade does."""
         accent = self.palette().color(QPalette.ColorRole.Link)
         plain = self.palette().color(QPalette.ColorRole.WindowText)
         for bar in (self.page_bar, *self.stages.values()):
@@ -231,11 +234,11 @@ class ComputationView(View):
         self.session.set(head=index)
 
     def walk(self, by: int) -> None:
-        """Go so many stages on."""
+        """Move this many stages forward."""
         self.session.set(stage=neighbour(self._state.stage, by))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk the stages with up and down, where nothing inside takes them."""
+        """Move between stages with Up and Down, where no widget inside takes them."""
         if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             self.walk(1 if event.key() == Qt.Key.Key_Down else -1)
         else:
@@ -260,7 +263,7 @@ class ComputationView(View):
             self.session.set(hovered=hovered, hovered_dimensions=dimensions)
 
     def _click(self, at: dict[Axis, int]) -> None:
-        """Lock what was clicked, or free it where it is locked."""
+        """Lock what was clicked, or unlock it."""
         state = self._state
         dimensions = dict(state.locked_dimensions)
         for axis, index in _dimensions(at).items():
@@ -276,7 +279,7 @@ class ComputationView(View):
             self.session.set(locked=locked, locked_dimensions=dimensions)
 
     def _cell(self, at: dict[Axis, int]) -> AttentionCell | None:
-        """Return the cell that a place belongs to; None where it has no token."""
+        """Return the cell of a place; None where the place has no token."""
         subject = self._subject
         if subject is None or not {"query", "key"} & set(at):
             return None
@@ -284,7 +287,7 @@ class ComputationView(View):
         return AttentionCell(subject.kind, query, key)
 
     def _place(self, at: MapCell) -> dict[Axis, int]:
-        """Say what a row and a column of the table are."""
+        """Return the axes and indices of a row and a column of the table."""
         if self._picture is None or self._subject is None:
             return {}
         numbers = self._picture.table
@@ -307,7 +310,7 @@ def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
 
 def _chooser(name: str, slot: Callable[[int], None]) -> QComboBox:
     box = QComboBox()
-    box.setAccessibleName(f"{name} of the computation")
+    box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
     box.activated.connect(slot)
     return box
@@ -321,20 +324,26 @@ def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
     bar.setElideMode(Qt.TextElideMode.ElideNone)
     for title in titles:
         bar.addTab(title)
-    bar.setToolTip("[ and ], or up and down, walk the stages")
+    bar.setToolTip(_("Press [ and ], or Up and Down, to move between stages."))
     return bar
 
 
 def _yielding(label: QLabel) -> QLabel:
-    """Let a line be cut where there is no room: it must not widen the window."""
+    """Let a line be cut where space is short: it must not widen the window."""
     label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     return label
 
 
-def _number(box: QComboBox, name: str, count: int, chosen: int) -> None:
+def _head_title(head: int) -> str:
+    return _("head {head}", head=head + 1)
+
+
+def _number(
+    box: QComboBox, title: Callable[[int], str], count: int, chosen: int
+) -> None:
     """Offer ``count`` layers or heads."""
     if box.count() != count:
         box.clear()
         for index in range(count):
-            box.addItem(f"{name} {index + 1}", index)
+            box.addItem(title(index), index)
     box.setCurrentIndex(chosen)

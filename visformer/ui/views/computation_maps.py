@@ -15,11 +15,11 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 
 MOST = 4  # matrices of a stage
-STRETCH = 100.0  # a few tokens of many dimensions still fill their room
+STRETCH = 100.0  # a few tokens of many dimensions still fill the map
 
 
 class StageMaps(QWidget):
-    """Up to four heat maps; what is marked in one is marked in all that have it."""
+    """Up to four heat maps; a mark shows in all maps that share its axis."""
 
     hovered = Signal(object)  # dict of axis to index, or None
     clicked = Signal(object)
@@ -86,7 +86,7 @@ class StageMaps(QWidget):
         )
 
     def _at(self, index: int, at: MapCell | None) -> dict[Axis, int] | None:
-        """Say which index along which axis a place of a map is."""
+        """Return the axes and indices of a place in a map."""
         if at is None or index >= len(self._shown):
             return None
         one = self._shown[index]
@@ -103,7 +103,7 @@ class StageMaps(QWidget):
 
 
 def _inside(index: int | None, first: int, size: int) -> int | None:
-    """Return an index within the part that is drawn, None where it is not in it."""
+    """Return an index within the drawn part; None where it lies outside."""
     if index is None or not 0 <= index - first < size:
         return None
     return index - first

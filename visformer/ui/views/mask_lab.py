@@ -1,4 +1,4 @@
-"""The Lab page of the Masks tab: change a mask, run again, see what it did."""
+"""The Lab page of the Masks tab: change a mask, run again, see the effect."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.mask_lab import (
     NO_DIFFERENCE,
     Runs,
@@ -53,43 +54,49 @@ from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource
 from visformer.words import KIND_NAMES, layer_words, masked_value_text
 
-CAUSAL = {"own": "the model's own", "off": "off", "moved": "diagonal moved by"}
+CAUSAL = {
+    "own": N_("the model's own"),
+    "off": N_("off"),
+    "moved": N_("diagonal moved by"),
+}
 
 
 class MaskLab(View):
     """Fields that change the masks of a run, and both runs side by side."""
 
-    name, title = "lab", "Lab"
+    name, title = "lab", N_("Lab")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._runs: Runs | None = None
         self._leaks = ""
-        self.layers = self._chooser("layers that a change is made in")
+        self.layers = self._chooser(_("layers in which the mask is changed"))
         self.layers.activated.connect(lambda _: self._change_layer())
-        self.causal = self._chooser("causal mask")
+        self.causal = self._chooser(_("causal mask"))
         for name, title in CAUSAL.items():
-            self.causal.addItem(title, name)
+            self.causal.addItem(_(title), name)
         self.causal.activated.connect(lambda _: self._change_causal())
         self.offset = QSpinBox()
-        self.offset.setAccessibleName("tokens that the diagonal is moved by")
+        self.offset.setAccessibleName(
+            _("number of tokens by which the diagonal is moved")
+        )
         self.offset.setRange(-64, 64)
         self.offset.setValue(1)
         self.offset.valueChanged.connect(lambda _: self._change_causal())
-        self.masked_value = self._chooser("what stands for a masked score")
+        self.masked_value = self._chooser(_("value of a masked score"))
         self.masked_value.activated.connect(lambda _: self._change_masked_value())
-        self.hide_button = QPushButton("Hide source tokens")
+        self.hide_button = QPushButton(_("Hide source tokens"))
         self._menu = QMenu(self.hide_button)
         self.hide_button.setMenu(self._menu)
-        self.kind = self._chooser("kind of attention")
+        self.kind = self._chooser(_("kind of attention"))
         for kind in KINDS:
-            self.kind.addItem(KIND_NAMES[kind], kind)
+            self.kind.addItem(_(KIND_NAMES[kind]), kind)
         self.kind.activated.connect(self._choose_kind)
         self.mask_map, self.difference = HeatMap(), HeatMap()
         self.attention = [HeatMap(), HeatMap()]
         self.mask_map.clicked.connect(self._paint)
-        self.text, self.leaks = paragraph("both translations"), paragraph("leaks")
-        self.row_words = paragraph("the row in words")
+        self.text, self.leaks = paragraph(_("both translations")), paragraph(_("leaks"))
+        self.row_words = paragraph(_("the row in words"))
         self.row, self.candidates = NumberTable(), NumberTable()
         self._lay_out()
         self._fit()
@@ -104,9 +111,9 @@ class MaskLab(View):
 
     def _lay_out(self) -> None:
         fields = {
-            "&In": (self.kind, self.layers),
-            "&Causal mask": (self.causal, self.offset),
-            "&Masked score": (self.masked_value,),
+            _("&In"): (self.kind, self.layers),
+            _("&Causal mask"): (self.causal, self.offset),
+            _("&Masked score"): (self.masked_value,),
         }
         line = QGridLayout()
         for at, (title, widgets) in enumerate(fields.items()):
@@ -167,7 +174,7 @@ class MaskLab(View):
             self._leaks = leak_words(shown)
         if self._changed("leaks in words", shown, state.head):
             empty = empty_row_words(shown, state.head)
-            self.leaks.setText(f"{self._leaks} {empty}".strip())
+            self.leaks.setText(" ".join(filter(None, (self._leaks, empty))))
         query = None if shown is None else focused_query(shown, selection)
         if self._changed("row", *head, query):
             self.row_words.setText(row_words(shown, selection))
@@ -190,15 +197,19 @@ class MaskLab(View):
         difference = difference_picture(self._runs, self._state.selection)
         self.difference.draw(difference)
         self.difference.setVisible(difference is not None)
-        texts = text_words(self._state.trace, self._state.baseline)
-        texts += f" {difference_words(self._runs)}"
-        self.text.setText(texts if difference is not None else NO_DIFFERENCE)
+        texts = (
+            text_words(self._state.trace, self._state.baseline),
+            difference_words(self._runs),
+        )
+        self.text.setText(
+            _(NO_DIFFERENCE) if difference is None else " ".join(filter(None, texts))
+        )
         candidates = candidate_numbers(self._runs)
         self.candidates.draw(candidates)
         self.candidates.setVisible(candidates is not None)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Keep the maps' cells in sight below labels of the new size."""
+        """Keep the cells visible below labels of the new size."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "attention"):
             self._fit()
@@ -229,20 +240,20 @@ class MaskLab(View):
             return
         chosen = self.layers.currentIndex()
         self.layers.clear()
-        self.layers.addItem("all layers", None)
+        self.layers.addItem(_("all layers"), None)
         for layer in range(count):
             self.layers.addItem(layer_words(layer), layer)
         self.layers.setCurrentIndex(max(0, min(chosen, count)))
 
     def _fill_masked(self) -> None:
         state = self._state
-        own = state.baseline or state.shown
-        text = (
-            masked_value_text(own.model.config.masked_value) if own is not None else ""
-        )
+        run, own = state.baseline or state.shown, _("the model's own")
+        if run is not None:
+            text = masked_value_text(run.model.config.masked_value)
+            own = _("the model's own, {value}", value=text)
         named: dict[float | None, str] = {
-            None: f"the model's own, {text}",
-            0.0: "score × mask (the wrong way: it leaks)",
+            None: own,
+            0.0: _("score × mask (the wrong way: it leaks)"),
             -math.inf: "−∞",
         }
         chosen = state.intervention.masked_value

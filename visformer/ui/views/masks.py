@@ -1,4 +1,4 @@
-"""The Masks tab: what each query may read, of one sentence or of a batch."""
+"""The Masks tab: what each query may attend to, in one sentence or in a batch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import (
+    PART_NAMES,
     PARTS,
     MaskPart,
     cell_words,
@@ -38,16 +40,16 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
-LEAST_LINES = 15  # of text that a map is high; below that the maps scroll
+LEAST_LINES = 15  # minimum height of a map in lines of text; then the maps scroll
 SAMPLES = ("I have a cat.", "Thank you.")
 
-Places = dict[Kind, tuple[int, int]]  # the layer and head looked at of each kind
+Places = dict[Kind, tuple[int, int]]  # the selected layer and head of each kind
 
 
 class MasksPage(View):
-    """Nine maps, kind by part, of one sentence; and the batch that it is a row of."""
+    """Nine maps of one sentence, kinds by parts; and the batch that contains it."""
 
-    name, title = "masks", "Masks"
+    name, title = "masks", N_("Masks")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -71,7 +73,7 @@ class MasksPage(View):
         layout.addWidget(splitter)
 
     def draw(self, state: State) -> None:
-        """Show the batch where there is one, else the sentence on screen."""
+        """Show the batch if there is one, otherwise the sentence on screen."""
         self._state = state
         if state.trace is not None:
             self._batch.offer((state.trace.source_text, *SAMPLES))
@@ -81,7 +83,7 @@ class MasksPage(View):
         self._draw_row(self._batch.row)
 
     def _draw_row(self, row: int) -> None:
-        # The cell in focus is one of the sentence on screen, not of the batch.
+        # The cell in focus belongs to the sentence on screen, not to the batch.
         state = self._state
         cell = None if state.batch else state.cell
         trace = chosen(state.batch, state.shown, row)
@@ -116,12 +118,12 @@ class MasksPage(View):
 class MasksView(PagedView):
     """The masks as they are, and a lab to change them in."""
 
-    name, title = "masks", "Masks"
+    name, title = "masks", N_("Masks")
     pages = MasksPage, MaskLab
 
 
 class _MaskMaps(QWidget):
-    """The nine maps: a kind a row, a part a column, each with its own words."""
+    """The nine maps, one row per kind, one column per part, each with a note."""
 
     clicked = Signal(object)  # the AttentionCell
     hovered = Signal(object)  # the AttentionCell or None
@@ -132,8 +134,8 @@ class _MaskMaps(QWidget):
         self._changed = Changed()
         self._trace: Trace | None = None
         self._places: Places = {}
-        self._legend = paragraph("what the colours mean")
-        self._about = paragraph("leaks of this row of the batch")
+        self._legend = paragraph(_("what the colours mean"))
+        self._about = paragraph(_("leaks of this row of the batch"))
         maps = QWidget()
         self._grid = QGridLayout(maps)
         self._grid.setContentsMargins(0, 0, 0, 0)
@@ -149,8 +151,8 @@ class _MaskMaps(QWidget):
         layout.addWidget(scroll)
         self._cells: dict[tuple[Kind, MaskPart], tuple[HeatMap, QLabel]] = {}
         for column, (part, explanation) in enumerate(PARTS.items()):
-            text = f"{part.capitalize()} mask. {explanation}"
-            label = paragraph(f"what the {part} mask is", text)
+            name = _("what the {mask} is", mask=_(PART_NAMES[part]))
+            label = paragraph(name, _(explanation))
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
             self._grid.addWidget(label, 1, column)
             self._grid.setColumnStretch(column, 1)
@@ -159,7 +161,7 @@ class _MaskMaps(QWidget):
         self._fit()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Keep the maps' cells in sight below labels of the new size."""
+        """Keep the cells visible below labels of the new size."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_cells"):
             self._fit()
@@ -170,9 +172,10 @@ class _MaskMaps(QWidget):
 
     def _add(self, kind: Kind, part: MaskPart, row: int, column: int) -> None:
         heat_map = HeatMap()
-        label = paragraph(f"{part} mask, {KIND_NAMES[kind]}, in words")
+        names = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
+        label = paragraph(_("{mask} of {kind} attention, in words", **names))
         label.setAlignment(Qt.AlignmentFlag.AlignTop)
-        heat_map.setAccessibleName(f"{KIND_NAMES[kind]} attention, {part} mask")
+        heat_map.setAccessibleName(_("{mask} of {kind} attention", **names))
         heat_map.clicked.connect(lambda cell, kind=kind: self._click(kind, cell))
         heat_map.hovered.connect(lambda cell, kind=kind: self._hover(kind, cell))
         heat_map.failed.connect(self.failed)
@@ -196,14 +199,13 @@ class _MaskMaps(QWidget):
         self.hovered.emit(AttentionCell(kind, *cell))
 
     def tell(self, about: str) -> None:
-        """Say something about all of them."""
         self._about.setText(about)
         self._about.setVisible(bool(about))
 
     def draw(
         self, trace: Trace | None, places: Places, cell: AttentionCell | None
     ) -> None:
-        """Show the masks of one Trace, or say that there is none."""
+        """Show the masks of a Trace, or say that there is none."""
         if self._changed("legend", trace):
             self._legend.setText(_legend(trace))
         if self._changed("pictures", trace, places):
@@ -243,7 +245,10 @@ def _pictures(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], Matri
 
 
 def _legend(trace: Trace | None) -> str:
-    """Say what True and False do, with the model's own number."""
+    """Say what True and False mean, with the model's masked value."""
     if trace is None:
-        return "No sentence has been run yet: there are no masks to show."
-    return f"True (may attend) or {false_words(trace)}; False cells are hatched."
+        return _("No sentence has been run yet: there are no masks to show.")
+    return _(
+        "True (may attend) or {false}; False cells are hatched.",
+        false=false_words(trace),
+    )

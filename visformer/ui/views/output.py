@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
@@ -44,41 +45,43 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import dimension_words, number
 
-HINT = "click: go there · drag: see more"
-LEAST_LINES = 10  # of text that a map is high; below that the view scrolls
-STRETCH = 100.0  # few rows of many columns still fill their room
-CELL_LINES = 1.15  # of text that a step's cell is high; the map of more is dragged
+HINT = N_("click: go to the step · drag: see more")
+LEAST_LINES = 10  # minimum height of a map in lines of text; then the view scrolls
+STRETCH = 100.0  # a few rows of many columns still fill the map
+CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
 
 
 class OutputView(View):
     """Above: the current step, from vector to token. Below: the logit lens."""
 
-    name, title = "output", "Output"
+    name, title = "output", N_("Output")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._flow = paragraph("how the token of this step came about")
-        self._output = self._map("decoder output Z, row by dimension")
+        self._flow = paragraph(_("how the token of this step came about"))
+        self._output = self._map(_("decoder output Z, rows by dimensions"))
         self._output.hovered.connect(self._tell_output)
         self._output.clicked.connect(self._go_to_row)
-        self.products = self._table("the current row of Z and the chosen token's logit")
+        self.products = self._table(
+            _("the current row of Z and the chosen token's logit")
+        )
         self.products.hovered.connect(self._mark_dimension)
-        self._softmax = paragraph("the softmax with its numbers")
-        self.logits = self._table("logits and probabilities, best first")
-        self._how = paragraph("how the lens was made")
-        self._ranks = paragraph("the chosen token through the layers")
-        self._step_map = self._map("logit lens of this step, layer by token")
+        self._softmax = paragraph(_("the softmax with its numbers"))
+        self.logits = self._table(_("logits and probabilities, best first"))
+        self._how = paragraph(_("how the lens is computed"))
+        self._ranks = paragraph(_("the chosen token through the layers"))
+        self._step_map = self._map(_("logit lens of this step, layers by tokens"))
         self._step_texts = CellTexts(self._step_map.canvas)
         self._step_map.hovered.connect(self._tell_step)
-        self._steps_map = self._map("logit lens of all steps, step by layer")
+        self._steps_map = self._map(_("logit lens of all steps, steps by layers"))
         self._steps_texts = CellTexts(self._steps_map.canvas)
         self._steps_texts.resized.connect(self._follow)
         self._steps_map.hovered.connect(self._tell_steps)
         self._steps_map.clicked.connect(self._go_to_step)
         self.shows = QComboBox()
         for name, title in SHOWS.items():
-            self.shows.addItem(title, name)
-        self.shows.setAccessibleName("what the cells of all steps show")
+            self.shows.addItem(_(title), name)
+        self.shows.setAccessibleName(_("what the cells of all steps show"))
         self.shows.currentIndexChanged.connect(self._choose_shows)
         self._lay_out()
 
@@ -96,11 +99,11 @@ class OutputView(View):
 
     def _lay_out(self) -> None:
         chooser = QHBoxLayout()
-        title = QLabel("cells s&how")
+        title = QLabel(_("cells s&how"))
         title.setBuddy(self.shows)
         chooser.addWidget(title)
         chooser.addWidget(self.shows)
-        hint = plain_label(HINT, faint=True)
+        hint = plain_label(_(HINT), faint=True)
         hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         chooser.addWidget(hint, 1)
         above = _splitter(
@@ -205,7 +208,7 @@ class OutputView(View):
             self._follow()
 
     def _follow(self) -> None:
-        """Bring the current step in sight, with cells high enough to be read."""
+        """Scroll to the current step, with cells high enough to be read."""
         row = len(self._steps_texts.texts) - 1
         if row < 0:
             return
@@ -219,7 +222,7 @@ class OutputView(View):
     # ---- what the user does ----------------------------------------------------
 
     def _tell_output(self, cell: MapCell | None) -> None:
-        """Say the cell pointed at, and mark its dimension below."""
+        """Describe the cell pointed at, and mark its dimension below."""
         trace = self._state.shown
         if cell is None or trace is None:
             self._tell_row("")
@@ -228,13 +231,16 @@ class OutputView(View):
         self.products.mark(None, cell[1])
         row = first_row(trace) + cell[0]
         value = float(trace.decoder_output[row, cell[1]])
-        self._tell_row(
-            f"Row {row + 1} of Z, {dimension_words(cell[1])}: {number(value, 6)}. "
-            f"{output_words(trace, row)}"
+        pointed = _(
+            "Row {row} of Z, {dimension}: {value}.",
+            row=row + 1,
+            dimension=dimension_words(cell[1]),
+            value=number(value, 6),
         )
+        self._tell_row(" ".join((pointed, output_words(trace, row))))
 
     def _tell_row(self, pointed: str) -> None:
-        """Say how the step's token came about, then the row pointed at, or its own."""
+        """Say how the step's token came about, then describe the row pointed at."""
         trace = self._state.shown
         lines = [flow_words(trace)]
         if trace is not None and len(trace):
@@ -253,7 +259,7 @@ class OutputView(View):
             self._tell_lens((first + cell[0], cell[1]) if cell else None)
 
     def _tell_lens(self, at: tuple[int, int] | None) -> None:
-        """Say what a row and a layer predict, in place of how the lens was made."""
+        """Say what a row and a layer predict, in place of how the lens is computed."""
         said = lens_cell_words(self._state.shown, self._state.lens, *at) if at else ""
         model = self._state.shown.model if self._state.shown is not None else None
         self._how.setText(said or ("" if model is None else how_words(model)))
@@ -270,7 +276,7 @@ class OutputView(View):
 
 
 def _column(*parts: QWidget | QHBoxLayout) -> QWidget:
-    """Put parts under each other; heat maps and splitters take the room."""
+    """Stack parts vertically; heat maps and splitters take the free height."""
     column = QWidget()
     layout = QVBoxLayout(column)
     layout.setContentsMargins(0, 0, 0, 0)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.position_lab import distance_products, input_pictures
 from visformer.session.state import Session, State
 from visformer.ui.views.view import View
@@ -26,40 +27,44 @@ from visformer.values.facts import SentenceSide
 from visformer.values.modified_positions import change_table
 from visformer.words import position_words
 
-SIDES: tuple[SentenceSide, ...] = ("source", "target")
-REACH = 32  # distances shown on either side
-UNKNOWN = (
-    "The sum is drawn when a sentence is there, and the table of this side is known: a "
-    "learned table of the target is not in the window."
+SIDES: dict[SentenceSide, str] = {"source": N_("source"), "target": N_("target")}
+REACH = 32  # largest distance shown, in both directions
+UNKNOWN = N_(
+    "The sum is drawn once a sentence has been run and the table of this side is "
+    "known. The window does not have a learned table of the target."
+)
+ADDS_UP = N_(
+    "Every number on the left plus the one in the middle equals the one on the right; "
+    "click a row for its position."
 )
 
 
 class PositionInput(View):
     """Three maps that add up, and two curves of one position."""
 
-    name, title = "input", "Input"
+    name, title = "input", N_("Input")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.side = QComboBox()
-        self.side.addItems(list(SIDES))
-        self.side.setAccessibleName("side of the sentence")
+        self.side.addItems([_(name) for name in SIDES.values()])
+        self.side.setAccessibleName(_("side of the sentence"))
         self.side.currentIndexChanged.connect(self._choose_side)
         self.position = QSpinBox()
-        self.position.setPrefix("pos ")
-        self.position.setAccessibleName("position whose fingerprint is drawn")
+        self.position.setPrefix(_("pos") + " ")
+        self.position.setAccessibleName(_("position whose fingerprint is drawn"))
         self.position.valueChanged.connect(self._draw_curves)
-        self.about = paragraph("what is added")
+        self.about = paragraph(_("what is added"))
         self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
         for heat_map in self.maps:
             heat_map.failed.connect(self.fail)
             heat_map.clicked.connect(self._choose)
-        self._fingerprint = make_plot("fingerprint of the chosen position")
-        self._distance = make_plot("dot products with the positions around it")
+        self._fingerprint = make_plot(_("fingerprint of the chosen position"))
+        self._distance = make_plot(_("dot products with the positions around it"))
         self._lay_out()
 
     def _lay_out(self) -> None:
-        side, position = QLabel("Si&de"), QLabel("&Position")
+        side, position = QLabel(_("Si&de")), QLabel(_("&Position"))
         side.setBuddy(self.side)
         position.setBuddy(self.position)
         line = QHBoxLayout()
@@ -97,7 +102,7 @@ class PositionInput(View):
             self._draw_maps()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette and the font: pyqtgraph does neither."""
+        """Follow the palette and the font, which pyqtgraph does not."""
         super().changeEvent(event)
         kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
         if event.type() in kinds and hasattr(self, "_distance"):
@@ -105,7 +110,7 @@ class PositionInput(View):
 
     @property
     def _side(self) -> SentenceSide:
-        return SIDES[self.side.currentIndex()]
+        return tuple(SIDES)[self.side.currentIndex()]
 
     def _choose_side(self) -> None:
         self.draw(self._state)
@@ -115,12 +120,7 @@ class PositionInput(View):
         pictures = input_pictures(state.shown, state.positions, self._side)
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
-        self.about.setText(
-            "Every number on the left plus the one in the middle is the one on the "
-            "right; click a row for its position."
-            if pictures
-            else UNKNOWN
-        )
+        self.about.setText(_(ADDS_UP) if pictures else _(UNKNOWN))
         table = self._table()
         self.position.setRange(0, 0 if table is None else len(table) - 1)
         self._draw_curves()
@@ -140,12 +140,12 @@ class PositionInput(View):
         table, position = self._table(), self.position.value()
         plots = {
             self._fingerprint: (
-                "dimension (dim): even ones solid, odd ones dashed",
-                "value",
+                _("dimension (dim): even ones solid, odd ones dashed"),
+                _("value"),
             ),
             self._distance: (
-                f"distance from {position_words(position)}",
-                "dot product",
+                _("distance from {position}", position=position_words(position)),
+                _("dot product"),
             ),
         }
         for plot, axes in plots.items():
@@ -155,7 +155,9 @@ class PositionInput(View):
             return
         colours = pens(self.palette(), thin=False)
         pen, dashed = colours[0], colours[len(colours) // 2 + 1]
-        for first, line in enumerate((pen, dashed)):  # one of both would be a blur
+        for first, line in enumerate(
+            (pen, dashed)
+        ):  # a single line through both would be a blur
             dimensions = range(first, table.shape[1], 2)
             values = table[position, first::2]
             self._fingerprint.plot(dimensions, values, pen=line, connect="finite")

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.position_lab import (
     AMOUNTS,
     FORMS,
@@ -38,39 +39,39 @@ FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0
 
 
 class PositionLab(View):
-    """Fields that make one change, and both runs side by side."""
+    """Fields for one change of the encodings, and both runs side by side."""
 
-    name, title = "lab", "Lab"
+    name, title = "lab", N_("Lab")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.form = QComboBox()
-        self.form.setAccessibleName("positional encodings of the run")
+        self.form.setAccessibleName(_("positional encodings of the run"))
         for form, title in FORMS.items():
-            self.form.addItem(title, form)
+            self.form.addItem(_(title), form)
         self.form.activated.connect(self._take_form)
         self.amount = QDoubleSpinBox()
-        self.amount.setAccessibleName("how much")
+        self.amount.setAccessibleName(_("amount of the change"))
         self.amount.setKeyboardTracking(False)
         self.amount.valueChanged.connect(self._change)
         self.seed = QSpinBox()
-        self.seed.setAccessibleName("seed of the shuffle")
-        self.seed.setPrefix("seed ")
+        self.seed.setAccessibleName(_("seed of the shuffle"))
+        self.seed.setPrefix(_("seed") + " ")
         self.seed.setRange(0, 9999)
         self.seed.valueChanged.connect(self._change)
-        self.shuffle = QPushButton("Sh&uffle the source")
+        self.shuffle = QPushButton(_("Sh&uffle the source"))
         self.shuffle.setToolTip(
-            "Run the source in another order, with the same target, and compare"
+            _("Run the source in another order with the same target, and compare")
         )
         self.shuffle.clicked.connect(self._shuffle)
         self._tables = [HeatMap(), HeatMap()]
         self._attention = [HeatMap(), HeatMap()]
-        self._text = paragraph("both translations")
-        self.bag = paragraph("what the shuffled run gave")
+        self._text = paragraph(_("both translations"))
+        self.bag = paragraph(_("result of the shuffled run"))
         self._lay_out()
 
     def _lay_out(self) -> None:
-        title = QLabel("Po&sitions")
+        title = QLabel(_("Po&sitions"))
         title.setBuddy(self.form)
         line = QHBoxLayout()
         for widget in (title, self.form, self.amount, self.seed):
@@ -130,7 +131,7 @@ class PositionLab(View):
                 self.seed.setValue(change.seed)
 
     def _fit_amount(self, form: str | None) -> None:
-        """Give the field of the amount the range of what it counts."""
+        """Set the range of the amount field to what it counts."""
         table = self._state.positions
         last = 0 if table is None else len(table) - 1
         self.amount.setVisible(form in AMOUNTS)
@@ -142,7 +143,7 @@ class PositionLab(View):
             self.amount.setRange(low, 100.0 if scaled else last)
 
     def choose(self, form: PositionForm | None) -> None:
-        """Choose a form as if it had been picked; None is the model's own."""
+        """Choose a form as the user would; None is the model's own."""
         self.form.setCurrentIndex(self.form.findData(form))
         self._take_form()
 

@@ -1,4 +1,4 @@
-"""The Positions tab: the model's own table of positional encodings, three ways."""
+"""The Positions tab: the model's table of positional encodings, shown three ways."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import (
+    LIKENESS_NAMES,
     LIKENESSES,
     cell_words,
     default_last,
@@ -37,22 +39,24 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 
-HINT = "Point at the map: position, dimension and value are said here."
+HINT = N_("Point at the map to read position, dimension and value here.")
 
 
 class PositionTable(View):
     """Heat map, curves and similarity of the encodings, over one range of positions."""
 
-    name, title = "table", "Table"
+    name, title = "table", N_("Table")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._about = paragraph("what the table is")
-        self._hover = paragraph("the cell pointed at", HINT)
+        self._about = paragraph(_("what the table is"))
+        self._hover = paragraph(_("the cell pointed at"), _(HINT))
         self._range = _Range()
         self._range.changed.connect(self._draw_range)
         self._heat_map = HeatMap()
-        self._heat_map.setAccessibleName("positional encodings, position by dimension")
+        self._heat_map.setAccessibleName(
+            _("positional encodings, positions by dimensions")
+        )
         self._heat_map.hovered.connect(self._tell)
         self._heat_map.failed.connect(self.fail)
         self._curves = Curves()
@@ -81,7 +85,7 @@ class PositionTable(View):
         layout.addWidget(self._about)
         layout.addLayout(line)
         layout.addWidget(self._pictures, 1)
-        layout.addStretch()  # takes the room where there are no pictures
+        layout.addStretch()  # takes the space where there are no pictures
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
@@ -100,7 +104,7 @@ class PositionTable(View):
         usable = has_table(table, model)
         self._range.setVisible(usable)
         self._pictures.setVisible(usable)
-        self._hover.setText(HINT if usable else "")
+        self._hover.setText(_(HINT) if usable else "")
         if table is None or not usable:
             self._about.setText(nothing_words(model))
             self._heat_map.draw(None)
@@ -121,10 +125,10 @@ class PositionTable(View):
             self._similarity.set_range(first, last)
 
     def _tell(self, cell: MapCell | None) -> None:
-        """Say the cell pointed at, and mark its position in the curves."""
+        """Describe the cell pointed at, and mark its position in the curves."""
         table = self._state.positions
         if cell is None or table is None:
-            self._hover.setText(HINT)
+            self._hover.setText(_(HINT))
             self._curves.mark(None)
             return
         position = self._range.first + cell[0]
@@ -136,27 +140,27 @@ class PositionTable(View):
 class PositionsView(PagedView):
     """The table of encodings, what it adds to the input, and a lab to change it in."""
 
-    name, title = "positions", "Positions"
+    name, title = "positions", N_("Positions")
     pages = PositionTable, PositionInput, PositionLab
 
 
 class _Range(QWidget):
-    """The positions that are shown: two fields, and all of them in one click."""
+    """The positions that are shown: two fields, and a button for all."""
 
     changed = Signal(int, int)  # first and last
 
     def __init__(self) -> None:
         super().__init__()
-        self.touched = False  # the user chose a range: a longer sentence leaves it
+        self.touched = False  # the user chose a range: a longer sentence keeps it
         self._first, self._last = (
-            _spin_box("first position"),
-            _spin_box("last position"),
+            _spin_box(_("first position")),
+            _spin_box(_("last position")),
         )
         self._of = QLabel()
-        self._all = QPushButton("&All")
-        self._all.setAccessibleName("show all positions")
+        self._all = QPushButton(_("&All"))
+        self._all.setAccessibleName(_("show all positions"))
         self._all.clicked.connect(self._take_all)
-        title, to = QLabel("&Positions"), QLabel("to")
+        title, to = QLabel(_("&Positions")), QLabel(_("to"))
         title.setBuddy(self._first)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -171,14 +175,14 @@ class _Range(QWidget):
         return self._first.value()
 
     def set_count(self, count: int) -> None:
-        """Say how many positions there are to choose from."""
-        self._of.setText(f"of {count:,}")
+        """Set how many positions there are to choose from."""
+        self._of.setText(_("of {count:,}", count=count))
         with QSignalBlocker(self._first), QSignalBlocker(self._last):
             self._first.setRange(0, count - 1)
             self._last.setRange(0, count - 1)
 
     def offer(self, last: int) -> None:
-        """Show the first positions up to ``last``, and tell so."""
+        """Show the positions up to ``last``, and emit ``changed``."""
         self._set(0, last)
 
     def _take_all(self) -> None:
@@ -203,7 +207,7 @@ class _Range(QWidget):
 
 
 class _Similarity(QWidget):
-    """How alike every two positions are, by dot product or by cosine."""
+    """How similar every two positions are, by dot product or cosine."""
 
     failed = Signal(str)
 
@@ -213,15 +217,15 @@ class _Similarity(QWidget):
         self._range = (0, 0)
         self._picture: Matrix | None = None
         self._choice = QComboBox()
-        self._choice.addItems(list(LIKENESSES))
-        self._choice.setAccessibleName("how positions are compared")
+        self._choice.addItems([_(name) for name in LIKENESS_NAMES.values()])
+        self._choice.setAccessibleName(_("how positions are compared"))
         self._choice.currentIndexChanged.connect(self._redraw)
-        self._words = paragraph("what the similarity map shows")
+        self._words = paragraph(_("what the similarity map shows"))
         self._heat_map = HeatMap()
-        self._heat_map.setAccessibleName("similarity, position by position")
+        self._heat_map.setAccessibleName(_("similarity of every two positions"))
         self._heat_map.hovered.connect(self._tell)
         self._heat_map.failed.connect(self.failed)
-        title = QLabel("Si&milarity")
+        title = QLabel(_("Si&milarity"))
         title.setBuddy(self._choice)
         line = QHBoxLayout()
         line.addWidget(title)
@@ -234,7 +238,7 @@ class _Similarity(QWidget):
         layout.addWidget(self._heat_map, 1)
 
     def draw(self, table: Floats | None) -> None:
-        """Take another table; it is painted when a range is set."""
+        """Use another table; it is painted when a range is set."""
         self._table = table
         if table is None:
             self._heat_map.draw(None)
@@ -258,7 +262,7 @@ class _Similarity(QWidget):
             return
         likeness = list(LIKENESSES)[self._choice.currentIndex()]
         self._words.setText(
-            LIKENESSES[likeness]
+            _(LIKENESSES[likeness])
             if cell is None
             else pair_words(self._picture, likeness, *cell)
         )
@@ -266,7 +270,7 @@ class _Similarity(QWidget):
 
 def _spin_box(name: str) -> QSpinBox:
     spin_box = QSpinBox()
-    spin_box.setPrefix("pos ")
+    spin_box.setPrefix(_("pos") + " ")
     spin_box.setAccessibleName(name)
-    spin_box.setKeyboardTracking(False)  # one picture a number, not one a digit
+    spin_box.setKeyboardTracking(False)  # one picture per number, not per digit
     return spin_box

@@ -6,6 +6,7 @@ from typing import ClassVar, TypeVar
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from visformer.language import _
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
 from visformer.ui.widgets.pages import Page, Pages
@@ -14,10 +15,10 @@ V = TypeVar("V", bound="View")
 
 
 class View(QWidget):
-    """Paints the State; what is done in it goes to the Session."""
+    """Paints the State; what the user does in it goes to the Session."""
 
     name: ClassVar[str]  # in the State and on the command line
-    title: ClassVar[str]  # on screen
+    title: ClassVar[str]  # on screen, marked for the catalogue
     pages: ClassVar[tuple[type[View], ...]] = ()
 
     def __init__(self, session: Session) -> None:
@@ -27,34 +28,33 @@ class View(QWidget):
         self._changed = Changed()
 
     def draw(self, state: State) -> None:
-        """Show a State, all of it; nothing is set or asked for here."""
+        """Show all of a State; nothing is set or requested here."""
         raise NotImplementedError
 
     @property
     def drawing(self) -> bool:
-        """Whether something that takes long is still being drawn, in slices."""
+        """Whether something slow is still being drawn, in slices."""
         return False
 
     def fail(self, sentence: str) -> None:
-        """Say what went wrong."""
         self.session.set(error=sentence)
 
 
 class PagedView(View):
-    """A view whose ``pages`` are views themselves, one of them in sight."""
+    """A view whose ``pages`` are views themselves, one of them visible."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._views = {page.name: page(session) for page in self.pages}
         self._pages = Pages(
-            *(Page(name, view.title, view) for name, view in self._views.items())
+            *(Page(name, _(view.title), view) for name, view in self._views.items())
         )
         self._pages.turned.connect(self._draw_page)
         layout = QVBoxLayout(self)
         layout.addWidget(self._pages)
 
     def draw(self, state: State) -> None:
-        """Draw the page in sight: the others wait until they are turned to."""
+        """Draw the visible page; the others are drawn when turned to."""
         self._state = state
         self._draw_page()
 
@@ -62,9 +62,9 @@ class PagedView(View):
         self._views[self._pages.current].draw(self._state)
 
     def turn(self, name: str) -> None:
-        """Turn to a page; ValueError where there is none of this name."""
+        """Turn to a page; ValueError if none has this name."""
         self._pages.turn(name)
 
     def page(self, kind: type[V]) -> V:
-        """Return the page of a class; StopIteration where there is none."""
+        """Return the page of a class; StopIteration if there is none."""
         return next(page for page in self._views.values() if isinstance(page, kind))

@@ -22,11 +22,11 @@ from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.labels import short
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
-WIDEST = 3.5  # pixels of an arc of weight 1, beside the 0.5 of the thinnest
+WIDEST = 3.5  # pixels that an arc of weight 1 is wider than the thinnest, of 0.5
 FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
-FADED = 0.15  # of its opacity keeps an arc that is not of the marked token
-LEVELS = 20  # of width and opacity told apart
-LABEL_SHARES = 0.46, 0.3  # of the width, at most, for the labels of each side
+FADED = 0.15  # opacity of the arcs when some stand out
+LEVELS = 20  # of width and opacity
+LABEL_SHARES = 0.46, 0.3  # of the width: the most that the labels of each side take
 
 
 class ArcsCanvas(TokenCanvas):
@@ -36,10 +36,10 @@ class ArcsCanvas(TokenCanvas):
         super().__init__()
         self._matrix: Matrix | None = None
         self._mass = 1.0
-        self._extent = 1  # rows or columns for which there is room
+        self._extent = 1  # rows or columns for which there is space
         self._marks = Marks()
         self._by: TokenRole = "query"
-        self._arcs: tuple[range, Arcs] | None = None  # of the rows in sight
+        self._arcs: tuple[range, Arcs] | None = None  # of the visible rows
         self._layer: tuple[tuple[object, ...], QPixmap] | None = None
 
     # ---- what is shown ---------------------------------------------------------
@@ -53,13 +53,12 @@ class ArcsCanvas(TokenCanvas):
         self.update()
 
     def mark(self, marks: Marks, by: TokenRole) -> None:
-        """Mark tokens; the arcs of the queries or of the keys among them stand out."""
+        """Mark tokens; the arcs of the marked queries (or keys) stand out."""
         if (marks, by) != (self._marks, self._by):
             self._marks, self._by = marks, by
             self.update()
 
     def sizeHint(self) -> QSize:
-        """As high as its lines."""
         line = self.fontMetrics().height()
         return QSize(20 * line, self._extent * line)
 
@@ -96,7 +95,7 @@ class ArcsCanvas(TokenCanvas):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the arcs of the rows in sight, then the tokens in sight."""
+        """Paint the arcs of the visible rows, then the visible tokens."""
         matrix = self._matrix
         if matrix is None or not matrix.values.size:
             return
@@ -134,7 +133,7 @@ class ArcsCanvas(TokenCanvas):
     def _paint_arcs(
         self, painter: QPainter, lines: Arcs, pitch: float, edges: tuple[float, float]
     ) -> None:
-        """Paint all arcs, faded where some stand out; those painted over them."""
+        """Paint all arcs; where some stand out, the others are faded below them."""
         own = lines.rows if self._by == "query" else lines.columns
         marked = self._marks.rows if self._by == "query" else self._marks.columns
         seen = self.visibleRegion().boundingRect()
@@ -150,7 +149,7 @@ class ArcsCanvas(TokenCanvas):
     def _layer_of(
         self, lines: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
     ) -> QPixmap:
-        """Return all arcs in sight as a picture, kept while the mouse moves."""
+        """Return the visible arcs as a picture, kept while the mouse moves."""
         ratio = self.devicePixelRatioF()
         colour = self.palette().color(QPalette.ColorRole.Highlight)
         needs = pitch, edges, seen.getRect(), ratio, colour.name()
@@ -218,7 +217,7 @@ class ArcsCanvas(TokenCanvas):
     # ---- mouse -----------------------------------------------------------------
 
     def token_at(self, at: QPointF) -> SideToken | None:
-        """Return the token whose line and half of the picture a point is in."""
+        """Return the token at a point: its line, in its half of the picture."""
         start, end = self._sides()
         side: TokenRole = "query" if at.x() < (start + end) / 2 else "key"
         index = math.floor(at.y() / self._pitch())

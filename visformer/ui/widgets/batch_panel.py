@@ -1,4 +1,4 @@
-"""The batch: sentences to type, and what came of them, token by token."""
+"""The batch: sentences to type, and their tokens with padding."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.language import N_, _, ngettext
 from visformer.pictures.masks import BatchTable, batch_table, row_name
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
@@ -28,15 +29,23 @@ from visformer.ui.widgets.table_model import Role, TableModel
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
-MOST_FITTED = 64  # columns that are measured one by one: it takes 0.1 ms a column
-ALONE = (
-    "A single sentence has no padding: run several of different lengths as a batch "
-    "to see it."
+MOST_FITTED = 64  # columns measured one by one, at 0.1 ms each
+ALONE = N_(
+    "A single sentence has no padding. Run several sentences of different lengths as a "
+    "batch to see it."
 )
+SUMMARY_NAMES: dict[SentenceSide, str] = {
+    "source": N_("the batch's source in words"),
+    "target": N_("the batch's target in words"),
+}
+TABLE_NAMES: dict[SentenceSide, str] = {
+    "source": N_("source tokens and ids, one row per sentence"),
+    "target": N_("target tokens and ids, one row per sentence"),
+}
 
 
 class BatchPanel(QWidget):
-    """Sentences to type, and the batch that came of them: tokens, pads, rows."""
+    """Sentences to type, and the batch made from them: tokens, pads, rows."""
 
     requested = Signal(object)  # a tuple of sentences
     left = Signal()  # the user wants the sentence on screen instead
@@ -45,13 +54,13 @@ class BatchPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._editor = _editor()
-        self._button = QPushButton("Run as a &batch")
+        self._button = QPushButton(_("Run as a &batch"))
         self._button.clicked.connect(self._request)
-        self._leave = QPushButton("Lea&ve the batch")
+        self._leave = QPushButton(_("C&lose the batch"))
         self._leave.clicked.connect(self.left)
-        self._message = paragraph("what to know about the batch")
+        self._message = paragraph(_("what to know about the batch"))
         self._rows = QComboBox()
-        self._rows.setAccessibleName("row of the batch that is shown")
+        self._rows.setAccessibleName(_("row of the batch that is shown"))
         self._rows.setSizePolicy(
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
@@ -70,9 +79,11 @@ class BatchPanel(QWidget):
     def _lay_out(self) -> None:
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, layout.spacing(), 0)
-        title = QLabel(f"&Sentences, one a line (at most {MOST_SENTENCES})")
+        title = QLabel(
+            _("&Sentences, one per line (at most {most})", most=MOST_SENTENCES)
+        )
         title.setBuddy(self._editor)
-        chooser = QLabel("Sho&wn")
+        chooser = QLabel(_("Sho&wn"))
         chooser.setBuddy(self._rows)
         line = QHBoxLayout()
         line.addWidget(chooser)
@@ -95,7 +106,7 @@ class BatchPanel(QWidget):
         return max(0, self._rows.currentIndex())
 
     def offer(self, sentences: tuple[str, ...]) -> None:
-        """Write sentences to start from, unless the user has typed some."""
+        """Fill in sentences to start from, unless the user has typed some."""
         if not self._editor.document().isModified():
             lines = (" ".join(sentence.split()) for sentence in sentences)
             text = "\n".join(filter(None, lines))
@@ -103,7 +114,7 @@ class BatchPanel(QWidget):
                 self._editor.setPlainText(text)
 
     def draw(self, state: State, *, fresh: bool) -> None:
-        """Show the batch, or the one sentence; a fresh batch starts at row 1."""
+        """Show the batch, or the single sentence; a fresh batch starts at row 1."""
         self._busy, self._ready = state.busy, state.model is not None
         traces = state.batch or ((state.shown,) if state.shown is not None else ())
         with QSignalBlocker(self._rows):
@@ -127,18 +138,23 @@ class BatchPanel(QWidget):
         self.requested.emit(self._sentences())
 
     def _check(self) -> None:
-        """Say what stands in the way of a run; without that, what is on screen."""
+        """Say what prevents a run; if nothing does, what is on screen."""
         count = len(self._sentences())
         hindrance = ""
         if not self._ready:
-            hindrance = "No model is open yet."
+            hindrance = _("No model is open yet.")
         elif not count:
-            hindrance = "Type at least one sentence."
+            hindrance = _("Type at least one sentence.")
         elif count > MOST_SENTENCES:
-            surplus = count - MOST_SENTENCES
-            hindrance = f"{count} sentences: take {surplus} out to run them as a batch."
+            hindrance = ngettext(
+                "{n} sentence is too many for a batch: remove {surplus}.",
+                "{n} sentences are too many for a batch: remove {surplus}.",
+                count,
+                surplus=count - MOST_SENTENCES,
+            )
         self._button.setEnabled(not hindrance)
-        self._message.setText(hindrance or self._busy or (ALONE if self._alone else ""))
+        alone = _(ALONE) if self._alone else ""
+        self._message.setText(hindrance or self._busy or alone)
         self._message.setVisible(bool(self._message.text()))
 
     def _choose(self, row: int) -> None:
@@ -151,15 +167,15 @@ class BatchPanel(QWidget):
 
 
 class _SideTable(QWidget):
-    """One side of the batch, token over id, pads hatched; going to a row picks it."""
+    """One side of the batch, tokens over ids, pads hatched; rows can be picked."""
 
     row_picked = Signal(int)
 
     def __init__(self, side: SentenceSide) -> None:
         super().__init__()
-        self._summary = paragraph(f"the batch's {side} in words")
+        self._summary = paragraph(_(SUMMARY_NAMES[side]))
         self._table = QTableView()
-        self._table.setAccessibleName(f"{side} tokens and ids, a sentence a row")
+        self._table.setAccessibleName(_(TABLE_NAMES[side]))
         self._picture: BatchTable | None = None
         self._marked = 0
         self._model = TableModel(self._table, self._cell, self._name)
@@ -176,7 +192,7 @@ class _SideTable(QWidget):
         layout.addWidget(self._table)
 
     def draw(self, picture: BatchTable | None) -> None:
-        """Show one side of a batch, or hide where there is none."""
+        """Show one side of a batch, or hide if there is none."""
         self.setVisible(picture is not None)
         if picture is None or _same(picture, self._picture):
             return
@@ -187,13 +203,13 @@ class _SideTable(QWidget):
         self._fit()
 
     def mark(self, row: int) -> None:
-        """Point at the row whose masks are shown."""
+        """Mark the row whose masks are shown."""
         self._marked = row
         last = max(0, self._model.rowCount() - 1)
         self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Give the tokens the room that the new font needs."""
+        """Give the tokens the space that the new font needs."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_model"):
             self._fit()
@@ -210,7 +226,7 @@ class _SideTable(QWidget):
             self._table.resizeColumnsToContents()
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        """Count tokens and rows, from 1; the chosen row is marked."""
+        """Return the number of a token or row, from 1; the chosen row is marked."""
         if role != Role.DisplayRole:
             return None
         chosen = orientation == Qt.Orientation.Vertical and section == self._marked
@@ -234,11 +250,15 @@ class _SideTable(QWidget):
             return QBrush(colour, Qt.BrushStyle.BDiagPattern)
         if role == Role.ForegroundRole:
             return palette.brush(QPalette.ColorRole.PlaceholderText)
-        return f"{token}, padding" if role == Role.AccessibleTextRole else None
+        return (
+            _("{token}, padding", token=token)
+            if role == Role.AccessibleTextRole
+            else None
+        )
 
 
 def _same(one: BatchTable, other: BatchTable | None) -> bool:
-    """Tell whether two tables hold the same: a step adds tokens to the target only."""
+    """Tell whether two tables are equal: a step adds tokens to the target only."""
     return other is not None and (
         one.tokens == other.tokens
         and one.ids.tolist() == other.ids.tolist()
@@ -251,8 +271,8 @@ def _editor() -> QPlainTextEdit:
     editor = QPlainTextEdit()
     editor.setTabChangesFocus(True)
     editor.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-    editor.setAccessibleName("sentences of the batch, one a line")
-    editor.setPlaceholderText("One sentence a line")
+    editor.setAccessibleName(_("sentences of the batch, one per line"))
+    editor.setPlaceholderText(_("One sentence per line"))
     lines = 5 * editor.fontMetrics().lineSpacing()
     editor.setMinimumHeight(lines)
     return editor

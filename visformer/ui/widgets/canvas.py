@@ -1,4 +1,4 @@
-"""The image of a heat map: cells, hatching, marks, zoom and pan, the cell hovered."""
+"""The image of a heat map: cells, hatching, marks, zoom and pan, the hovered cell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from visformer.values.arrays import Bools
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 MOST_HATCHED = 4_000  # rectangles
-WHOLE_UP_TO = 1 << 20  # cells: larger pictures are cut and reduced to what is in sight
+WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
 ZOOM_STEP = 1.25
 NOTHING: Bytes = np.zeros((0, 0), np.uint8)
 
@@ -44,16 +44,16 @@ class MapCell(NamedTuple):
 
 
 class Canvas(QWidget):
-    """One image, all of it or a part in sight; rows downwards, a unit is a cell."""
+    """One image, all or part of it visible; rows go down, the unit is a cell."""
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # the same
-    moved = Signal()  # the part in sight is another
+    moved = Signal()  # another part is visible
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.view = QRectF(0, 0, 1, 1)  # what is in sight, in cells
+        self.view = QRectF(0, 0, 1, 1)  # what is visible, in cells
         self._whole = QRectF(0, 0, 1, 1)
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
@@ -61,9 +61,9 @@ class Canvas(QWidget):
         self._codes = NOTHING
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
-        self._hatched: list[QRectF] | None = None  # hidden cells in sight, once asked
+        self._hatched: list[QRectF] | None = None  # visible hidden cells, once needed
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
-        self._crossed: list[QRectF] = []  # those in sight, found with the hatched
+        self._crossed: list[QRectF] = []  # visible ones, found with the hatched
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._cell: tuple[int, int] | None = None
         self._rows: tuple[int, ...] = ()
@@ -75,7 +75,7 @@ class Canvas(QWidget):
     # ---- what is shown ---------------------------------------------------------
 
     def draw(self, codes: Bytes, masked: Bools | None, table: Bytes) -> None:
-        """Show codes [R, C]; no cells at all is a picture too."""
+        """Show codes [R, C]; R or C may be 0."""
         self._codes, self._colours, self.cells = codes, table, NOTHING
         self._masked, self._hatched = masked, None
         unknown = codes == NAN
@@ -89,7 +89,7 @@ class Canvas(QWidget):
         rows: tuple[int, ...],
         columns: tuple[int, ...],
     ) -> None:
-        """Frame a cell, and edge rows and columns."""
+        """Frame a cell, and outline rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
             self._cell, self._rows, self._columns = cell, rows, columns
             self.update()
@@ -101,18 +101,17 @@ class Canvas(QWidget):
             self.update()
 
     def set_whole(self, rows: int, columns: int) -> None:
-        """Reserve room for so many cells, and show it all if it is another number."""
+        """Reserve space for this many cells; if the number changes, show all of it."""
         whole = QRectF(0, 0, max(1, columns), max(1, rows))
         if whole != self._whole:
             self._whole = whole
             self.look_at(whole)
 
     def reset(self) -> None:
-        """Show everything again."""
         self.look_at(self._whole)
 
     def zoom(self, factor: float, at: QPointF | None = None) -> None:
-        """Show ``factor`` times fewer cells each way, about a point in pixels."""
+        """Zoom in by ``factor`` around a point in pixels, by default the centre."""
         centre = self._cells_at(at) if at is not None else self.view.center()
         view = self.view
         width = min(self._whole.width(), max(2.0, view.width() / factor))
@@ -123,7 +122,7 @@ class Canvas(QWidget):
         self.look_at(QRectF(corner.x(), corner.y(), width, height))
 
     def look_at(self, view: QRectF) -> None:
-        """Show a part, moved inside of what there is."""
+        """Show a part in cells, moved inside the whole."""
         whole = self._whole
         x = min(max(view.x(), 0.0), whole.width() - view.width())
         y = min(max(view.y(), 0.0), whole.height() - view.height())
@@ -134,7 +133,7 @@ class Canvas(QWidget):
         self.moved.emit()
 
     def _show_image(self) -> None:
-        """Colour the cells; of very many, the strongest of each pixel's in sight."""
+        """Colour the cells; of very many, the largest visible one of each pixel."""
         codes = self._codes
         rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
         if codes.size > WHOLE_UP_TO:
@@ -147,7 +146,7 @@ class Canvas(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the image, hatch hidden cells, cross NaN out, frame what is marked."""
+        """Paint the image, hatch hidden cells, cross out NaN, frame what is marked."""
         painter, palette = QPainter(self), self.palette()
         painter.fillRect(self.rect(), palette.window())
         if not self._image.isNull():
@@ -217,7 +216,7 @@ class Canvas(QWidget):
             painter.drawRect(frame)
 
     def _pixels(self, cells: QRectF) -> QRectF:
-        """Where a rectangle of cells lies in the widget."""
+        """Return where a rectangle of cells lies in the widget, in pixels."""
         x = self.width() / self.view.width()
         y = self.height() / self.view.height()
         left, top = (cells.x() - self.view.x()) * x, (cells.y() - self.view.y()) * y
@@ -226,7 +225,7 @@ class Canvas(QWidget):
     # ---- the mouse -------------------------------------------------------------
 
     def cell_at(self, at: QPointF) -> MapCell | None:
-        """Return the (row, column) at a point in pixels, None where there is none."""
+        """Return the (row, column) at a point in pixels; None if there is none."""
         if not QRectF(self.rect()).contains(at):
             return None
         cells = self._cells_at(at)
@@ -269,7 +268,7 @@ class Canvas(QWidget):
         self.reset()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Zoom about the mouse."""
+        """Zoom around the mouse."""
         turns = event.angleDelta().y() / 120
         if turns:
             self.zoom(ZOOM_STEP**turns, event.position())
@@ -285,12 +284,12 @@ class Canvas(QWidget):
             self.hovered.emit(cell)
 
     def resizeEvent(self, event: QEvent) -> None:
-        """Keep in sight what was in sight."""
+        """Keep showing the same part."""
         self.look_at(self.view)
 
 
 def _runs(masked: Bools, view: QRectF) -> list[QRectF]:
-    """Join hidden cells in sight that stand side by side; [] where they are many."""
+    """Join adjacent visible hidden cells of a row; [] if there are too many."""
     top, left = math.floor(view.top()), math.floor(view.left())
     part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
     edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
@@ -305,7 +304,7 @@ def _runs(masked: Bools, view: QRectF) -> list[QRectF]:
 def _in_sight(
     codes: Bytes, view: QRectF, width: int, height: int
 ) -> tuple[Bytes, QRectF]:
-    """Cut out what is in sight; at most about one cell a pixel, the strongest each."""
+    """Cut out what is visible: about one cell per pixel at most, its largest."""
     top, left = math.floor(view.top()), math.floor(view.left())
     part = codes[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
     rows = max(1, part.shape[0] // max(1, height))

@@ -1,4 +1,4 @@
-"""CellTexts: a token and a number written into each cell of a heat map."""
+"""CellTexts: a token and a number written in each cell of a heat map."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import Bytes, codes, colour_table
 
-STACKED = 2.3  # lines of height from which the number stands below the token
+STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing
 DARK = 0.18  # relative luminance below which a ground takes light text
 CENTRE = Qt.AlignmentFlag.AlignCenter
@@ -22,7 +22,7 @@ RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class CellTexts(QWidget):
-    """Lies over the cells of a map, sees no mouse, and follows zoom and drag."""
+    """Lies over the cells of a map, ignores the mouse, and follows zoom and drag."""
 
     resized = Signal()
 
@@ -42,14 +42,14 @@ class CellTexts(QWidget):
         self.update()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Stay as large as the cells."""
+        """Keep the size of the cells."""
         if event.type() == QEvent.Type.Resize:
             self.setGeometry(self._canvas.rect())
             self.resized.emit()
         return False
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Write on the cells in sight, as far as there is room."""
+        """Write on the visible cells, as far as there is space."""
         view, matrix = self._canvas.view, self._matrix
         if matrix is None or not self.texts:
             return
@@ -69,7 +69,7 @@ class CellTexts(QWidget):
 
 
 def _write(painter: QPainter, box: QRectF, text: Text) -> None:
-    """Write the token over the number, or before it, or alone, as there is room."""
+    """Write the token above the number, or before it, or alone, as space allows."""
     metrics = painter.fontMetrics()
     letter, line = metrics.averageCharWidth(), metrics.height()
     inner = box.adjusted(letter / 2, 0, -letter / 2, 0)
@@ -92,7 +92,7 @@ def _write(painter: QPainter, box: QRectF, text: Text) -> None:
 
 
 def _inks(colours: Bytes, palette: QPalette) -> list[QColor]:
-    """Return for every code the one of text and base that stands out on its colour.
+    """Return for every code whichever of text and base stands out on its colour.
 
     Relative luminance as in WCAG 2.1.
     """

@@ -1,4 +1,4 @@
-"""A box to choose one of several things in."""
+"""A box to choose one of several items."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from typing import Any
 
 from PySide6.QtWidgets import QComboBox
 
+from visformer.language import _
+
 
 def chooser(
     name: str, items: Mapping[Any, str], *, most: int | None = None
 ) -> QComboBox:
     """Build a box of titles by their data; ``name`` is its accessible name and tip.
 
-    It is as wide as its longest title, or at most as ``most`` characters: the longest
-    need not be whole while they are not chosen.
+    The titles are those marked for the catalogue. The box is as wide as the longest
+    one, or at most ``most`` characters: longer ones may be cut until they are chosen.
     """
     box = QComboBox()
-    for data, title in items.items():
+    titles = {data: _(title) for data, title in items.items()}
+    for data, title in titles.items():
         box.addItem(title, data)
     box.setAccessibleName(name)
     box.setToolTip(name)
     policy = QComboBox.SizeAdjustPolicy.AdjustToContents
     if most is not None:
         policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        box.setMinimumContentsLength(min(most, max(map(len, items.values()))))
+        box.setMinimumContentsLength(min(most, max(map(len, titles.values()))))
     box.setSizeAdjustPolicy(policy)
     return box

@@ -1,4 +1,4 @@
-"""How shades become colours: lookup tables that the colour blind can read.
+"""How shades become colours: lookup tables that are safe for colour-blind users.
 
 Codes of a picture's cells: 0 hidden by the mask and without weight, 1 to 254 shades
 from low to high, 255 NaN. So the maximum of several cells never hides a number.
@@ -18,8 +18,8 @@ from visformer.values.arrays import Bools, Floats
 Bytes = NDArray[np.uint8]
 MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
 BLOCK = 1 << 16  # cells
-NAN_COLOUR = "#d81b7a"  # stands in none of the maps
-# Anchors from low to high; lightness runs one way, so that they print in grey too.
+NAN_COLOUR = "#d81b7a"  # occurs in none of the maps
+# Anchors from low to high; lightness is monotonic, so that they work in grey too.
 LIGHT = ("#ffffff", "#cfe9e6", "#7cc1cf", "#2f7fb8", "#1f3d8a", "#0b1240")
 DARK = ("#0c0e12", "#1c2f63", "#1f6a94", "#2fa88f", "#a4d65e", "#fdf7b4")
 # From minus to plus, 0 in the middle.
@@ -31,7 +31,7 @@ def codes(shade: Floats, masked: Bools | None) -> Bytes:
     """Turn shades [R, C] in [0, 1] or NaN into codes, uint8 of the same shape."""
     result = np.empty(shade.shape, np.uint8)
     rows = max(1, BLOCK // max(1, shade.shape[1]))
-    for first in range(0, len(shade), rows):  # a block at a time stays in the cache
+    for first in range(0, len(shade), rows):  # one block at a time stays in the cache
         part, out = shade[first : first + rows], result[first : first + rows]
         with np.errstate(invalid="ignore"):
             scaled = part * np.float32(HIGH - LOW) + np.float32(LOW + 0.5)
@@ -44,7 +44,7 @@ def codes(shade: Floats, masked: Bools | None) -> Bytes:
 
 
 def nan_crosses() -> QBrush:
-    """Return the pattern over NaN, for those who cannot tell its colour."""
+    """Return the pattern drawn over NaN, which does not rely on its colour."""
     return QBrush(QColor(255, 255, 255, 150), Qt.BrushStyle.DiagCrossPattern)
 
 
@@ -78,7 +78,7 @@ def _table(dark: bool, signed: bool, masked: str) -> Bytes:
 
 
 def coloured(codes: Bytes, colours: Bytes) -> QImage:
-    """Return codes [R, C] as an image of a pixel each, in a ``colour_table``."""
+    """Return codes [R, C] as an image, one pixel each, in a ``colour_table``."""
     if not codes.size:
         return QImage()
     high, wide = codes.shape

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.errors import InputError
+from visformer.language import _
 from visformer.pictures.picture import Table
 from visformer.pictures.positions import (
     MOST_CURVES,
@@ -32,15 +33,15 @@ from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
 
-# Told apart by the colour blind, on light and on dark ground (after Okabe and Ito);
-# the second four curves take the same colours, dashed.
+# Safe for colour-blind users, on light and on dark ground (after Okabe and Ito);
+# the second four curves use the same colours, dashed.
 LIGHT_GROUND = ("#0072b2", "#d55e00", "#00795a", "#a8437f")
 DARK_GROUND = ("#56b4e9", "#e69f00", "#2fc79a", "#e08fbe")
-MOST_THICK = 200  # points; Qt draws thick lines of more many times slower
+MOST_THICK = 200  # points; thick lines of more points are many times slower in Qt
 
 
 class Curves(QWidget):
-    """Chosen dimensions along the positions, with a legend in words."""
+    """Chosen dimensions over the positions, with a legend in words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,25 +50,25 @@ class Curves(QWidget):
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
         self.export = Export(self, self.table)
-        self._plot = make_plot("curves of the chosen dimensions along the positions")
+        self._plot = make_plot(_("curves of the chosen dimensions over the positions"))
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()
         self._line = pg.InfiniteLine(angle=90)
         self._plot.addItem(self._line, ignoreBounds=True)
         self._field = QLineEdit()
-        self._field.setAccessibleName("dimensions to draw as curves")
+        self._field.setAccessibleName(_("dimensions to draw as curves"))
         self._field.textEdited.connect(self._read)
-        self._error = paragraph("what is wrong with the dimensions")
+        self._error = paragraph(_("what is wrong with the dimensions"))
         self._legend = [
-            (_Swatch(), paragraph(f"curve {row + 1} in words"))
+            (_Swatch(), paragraph(_("curve {number} in words", number=row + 1)))
             for row in range(MOST_CURVES)
         ]
         self._lay_out()
         self.mark(None)
 
     def _lay_out(self) -> None:
-        title = QLabel("&Dimensions")
+        title = QLabel(_("&Dimensions"))
         title.setBuddy(self._field)
         line = QHBoxLayout()
         line.addWidget(title)
@@ -88,7 +89,7 @@ class Curves(QWidget):
         layout.addLayout(column, 4)
 
     def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
-        """Take another table and offer a few dimensions; drawn when a range is set."""
+        """Use another table and offer a few dimensions; drawn when a range is set."""
         self._table, self._waves, self._dimensions = table, waves, ()
         if table is not None:
             self._dimensions = default_dimensions(table.shape[1], waves)
@@ -103,20 +104,20 @@ class Curves(QWidget):
         self._redraw()
 
     def mark(self, position: int | None) -> None:
-        """Mark the position pointed at in the heat map."""
+        """Mark the position that the mouse is on in the heat map."""
         self._line.setVisible(position is not None)
         if position is not None:
             self._line.setPos(position)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette and the font: pyqtgraph does neither."""
+        """Follow the palette and the font, which pyqtgraph does not."""
         super().changeEvent(event)
         kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
         if event.type() in kinds and hasattr(self, "_legend"):
             self._redraw()
 
     def table(self) -> Table | None:
-        """Return the numbers drawn: a position a row, a dimension a column."""
+        """Return the numbers drawn: one row per position, one column per dimension."""
         if not self._drawn:
             return None
         rows = tuple(position_words(int(p)) for p in self._drawn[0].positions)
@@ -128,13 +129,14 @@ class Curves(QWidget):
         self.export.popup(self._plot.mapToGlobal(at))
 
     def _read(self, text: str) -> None:
-        """Draw the dimensions typed; one sentence where they cannot be."""
+        """Draw the dimensions typed, or say what is wrong with them."""
         if self._table is None:
             return
         try:
             self._dimensions = parse_dimensions(text, self._table.shape[1])
         except InputError as error:
-            self._complain(f"{error} The curves are still the last ones.")
+            kept = _("The curves shown are the previous ones.")
+            self._complain(" ".join((str(error), kept)))
             return
         self._complain("")
         self._redraw()
@@ -178,7 +180,7 @@ class Curves(QWidget):
 
 
 class _Swatch(QWidget):
-    """A piece of a curve's line, for the legend."""
+    """A sample of a curve's line, for the legend."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,12 +194,10 @@ class _Swatch(QWidget):
         return QSize(3 * line, line)
 
     def set_pen(self, pen: QPen) -> None:
-        """Take a curve's colour and dash."""
         self._pen = pen
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Draw the line across the middle."""
         painter = QPainter(self)
         painter.setPen(self._pen)
         middle = self.height() // 2
@@ -205,7 +205,7 @@ class _Swatch(QWidget):
 
 
 def make_plot(name: str) -> pg.PlotWidget:
-    """Return a still plot without menus; ``name`` is read to the blind."""
+    """Return a plot without menus and mouse; ``name`` is the accessible name."""
     plot = pg.PlotWidget()
     plot.setAccessibleName(name)
     plot.setMenuEnabled(False)
@@ -221,14 +221,18 @@ def make_plot(name: str) -> pg.PlotWidget:
 def style_plot(
     plot: pg.PlotWidget,
     widget: QWidget,
-    bottom: str = "position (pos)",
-    left: str = "value",
+    bottom: str = "",
+    left: str = "",
 ) -> None:
-    """Give a plot the widget's colours and font, and its axes their names."""
+    """Give a plot the widget's colours and font, and names to its axes.
+
+    By default they are position and value.
+    """
+    titles = {"bottom": bottom or _("position (pos)"), "left": left or _("value")}
     palette = widget.palette()
     plot.setBackground(palette.color(QPalette.ColorRole.Base))
     size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
-    for name, title in {"bottom": bottom, "left": left}.items():
+    for name, title in titles.items():
         axis = plot.getAxis(name)
         axis.setLabel(title, **size)
         axis.setPen(palette.color(QPalette.ColorRole.Text))
@@ -237,7 +241,7 @@ def style_plot(
 
 
 def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
-    """Build a pen a curve: four colours that suit the ground, plain and then dashed."""
+    """Return one pen per curve: four colours, solid, then the same dashed."""
     dark = palette.color(QPalette.ColorRole.Base).lightness() < 128
     styles = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
     return [

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
 
-BEHIND = 0.35  # of a character and of a line, by which a stack's boxes stand apart
+BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
 ColorRole = QPalette.ColorRole
 _PENS = {
@@ -30,7 +30,7 @@ _PENS = {
 
 
 class Painting:
-    """One paint event's painter, and how large a character and a line are."""
+    """One paint event's painter, and the size of a character and a line."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Painting:
         return QPen(self._colour(ColorRole.Mid), 1.2, style)
 
     def _ground(self, box: Box) -> QColor:
-        """Norms and layers differ from blocks; what the step passes is tinted."""
+        """Return a box's ground; norms and layers differ, the step's path is tinted."""
         roles = {
             "frame": ColorRole.Window,
             "norm": ColorRole.AlternateBase,
@@ -162,7 +162,7 @@ class Painting:
         return ground
 
     def _write(self, box: Box, rect: QRectF) -> None:
-        """Write the name, and the detail where both fit side by side."""
+        """Write the name, and the detail if both fit side by side."""
         painter, centre = self._painter, Qt.AlignmentFlag.AlignVCenter
         strong = box.style == "head" or (box.style == "token" and box.strong)
         font = self._bold if strong else self._font

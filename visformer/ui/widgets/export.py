@@ -1,4 +1,4 @@
-"""Copies and files of a picture and its numbers, as they stand on screen."""
+"""Copies and files of a picture and its numbers, as they are on screen."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
+from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
 
-SHARPNESS = 2  # pixels of a picture for one on screen
+SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
 
 
 class Format(NamedTuple):
     """One form in which a picture or its numbers leave the window."""
 
-    copy: str  # as named in the menu
+    copy: str  # as named in the menu, marked for the catalogue
     save: str
     file: str  # the name offered
     make: Callable[[QWidget, Table], QImage | str]
 
 
 class Export(QObject):
-    """What a right click on a picture offers."""
+    """The context menu of a picture."""
 
     failed = Signal(str)  # one sentence
 
@@ -37,14 +38,14 @@ class Export(QObject):
         self._widget, self._table = widget, table
 
     def table(self) -> Table | None:
-        """Return the numbers, and with what they are what modified the run."""
+        """Return the numbers; what they are is followed by what modified the run."""
         table, words = self._table(), modification(self._widget)
         if table is None or not words:
             return table
         return replace(table, about="; ".join(filter(None, (table.about, words))))
 
     def popup(self, place: QPoint) -> None:
-        """Show the menu at a place of the screen."""
+        """Show the menu at a point of the screen."""
         menu = self.menu()
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(place)
@@ -55,7 +56,7 @@ class Export(QObject):
         there = self._table() is not None
         for form in FORMATS:
             for title, action in ((form.copy, self.copy), (form.save, self.save)):
-                entry = menu.addAction(title)
+                entry = menu.addAction(_(title))
                 entry.setEnabled(there)
                 entry.triggered.connect(lambda _=False, do=action, of=form: do(of))
         return menu
@@ -73,9 +74,11 @@ class Export(QObject):
 
     def save(self, form: Format) -> None:
         """Ask for a name and write the picture or its numbers."""
-        name, table = Path(form.file), self.table()
-        path, _ = QFileDialog.getSaveFileName(
-            self._widget, f"Save {name.stem}", form.file, f"*{name.suffix}"
+        table = self.table()
+        title = _("Save {name}", name=form.file)
+        pattern = f"*{Path(form.file).suffix}"
+        path, _kind = QFileDialog.getSaveFileName(
+            self._widget, title, form.file, pattern
         )
         if not path or table is None:
             return
@@ -85,19 +88,23 @@ class Export(QObject):
                 _png(content) if isinstance(content, QImage) else content.encode()
             )
         except OSError as error:
-            reason = error.strerror or "the system refused"
-            self.failed.emit(f"{path} cannot be written ({reason}): choose another.")
+            sentence = _(
+                "{path} cannot be written ({reason}): choose another folder or name.",
+                path=path,
+                reason=error.strerror or type(error).__name__,
+            )
+            self.failed.emit(sentence)
 
 
 def modification(widget: QWidget) -> str:
-    """Say what is changed in the run that a widget shows; "" for the model's own."""
+    """Say what is changed in the run that a widget shows; "" if nothing is."""
     return str(widget.window().property(MODIFIED) or "")
 
 
 def picture(widget: QWidget) -> QImage:
     """Return a widget as an image, sharper than the screen.
 
-    Below it stands what modified the run, where something did.
+    Changes of the run are written below it.
     """
     words = modification(widget)
     room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
@@ -125,14 +132,14 @@ def _png(image: QImage) -> bytes:
 
 
 PNG = Format(
-    "Copy &picture",
-    "&Save picture as PNG…",
+    N_("Copy &picture"),
+    N_("&Save picture as PNG…"),
     "picture.png",
     lambda widget, _: picture(widget),
 )
 CSV = Format(
-    "Copy &numbers (CSV)",
-    "Save numbers as &CSV…",
+    N_("Copy &numbers (CSV)"),
+    N_("Save numbers as &CSV…"),
     "numbers.csv",
     lambda _, table: csv_text(table),
 )

@@ -14,6 +14,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
@@ -22,8 +23,8 @@ from visformer.ui.widgets.labels import Caption, ColourBar, Labels, short
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
 from visformer.words import number
 
-STRETCH = 4.0  # a cell is at most so many times wider than high, or higher than wide
-EMPTY = "Nothing to show yet."
+STRETCH = 4.0  # at most, of a cell's width to its height, or the reverse
+EMPTY = N_("Nothing to show yet.")
 
 
 class HeatMap(QWidget):
@@ -34,7 +35,7 @@ class HeatMap(QWidget):
     failed = Signal(str)
 
     def __init__(self, *, stretch: float = STRETCH) -> None:
-        """``stretch``: how many times wider than high, or higher, a cell may be."""
+        """``stretch``: the largest ratio of a cell's sides."""
         super().__init__()
         self._stretch = stretch
         self._matrix: Matrix | None = None
@@ -87,8 +88,8 @@ class HeatMap(QWidget):
     ) -> None:
         """Show a matrix; None shows that there is none.
 
-        ``extent`` reserves room for so many rows and columns, ``longest`` for a row's
-        and a column's label, so that cells keep their place while rows are added.
+        ``extent`` reserves space for this many rows and columns, ``longest`` for a row
+        and a column label, so that cells stay in place while rows are added.
         """
         self._matrix, self._extent, self._longest = matrix, extent, longest
         named = (self._title, self._done, self._column_axis, self._bar, self.canvas)
@@ -97,7 +98,7 @@ class HeatMap(QWidget):
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
         if matrix is None:
-            self._hint.setText(EMPTY)
+            self._hint.setText(_(EMPTY))
             self._row_labels.draw((), ())
             self._column_labels.draw((), ())
             self._row_axis.set_text("")
@@ -134,7 +135,7 @@ class HeatMap(QWidget):
         self.setAccessibleDescription(_description(self._matrix, cell))
 
     def set_focused(self, focused: bool) -> None:
-        """Frame the whole map, as the one of several that is looked at."""
+        """Frame the whole map as the one of several that has the focus."""
         if focused != self._focused:
             self._focused = focused
             self.update()
@@ -151,7 +152,7 @@ class HeatMap(QWidget):
             unknown=bool((cell_codes == NAN).any()),
         )
 
-    # ---- where things stand ----------------------------------------------------
+    # ---- where things are ------------------------------------------------------
 
     def sizeHint(self) -> QSize:
         """Thirty characters square."""
@@ -159,7 +160,7 @@ class HeatMap(QWidget):
         return QSize(side, side)
 
     def _arrange(self) -> None:
-        """Give every part its place; nothing is done where nothing changed."""
+        """Place every part; do nothing if nothing changed."""
         matrix = self._matrix
         if matrix is None:
             self._hint.setGeometry(self.rect())
@@ -176,7 +177,7 @@ class HeatMap(QWidget):
             self._place(extent, longest)
 
     def _width_of(self, labels: tuple[str, ...]) -> int:
-        """Pixels that the widest label takes; only the longest few are measured."""
+        """Return the width of the widest label; only the longest few are measured."""
         metrics = self.fontMetrics()
         candidates = sorted({short(label) for label in labels}, key=len)[-3:]
         widest = max(
@@ -224,12 +225,11 @@ class HeatMap(QWidget):
         self._column_labels.look_at(view.x(), view.width())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Give every part its place."""
         super().resizeEvent(event)
         self._arrange()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the frame of the map that is looked at, or has the keyboard."""
+        """Paint the frame of the map that has the focus, ours or the keyboard's."""
         if not (self._focused or self.hasFocus()):
             return
         painter = QPainter(self)
@@ -250,7 +250,7 @@ class HeatMap(QWidget):
             self._dress()
 
     def _dress(self) -> None:
-        """Take colours and font from the palette and font of the widget."""
+        """Use the widget's palette and font."""
         bold = self.font()
         bold.setBold(True)
         self._title.setFont(bold)
@@ -279,16 +279,24 @@ class HeatMap(QWidget):
             action()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what stands on screen."""
+        """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
 
 
 def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
-    """Say the cell in focus to those who cannot see it."""
+    """Describe the cell in focus for screen readers."""
     if cell is None or not matrix.values.size:
-        return f"{len(matrix.rows)} rows, {len(matrix.columns)} columns"
+        return _(
+            "{rows}, {columns}",
+            rows=ngettext("{n} row", "{n} rows", len(matrix.rows)),
+            columns=ngettext("{n} column", "{n} columns", len(matrix.columns)),
+        )
     row, column = cell
-    value = float(matrix.values[row, column])
-    done = f" ({matrix.done})" if matrix.done else ""
-    place = f"{matrix.row_names[row]}, {matrix.column_names[column]}"
-    return f"{place}: {number(value)}{done}"
+    fields = {
+        "row": matrix.row_names[row],
+        "column": matrix.column_names[column],
+        "value": number(float(matrix.values[row, column])),
+    }
+    if matrix.done:
+        return _("{row}, {column}: {value} ({done})", done=matrix.done, **fields)
+    return _("{row}, {column}: {value}", **fields)

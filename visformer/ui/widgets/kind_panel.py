@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget
 
+from visformer.language import N_, _
 from visformer.pictures.attention.arcs import arc_words
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
@@ -17,9 +18,14 @@ from visformer.ui.widgets.panel import Panel
 from visformer.ui.widgets.running_text import RunningText
 from visformer.values.trace import Trace
 
+PANEL_NAMES: dict[Form, str] = {
+    "arcs": N_("{kind} attention as arcs"),
+    "text": N_("{kind} attention as tinted text"),
+}
+
 
 class KindPanel(QStackedWidget):
-    """Shows a Matrix in the form asked for.
+    """Shows a Matrix in the form requested.
 
     ``hovered`` and ``clicked`` give a MapCell of the heat map, a SideToken of the other
     forms, or None. The other forms are built when first shown.
@@ -30,11 +36,11 @@ class KindPanel(QStackedWidget):
     failed = Signal(str)
 
     def __init__(self, name: str, *, grows: bool) -> None:
-        """``grows``: a step adds a row, which is then brought into sight."""
+        """``grows``: a step adds a row, which is then scrolled to."""
         super().__init__()
         self._grows = grows
         self.heat_map = HeatMap()
-        self.heat_map.setAccessibleName(f"{name} attention")
+        self.heat_map.setAccessibleName(_("{kind} attention", kind=name))
         self.heat_map.hovered.connect(self.hovered)
         self.heat_map.clicked.connect(self.clicked)
         self.heat_map.failed.connect(self.failed)
@@ -49,7 +55,7 @@ class KindPanel(QStackedWidget):
         """Return the arcs or the text."""
         if form not in self._panels:
             canvas = ArcsCanvas() if form == "arcs" else RunningText()
-            panel = Panel(canvas, f"{self._name} attention as {form}")
+            panel = Panel(canvas, _(PANEL_NAMES[form], kind=self._name))
             canvas.pointed.connect(self.hovered)
             canvas.clicked.connect(self.clicked)
             panel.clicked.connect(self.clicked)
@@ -66,7 +72,7 @@ class KindPanel(QStackedWidget):
         extent: tuple[int, int] | None,
         longest: tuple[str, str],
     ) -> None:
-        """Show a matrix; what is marked in it comes with ``mark``."""
+        """Show a matrix; ``mark`` says what is marked in it."""
         self._matrix, self._form = matrix, look.form
         if look.form == "map":
             self.heat_map.draw(matrix, extent=extent, longest=longest)
@@ -82,7 +88,7 @@ class KindPanel(QStackedWidget):
         self._follow(panel, len(matrix.rows) if matrix is not None else 0)
 
     def _follow(self, panel: Panel, rows: int) -> None:
-        """Bring the newest row of the arcs into sight."""
+        """Scroll to the newest row of the arcs."""
         grown = self._grows and rows != self._rows
         if grown and isinstance(panel.canvas, ArcsCanvas):
             y = round(panel.canvas.line_of(rows - 1))
@@ -101,7 +107,7 @@ class KindPanel(QStackedWidget):
             canvas.draw(tinted(trace, shown, self._matrix, marks, look.by))
 
     def set_focused(self, focused: bool) -> None:
-        """Frame it, as the one of several that is looked at."""
+        """Frame it as the one of several that has the focus."""
         self.heat_map.set_focused(focused)
         for panel in self._panels.values():
             panel.set_focused(focused)

@@ -16,11 +16,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from visformer.language import _
 from visformer.pictures.picture import TokenPair
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
 
 LONGEST = 14  # characters of a label; more are cut in the middle
-FEWEST = 8  # characters of the scale's name that are worth their room
+FEWEST = 8  # characters of the scale's name below which it is not painted
 
 
 def short(label: str) -> str:
@@ -44,7 +45,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 class Labels(QWidget):
-    """Labels of the rows (vertical) or columns of the map that stands beside them."""
+    """Labels of the rows (vertical) or columns of the map beside them."""
 
     def __init__(self, orientation: Qt.Orientation, parent: QWidget) -> None:
         super().__init__(parent)
@@ -67,7 +68,7 @@ class Labels(QWidget):
             self.update()
 
     def look_at(self, first: float, span: float) -> None:
-        """Stand beside the cells from ``first`` on, ``span`` of them."""
+        """Label ``span`` cells from ``first`` on."""
         if (first, span) != (self._first, self._span):
             self._first, self._span = first, span
             self.update()
@@ -95,7 +96,7 @@ class Labels(QWidget):
         return (side - 2 * self.overhang) / self._span
 
     def _thinned(self) -> list[int]:
-        """Return the labels in sight that have room, beside the marked ones."""
+        """Return the visible labels for which there is space beside the marked ones."""
         pitch = self._pitch()
         every = 1
         if self._rows or not self.upright:
@@ -109,7 +110,7 @@ class Labels(QWidget):
         ]
 
     def _box(self, index: int, high: int) -> tuple[QRectF, Qt.AlignmentFlag]:
-        """Where a label stands, in the turned frame of turned labels."""
+        """Return a label's place, in the rotated frame if labels are rotated."""
         pitch, centre = self._pitch(), Qt.AlignmentFlag.AlignVCenter
         middle = (index + 0.5 - self._first) * pitch
         gap = high // 5
@@ -133,14 +134,13 @@ class Caption(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def set_text(self, text: str) -> None:
-        """Show another text."""
         if text != self._text:
             self._text = text
             self.setToolTip(text)
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the text, its end cut where it does not fit."""
+        """Paint the text, elided if it does not fit."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
         painter.rotate(-90)
@@ -177,7 +177,7 @@ class ColourBar(QWidget):
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (("NaN", NAN, unknown), ("masked", MASKED, masked))
+        keys = (("NaN", NAN, unknown), (_("masked"), MASKED, masked))
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.setToolTip(note)
         self.update()
@@ -205,7 +205,7 @@ class ColourBar(QWidget):
         for text, code in self._keys:
             x = self._key(painter, x, text, code) + gap
         painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
-        if self.width() - x > FEWEST * gap:  # else it is in the tool tip alone
+        if self.width() - x > FEWEST * gap:  # otherwise it is only in the tool tip
             self._text(painter, x, self._note)
 
     def _key(self, painter: QPainter, x: float, text: str, code: int) -> float:
@@ -224,7 +224,7 @@ class ColourBar(QWidget):
         return self._text(painter, box.right() + side / 3, text)
 
     def _text(self, painter: QPainter, x: float, text: str) -> float:
-        """Write and return where the writing ends."""
+        """Write a text; return where it ends."""
         room = max(0, int(self.width() - x))
         cut = self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room)
         box = QRectF(x, 0, room, self.height())

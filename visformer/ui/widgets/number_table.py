@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer import words
+from visformer.language import _
 from visformer.pictures.picture import Numbers, Table
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
@@ -30,7 +31,7 @@ from visformer.ui.widgets.table_model import Index, Role, TableModel
 from visformer.values.arrays import Floats
 
 FITTED = 40  # columns up to which each is as wide as its own title needs
-FEWEST, MOST_ROWS = 3, 8  # rows in sight
+FEWEST, MOST_ROWS = 3, 8  # visible rows
 
 
 class _NumberBar(QStyledItemDelegate):
@@ -58,7 +59,7 @@ class _NumberBar(QStyledItemDelegate):
 
 
 class NumberTable(QTableView):
-    """Shows Numbers; reports the place under the mouse and the place clicked."""
+    """Shows Numbers; reports the cell under the mouse and the cell clicked."""
 
     hovered = Signal(object)  # a MapCell or None
     picked = Signal(object)  # a MapCell
@@ -91,7 +92,7 @@ class NumberTable(QTableView):
         self.customContextMenuRequested.connect(self._pop_up)
 
     def draw(self, numbers: Numbers | None) -> None:
-        """Show numbers; the place that is scrolled to stays where it can."""
+        """Show numbers; the scroll position stays if possible."""
         old, self.numbers = self.numbers, numbers
         if numbers is None:
             self._model.reset(0, 0)
@@ -121,7 +122,7 @@ class NumberTable(QTableView):
         return None
 
     def _cell(self, row: int, column: int, role: int) -> object:
-        """Give four digits; all of them as a tool tip."""
+        """Return a number with four digits; its tool tip has all digits."""
         if self.numbers is None:
             return None
         if role == Role.TextAlignmentRole:
@@ -130,8 +131,12 @@ class NumberTable(QTableView):
         if role == Role.DisplayRole:
             return words.short(value)
         if role == Role.ToolTipRole:
-            names = self.numbers.rows[row], self.numbers.columns[column]
-            return f"{', '.join(names)}: {value!r}"
+            return _(
+                "{row}, {column}: {value}",
+                row=self.numbers.rows[row],
+                column=self.numbers.columns[column],
+                value=repr(value),
+            )
         return None
 
     def mark(self, row: int | None, column: int | None) -> None:
@@ -174,23 +179,23 @@ class NumberTable(QTableView):
         self.updateGeometry()
 
     def set_room(self, pixels: int) -> None:
-        """Take at most so much height."""
+        """Take at most this height."""
         if pixels != self._room:
             self._room = pixels
             self._fit()
 
     def _height(self, rows: int) -> int:
-        """Pixels that so many rows take, with header, scroll bar and frame."""
+        """Return the height of this many rows, with header, scroll bar and frame."""
         around = self.horizontalHeader().sizeHint().height()
         around += self.horizontalScrollBar().sizeHint().height() + 2 * self.frameWidth()
         return around + rows * self.verticalHeader().defaultSectionSize()
 
     def sizeHint(self) -> QSize:
-        """As high as the rows that are worth their room."""
+        """As high as the rows that are shown without scrolling."""
         return QSize(self.minimumWidth(), self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
-        """Two rows high: the rest is scrolled to."""
+        """Two rows high; the rest can be scrolled to."""
         return QSize(super().minimumSizeHint().width(), self._height(2))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -210,7 +215,7 @@ class NumberTable(QTableView):
         self.hovered.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Copy all numbers; up and down scroll, other keys are the window's."""
+        """Copy all numbers, scroll with Up and Down; other keys are the window's."""
         if event.matches(QKeySequence.StandardKey.Copy):
             self.export.copy(CSV)
         elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
@@ -227,10 +232,10 @@ def _place(at: QModelIndex) -> MapCell:
 
 
 def _bars(numbers: Numbers) -> Floats:
-    """Return every number as a share of the largest it is compared with."""
+    """Return every number as a share of the largest one it is compared with."""
     axis = {"row": 1, "column": 0, "all": None}[numbers.by]
     magnitude = np.abs(numbers.values)
-    # a masked score's stand-in would leave no other bar in sight
+    # next to a masked value no other bar would be visible
     magnitude = np.where(magnitude < 1e5, magnitude, np.float32(0))
     if not magnitude.size:
         return magnitude
@@ -245,7 +250,7 @@ def _is_signed(bars: Floats) -> bool:
 
 
 def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
-    """Where a bar lies: from the middle where there are negative numbers."""
+    """Return a bar's place: from the middle if there are negative numbers."""
     inner = box.adjusted(1, 2, -2, -2)
     room = inner.width() // 2 if signed else inner.width()
     length = round(room * abs(share))

@@ -22,6 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
 
+from visformer.language import _
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
 from visformer.pictures.look import ORDERS, Order
@@ -31,10 +32,10 @@ from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.words import head_words
 
-CAPTION = 0.45  # of a thumbnail's height takes its caption
+CAPTION = 0.45  # of a thumbnail's height, for its caption
 SMALLEST = 0.6  # of the text's size
 GAP = 3  # pixels between thumbnails
-STRETCH = 3.5  # a thumbnail is at most so many times wider than high, and the reverse
+STRETCH = 3.5  # at most, of a thumbnail's width to its height, or the reverse
 STEPS = {
     Qt.Key.Key_Left: (0, -1),
     Qt.Key.Key_Right: (0, 1),
@@ -62,17 +63,17 @@ class Overview(QWidget):
         self._ranking: Ranking | None = None
         self.orders = QComboBox(self)
         for name, title in ORDERS.items():
-            self.orders.addItem(f"by {title}", name)
-        self.orders.setAccessibleName("order of the heads")
+            self.orders.addItem(_(title), name)
+        self.orders.setAccessibleName(_("order of the heads"))
         self.orders.activated.connect(
             lambda _: self.order_chosen.emit(self.orders.currentData())
         )
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setAccessibleName("all heads, a layer a row, a head a column")
+        self.setAccessibleName(_("all heads, one row per layer, one column per head"))
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what stands on screen."""
+        """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
 
     def draw(self, mosaic: Mosaic | None) -> None:
@@ -88,12 +89,12 @@ class Overview(QWidget):
         self.update()
 
     def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
-        """Show the heads in this order; None: in their places.
+        """Show the heads in this order; None: by layer and head.
 
         ``words``: what they are ordered by, also while that is still measured.
         """
         self.orders.setCurrentIndex(self.orders.findData(order))
-        self.orders.setToolTip(words or "order of the heads")
+        self.orders.setToolTip(words or _("order of the heads"))
         if (order, ranking) != (self._order, self._ranking):
             self._order, self._ranking = order, ranking
             self.update()
@@ -103,10 +104,10 @@ class Overview(QWidget):
         if chosen != self._chosen:
             self._chosen = chosen
             self.update()
-        self.setAccessibleDescription(f"{head_words(*chosen)} is chosen")
+        self.setAccessibleDescription(_("{head} is chosen", head=head_words(*chosen)))
 
     def thumbnail(self, layers: int, heads: int) -> tuple[int, int]:
-        """Return the height and width in pixels that one of so many heads gets."""
+        """Return the height and width in pixels of one thumbnail of such a grid."""
         place, ratio = self._place(), self.devicePixelRatioF()
         height, width = place.height() / max(1, layers), place.width() / max(1, heads)
         return max(1, int(height * ratio)), max(1, int(width * ratio))
@@ -114,18 +115,18 @@ class Overview(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def _place(self) -> QRectF:
-        """Where thumbnails may stand: right of layer labels, below title and heads."""
+        """Return the thumbnails' space, without title, layer and head labels."""
         metrics = self.fontMetrics()
         left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
         if self._order == "place":
             top += metrics.height()
-        else:  # the captions stand on the thumbnails
+        else:  # the captions are on the thumbnails
             left = 4
         width, height = self.width() - left - 4, self.height() - top - 4
         return QRectF(left, top, max(1, width), max(1, height))
 
     def _grid(self) -> QRectF:
-        """Where the thumbnails do stand: not stretched too far."""
+        """Return where the thumbnails are: not stretched too far."""
         place, mosaic = self._place(), self._mosaic
         if mosaic is None or not mosaic.image.size:
             return place
@@ -136,17 +137,17 @@ class Overview(QWidget):
         return place
 
     def _header(self) -> int:
-        """Height of the line of words, beside which the choice of order stands."""
+        """Return the height of the title line, which ends with the choice of order."""
         return max(self.fontMetrics().height(), self.orders.sizeHint().height())
 
     def _spot(self, layer: int, head: int) -> tuple[int, int]:
-        """Return the row and column of the grid in which a head stands."""
+        """Return the row and column of a head in the grid."""
         if self._ranking is None or self._mosaic is None:
             return layer, head
         return divmod(self._ranking.order.index((layer, head)), self._mosaic.heads)
 
     def _head(self, row: int, column: int) -> tuple[int, int]:
-        """Return the layer and head that stand in a row and column of the grid."""
+        """Return the layer and head in a row and column of the grid."""
         if self._ranking is None or self._mosaic is None:
             return row, column
         return self._ranking.order[row * self._mosaic.heads + column]
@@ -189,9 +190,8 @@ class Overview(QWidget):
         line = QRectF(0, 0, self.width(), self._header())
         painter.setPen(palette.color(QPalette.ColorRole.WindowText))
         if self._mosaic is None:
-            painter.drawText(
-                line, Qt.AlignmentFlag.AlignVCenter, "all heads: nothing yet"
-            )
+            words = _("all heads: nothing to show yet")
+            painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
             return
         bold, regular = self.font(), self.font()
         bold.setBold(True)
@@ -203,7 +203,7 @@ class Overview(QWidget):
             line.setLeft(self._paint_key(painter, line))
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
         line.setRight(self.orders.x() - metrics.averageCharWidth())
-        words = f"L layer, H head; colour: {self._mosaic.note}"
+        words = _("L: layer, H: head; colour: {scale}", scale=self._mosaic.note)
         if self._ranking is not None:
             words = self._ranking.words
         cut = Qt.TextElideMode.ElideRight
@@ -211,7 +211,7 @@ class Overview(QWidget):
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
 
     def _paint_key(self, painter: QPainter, line: QRectF) -> float:
-        """Say which colour is NaN; returns where the words end."""
+        """Show which colour means NaN; return where the words end."""
         metrics, word = self.fontMetrics(), "NaN"
         box = QRectF(line.x(), line.y(), 1.2 * line.height(), line.height())
         inside = box.adjusted(0, 0.2 * line.height(), 0, -0.2 * line.height())
@@ -221,7 +221,7 @@ class Overview(QWidget):
         return line.x() + metrics.horizontalAdvance(word + "  ")
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
-        """Cover what is still to be decoded, and gaps; frame the thumbnails."""
+        """Cover what is not decoded yet, and the gaps; frame the thumbnails."""
         ground = self.palette().color(QPalette.ColorRole.Window)
         wide, high = grid.width() / mosaic.heads, grid.height() / mosaic.layers
         down = min(high * mosaic.filled[0] / mosaic.height, high - GAP)
@@ -239,7 +239,7 @@ class Overview(QWidget):
                 painter.drawRect(QRectF(x, y, wide - GAP, high - GAP))
 
     def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
-        """Paint every thumbnail where its rank puts it."""
+        """Paint every thumbnail at the place of its rank."""
         for layer in range(mosaic.layers):
             for head in range(mosaic.heads):
                 x, y, width, height = mosaic.frame(layer, head)
@@ -247,7 +247,7 @@ class Overview(QWidget):
                 painter.drawImage(self._box(layer, head), self._image, source)
 
     def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
-        """Write on every thumbnail which head it is and what it is ordered by."""
+        """Write on every thumbnail which head it is, and its measure."""
         font, high = self.font(), self._box(0, 0).height()
         share = CAPTION * high / self.fontMetrics().height()
         font.setPointSizeF(font.pointSizeF() * min(1.0, max(SMALLEST, share)))
@@ -292,7 +292,7 @@ class Overview(QWidget):
     # ---- mouse and keys --------------------------------------------------------
 
     def head_at(self, at: QPointF) -> tuple[int, int] | None:
-        """Return the layer and head at a point, None where there is none."""
+        """Return the layer and head at a point; None if there is none."""
         mosaic, grid = self._mosaic, self._grid()
         if mosaic is None or not grid.contains(at):
             return None
@@ -320,7 +320,7 @@ class Overview(QWidget):
                 self.chosen.emit(*at)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk with the arrows."""
+        """Move to a neighbouring head with the arrow keys."""
         step = STEPS.get(Qt.Key(event.key()))
         if step is None:
             super().keyPressEvent(event)
@@ -328,21 +328,27 @@ class Overview(QWidget):
             self.walk(*step)
 
     def event(self, event: QEvent) -> bool:
-        """Keep plain arrows from the window's own keys; say what the mouse is on."""
+        """Keep plain arrow keys from the window; show a tool tip."""
         if keeps(event, STEPS):
             return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             at = self.head_at(QPointF(event.pos()))
-            text = head_words(*at) if at else ""
-            if at and self._ranking is not None:
-                rank = self._ranking.order.index(at)
-                text += f" · {self._ranking.captions[rank]}\n{self._ranking.words}"
-            QToolTip.showText(event.globalPos(), text, self)
+            QToolTip.showText(event.globalPos(), self._tip(at), self)
             return True
         return super().event(event)
 
+    def _tip(self, at: tuple[int, int] | None) -> str:
+        if at is None or self._ranking is None:
+            return head_words(*at) if at else ""
+        return _(
+            "{head} · {measure}\n{order}",
+            head=head_words(*at),
+            measure=self._ranking.captions[self._ranking.order.index(at)],
+            order=self._ranking.words,
+        )
+
     def resizeEvent(self, event: QEvent) -> None:
-        """Thumbnails of another size may need another reduction."""
+        """Report it: thumbnails of another size may need another reduction."""
         super().resizeEvent(event)  # type: ignore[arg-type]
         size = self.orders.sizeHint()
         self.orders.setGeometry(
@@ -351,7 +357,6 @@ class Overview(QWidget):
         self.resized.emit()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Take the palette's colours."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_mosaic"):
             self.draw(self._mosaic)

@@ -1,4 +1,4 @@
-"""Pages of a tab: a row of titles, and one widget in sight."""
+"""Pages of a tab: a row of titles, and one visible widget."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QTabBar, QVBoxLayout, QWidget
+
+from visformer.language import _
 
 
 class Page(NamedTuple):
@@ -17,7 +19,7 @@ class Page(NamedTuple):
 
 
 class Pages(QWidget):
-    """Shows one page at a time; ``turned`` comes after another one is in sight."""
+    """Shows one page at a time; ``turned`` is emitted when another one is visible."""
 
     turned = Signal()
 
@@ -25,7 +27,7 @@ class Pages(QWidget):
         super().__init__()
         self.names = tuple(page.name for page in pages)
         self._bar, self._stack = QTabBar(), QStackedWidget()
-        self._bar.setAccessibleName("pages")
+        self._bar.setAccessibleName(_("pages"))
         self._bar.setDrawBase(False)
         self._bar.setExpanding(False)
         for page in pages:
@@ -39,11 +41,11 @@ class Pages(QWidget):
 
     @property
     def current(self) -> str:
-        """The name of the page in sight."""
+        """The name of the visible page."""
         return self.names[self._stack.currentIndex()]
 
     def turn(self, name: str) -> None:
-        """Turn to a page; ValueError where there is none of this name."""
+        """Turn to a page; ValueError if none has this name."""
         self._bar.setCurrentIndex(self.names.index(name))
 
     def _turn(self, page: int) -> None:

@@ -12,6 +12,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
+from visformer.language import _
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.colour_map import colour_table
@@ -22,7 +23,7 @@ from visformer.ui.widgets.running_text import RunningText
 
 
 class Panel(QWidget):
-    """Title, what was done, the picture (scrolled where it is long), its key."""
+    """Title, what was done, the picture (scrolled if it is long), its key."""
 
     clicked = Signal(object)  # None: beside the picture
     failed = Signal(str)
@@ -54,14 +55,14 @@ class Panel(QWidget):
         self._dress()
 
     def draw(self, matrix: Matrix | None, note: str) -> None:
-        """Say what is shown; ``note`` says how."""
+        """Show the words around the picture; ``note`` says how it is drawn."""
         self._matrix = matrix
         empty = matrix is None or not matrix.values.size
         self._title.setText(matrix.title if matrix is not None else "")
         self._done.setText(matrix.done if matrix is not None else "")
         self._done.setVisible(bool(self._done.text()))
         said = matrix.note if matrix is not None and empty else note
-        self._note.setText(said if matrix is not None else "Nothing to show yet.")
+        self._note.setText(said if matrix is not None else _("Nothing to show yet."))
         self._note.setVisible(bool(self._note.text()))
         if matrix is not None:
             self._bar.draw(
@@ -73,7 +74,7 @@ class Panel(QWidget):
             )
 
     def set_focused(self, focused: bool) -> None:
-        """Frame the panel, as the one of several that is looked at."""
+        """Frame the panel as the one of several that has the focus."""
         if focused != self._focused:
             self._focused = focused
             self.update()
@@ -95,7 +96,7 @@ class Panel(QWidget):
             self.clicked.emit(None)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what stands on screen."""
+        """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
 
     def changeEvent(self, event: QEvent) -> None:

@@ -1,4 +1,4 @@
-"""Labels that may hold tokens, so never rich text."""
+"""Labels that may contain tokens, and so never are rich text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plain_label(
 
 
 def paragraph(name: str, text: str = "") -> QLabel:
-    """Build a plain label of several lines; ``name`` is read to the blind."""
+    """Build a plain label of several lines; ``name`` is the accessible name."""
     label = plain_label(text)
     label.setWordWrap(True)
     label.setAccessibleName(name)
@@ -28,7 +28,7 @@ def paragraph(name: str, text: str = "") -> QLabel:
 
 
 def wrapped_height(metrics: QFontMetrics, text: str, width: int) -> int:
-    """Pixels that a text takes in lines of ``width``; none without text."""
+    """Return the height of a text wrapped to ``width``, in pixels; 0 for no text."""
     if not text:
         return 0
     room = QRect(0, 0, max(1, width), 1 << 16)

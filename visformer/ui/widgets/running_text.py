@@ -1,4 +1,4 @@
-"""Sentences as running text, tinted token by token; Qt shapes and turns the scripts."""
+"""Sentences as running text, tinted token by token; Qt does the text layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
 # "</s>" reads from left to right in any text
 ISOLATE, END_ISOLATE = "\u2066", "\u2069"
-LARGER = (2.0, 1.7, 1.4, 1.2, 1.0)  # than other text: the first that fits
+LARGER = (2.0, 1.7, 1.4, 1.2, 1.0)  # times the normal size: the first that fits
 
 
 @dataclass
@@ -80,7 +80,7 @@ class RunningText(TokenCanvas):
         self.update()
 
     def _lay_out(self) -> None:
-        """Break the texts into lines of this width, as large as the height allows."""
+        """Break the texts into lines, in the largest size that fits the height."""
         self._room = self._available()
         for larger in LARGER:
             font = QFont(self.font())
@@ -91,7 +91,7 @@ class RunningText(TokenCanvas):
                 break
 
     def _place(self) -> float:
-        """Put headings and texts below each other; return the height of all."""
+        """Stack headings and texts; return their total height."""
         top, line = 0.0, self.fontMetrics().height()
         for paragraph in self._paragraphs:
             paragraph.top = top
@@ -101,7 +101,7 @@ class RunningText(TokenCanvas):
         return top
 
     def _available(self) -> tuple[int, int]:
-        """Return width and height of what is in sight."""
+        """Return the visible width and height."""
         viewport = self.parentWidget()
         return self.width(), (self if viewport is None else viewport).height()
 
@@ -118,7 +118,7 @@ class RunningText(TokenCanvas):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint headings, and of the texts the lines in sight."""
+        """Paint the headings and the visible lines of the texts."""
         painter, palette = QPainter(self), self.palette()
         clip = QRectF(event.rect())
         for paragraph in self._paragraphs:
@@ -147,7 +147,7 @@ class RunningText(TokenCanvas):
     ) -> list[QTextLayout.FormatRange]:
         """Paint the tints; return the text that needs another colour on its ground.
 
-        Qt paints a line anew for every format that it is given: so only those.
+        Qt paints a line again for every format that it is given, hence only those.
         """
         colours = colour_table(self.palette())
         own = self.palette().color(QPalette.ColorRole.WindowText).lightnessF() < 0.5
@@ -172,7 +172,7 @@ class RunningText(TokenCanvas):
         return turned
 
     def boxes(self, side: TokenRole, index: int) -> list[QRectF]:
-        """Return where a token stands: a rectangle a line and direction."""
+        """Return a token's rectangles: one per line and writing direction."""
         return _boxes(next(p for p in self._paragraphs if p.side == side), index)
 
     # ---- mouse -----------------------------------------------------------------
@@ -187,7 +187,6 @@ class RunningText(TokenCanvas):
         return None
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Break the texts anew."""
         super().resizeEvent(event)
         if self._room != self._available():
             self._lay_out()
@@ -222,7 +221,7 @@ def _paragraph(
 
 
 def _break(paragraph: _Paragraph, font: QFont, width: int) -> None:
-    """Break a text into lines, and remember how high it is."""
+    """Break a text into lines, and set its height."""
     layout, down = paragraph.layout, 0.0
     paragraph.boxes = {}
     layout.setFont(font)
@@ -236,7 +235,7 @@ def _break(paragraph: _Paragraph, font: QFont, width: int) -> None:
 
 
 def _seen(paragraph: _Paragraph, clip: QRectF) -> range:
-    """Return the pieces that stand in the lines between the clip's top and bottom."""
+    """Return the pieces in the lines between the clip's top and bottom."""
     lines = [paragraph.layout.lineAt(n) for n in range(paragraph.layout.lineCount())]
     down = paragraph.layout.position().y()
     inside = [
@@ -253,7 +252,7 @@ def _seen(paragraph: _Paragraph, clip: QRectF) -> range:
 
 
 def _boxes(paragraph: _Paragraph, index: int) -> list[QRectF]:
-    """Return a piece's rectangles; of its own glyphs, since directions may turn."""
+    """Return a piece's rectangles, from its glyphs, since directions may change."""
     layout = paragraph.layout
     if index not in paragraph.boxes:
         start = paragraph.starts[index]

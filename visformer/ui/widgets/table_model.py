@@ -1,4 +1,4 @@
-"""TableModel: a table to read, asked for its cells one by one."""
+"""TableModel: a read-only table that is asked for one cell at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Role = Qt.ItemDataRole
 
 
 class TableModel(QAbstractTableModel):
-    """Gives Qt what two functions say of the cells and titles in sight."""
+    """Gives Qt what two functions return for the visible cells and titles."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class TableModel(QAbstractTableModel):
         self._shape = (0, 0)
 
     def reset(self, rows: int, columns: int) -> None:
-        """Ask for everything anew; so many rows and columns are there."""
+        """Ask for everything again; there are this many rows and columns."""
         self.beginResetModel()
         self._shape = rows, columns
         self.endResetModel()
@@ -46,9 +46,9 @@ class TableModel(QAbstractTableModel):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
     ) -> object:
-        """Return what the title of a row or column is in a role."""
+        """Return the title of a row or column in a role."""
         return self._title(section, orientation, role)
 
     def data(self, index: Index, role: int = Role.DisplayRole) -> object:
-        """Return what a cell is in a role."""
+        """Return a cell in a role."""
         return self._cell(index.row(), index.column(), role)

@@ -1,4 +1,4 @@
-"""TokenCanvas: a picture of two rows of tokens, with the mouse on them."""
+"""TokenCanvas: a picture of two rows of tokens that follows the mouse."""
 
 from __future__ import annotations
 
