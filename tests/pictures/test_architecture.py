@@ -13,9 +13,8 @@ from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.block_names import block_words
-from visformer.pictures.diagram.blocks import Counts, counts_table, goal
+from visformer.pictures.diagram.blocks import Counts, counts_table, goal, runs
 from visformer.pictures.diagram.columns import Box, Drawing
-from visformer.pictures.diagram.stacks import runs
 from visformer.pictures.picture import csv_text
 from visformer.session.state import Session, State
 from visformer.values.facts import BlockParameters

@@ -8,7 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from visformer.language import _
-from visformer.pictures.diagram.blocks import goal, model_of, shape
+from visformer.pictures.diagram.block_names import block_path
+from visformer.pictures.diagram.blocks import (
+    depth,
+    goal,
+    model_of,
+    shape,
+    width_of,
+)
 from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,
@@ -58,7 +65,7 @@ def architecture(
     gap = SHORTEST + max(0.0, room - first.height) / first.gaps
     return _joined(
         Stacks(trace, model, selection.layer, each, min(LONGEST, gap), closed),
-        chosen or _first(model, selection.layer, closed),
+        chosen if _exists(model, chosen) else _first(model, selection.layer, closed),
         said=sentence(trace, steps),
         head=selection.head,
         width=width,
@@ -69,10 +76,25 @@ def architecture(
 
 def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
     """Return the block whose inside is shown before the user chooses one."""
-    if "decoder" in closed:
-        return "output"
-    layer = min(layer, model.config.decoder_layers - 1)
-    return f"decoder.{layer}.cross_attention"
+    kind = model.kinds[-1]
+    stack = "encoder" if kind == "encoder" else "decoder"
+    if stack in closed:
+        return "output" if model.known is not None else f"{stack}.0"
+    part = "cross_attention" if kind == "cross" else "self_attention"
+    return f"{stack}.{min(layer, model.layers(kind) - 1)}.{part}"
+
+
+def _exists(model: ModelFacts, chosen: str) -> bool:
+    """Tell whether a model has a block, and enough is known of it to show it."""
+    path = block_path(chosen)
+    if path.layer is None:
+        known = ("source_tokens", "target_tokens", "prediction")
+        return bool(chosen) and (model.known is not None or chosen in known)
+    if not path.part:
+        return path.layer < depth(model, path.stack)
+    attends = path.part.startswith(("self_attention", "cross_attention"))
+    there = path.layer < model.layers(path.kind) if attends else True
+    return there and (model.known is not None or attends)
 
 
 def _joined(
@@ -88,7 +110,7 @@ def _joined(
     """Join the columns and put the chosen block's inside beside them."""
     high = stacks.height + 2 * MARGIN
     _connect(stacks)
-    boxes, arrows = _ordered(stacks.encoder, stacks.decoder)
+    boxes, arrows = _ordered(stacks.left, stacks.right)
     down = max(high, min(lines, high + MARGIN)) - MARGIN
     boxes = [replace(box, y=box.y + down) for box in boxes]
     arrows = [_lowered(arrow, down) for arrow in arrows]
@@ -103,8 +125,9 @@ def _joined(
         boxes += _below(left, beside, bottom, zoomed, max(high, lines) - MARGIN)
     bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
     ids = {box.id: goal(box.id) for box in boxes if box.id}
-    spine = stacks.decoder.spine
-    first, last = down + stacks.decoder.y, down
+    spine = stacks.right.spine
+    first, last = down + stacks.right.y, down
+    decoding = stacks.trace is not None and len(stacks.trace) > 0
     return Drawing(
         width=width,
         height=max(high, bottom),
@@ -112,7 +135,7 @@ def _joined(
         arrows=(*arrows, *lines_inside),
         beside=beside,
         chosen=chosen,
-        path=((spine, last), (spine, first)) if stacks.decoder.strong else (),
+        path=((spine, last), (spine, first)) if decoding else (),
         sentence=said,
         goes={id: to for id, to in ids.items() if to},
     )
@@ -120,21 +143,21 @@ def _joined(
 
 def _connect(stacks: Stacks) -> None:
     """Lead the encoder's output to every decoder layer, the next token back in."""
-    encoder, decoder = stacks.encoder, stacks.decoder
-    bus = encoder.x + encoder.width + BUS / 2 - 1
-    top = encoder.y
-    used = decoder.strong
-    ys = [top, *(y for _x, y in stacks.entries)]
-    lead = (encoder.spine, top), (bus, top)
-    trunk = (bus, min(ys)), (bus, max(ys))
-    decoder.arrows += [
-        Arrow(points=lead, line="memory", strong=used, head=False),
-        Arrow(points=trunk, line="memory", strong=used, head=False),
-    ]
+    left, decoder = stacks.left, stacks.right
+    bus, top = left.x + left.width + BUS / 2 - 1, left.y
+    used = stacks.trace is not None and len(stacks.trace) > 0
+    if stacks.entries:
+        ys = [top, *(y for _x, y in stacks.entries)]
+        lead = (left.spine, top), (bus, top)
+        trunk = (bus, min(ys)), (bus, max(ys))
+        decoder.arrows += [
+            Arrow(points=lead, line="memory", strong=used, head=False),
+            Arrow(points=trunk, line="memory", strong=used, head=False),
+        ]
     for x, y in stacks.entries:
         ends = (bus, y), (x, y)
         decoder.arrows.append(Arrow(points=ends, line="memory", strong=used))
-    if used:
+    if stacks.trace is not None and stacks.trace.steps:
         lane = decoder.x + decoder.width + MARGIN
         over, under = decoder.y + BLOCK / 2, -BLOCK / 2
         right = decoder.x + decoder.width
@@ -147,18 +170,14 @@ def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]
 
     The second value is what did not fit there.
     """
-    encoder, room = stacks.encoder, stacks.encoder.y + down - 1.2
-    output = shape(stacks.source, stacks.model.config.d_model)
-    label = _("encoder output {shape}: K, V", shape=output)
-    boxes = [
-        text(
-            encoder.spine + 1,
-            room + 0.25,
-            encoder.width / 2 + BUS / 2 - 3,
-            label,
-            small=True,
-        )
-    ]
+    encoder, room = stacks.left, stacks.left.y + down - 1.2
+    output = shape(stacks.source, width_of(stacks.model, "encoder"))
+    boxes = []
+    if stacks.entries:
+        label = _("encoder output {shape}: K, V", shape=output)
+        wide = encoder.width / 2 + BUS / 2 - 3
+        at = encoder.spine + 1, room + 0.25, wide
+        boxes.append(text(*at, label, small=True))
     left = [words for words in about(stacks.model) if words]
     wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
     part = paragraph(MARGIN, y, wide, said, strong=True)

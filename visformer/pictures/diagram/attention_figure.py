@@ -8,6 +8,7 @@ from visformer.language import _
 from visformer.pictures.diagram.block_names import BlockPath, block_path
 from visformer.pictures.diagram.blocks import shape
 from visformer.pictures.diagram.columns import Arrow, text
+from visformer.pictures.diagram.facts_words import attention_words
 from visformer.pictures.diagram.figure import STEP, Figure
 from visformer.pictures.masks import attends_to_nothing
 from visformer.words import masked_value_text, number
@@ -22,11 +23,12 @@ def _sizes(figure: Figure, path: BlockPath) -> tuple[int | str, int | str]:
 def attention(figure: Figure, path: BlockPath, id: str) -> None:
     """Draw the paper's figure 2: all heads above, one of them below."""
     model, (queries, keys) = figure.model, _sizes(figure, path)
-    heads, size, width = (
-        model.config.heads,
-        model.config.head_size,
-        model.config.d_model,
-    )
+    if model.known is None:
+        figure.say(attention_words(model, path.kind))
+        _one_head(figure, id, queries, keys)
+        return
+    facts, width = model.attention[path.kind], model.config.d_model
+    heads, size = facts.heads, facts.head_size
     if path.kind == "cross":
         origin = _(
             "MultiHead(Q, K, V) = Concat(head 1, …, head {heads}) W_O, with K and V "
@@ -65,12 +67,15 @@ def attention(figure: Figure, path: BlockPath, id: str) -> None:
 
 
 def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> None:
-    model = figure.model
-    size, weights = model.config.head_size, shape(queries, keys)
-    masked = masked_value_text(model.config.masked_value)
+    path = block_path(id)
+    facts, weights = figure.model.attention[path.kind], shape(queries, keys)
+    size, scale = facts.head_size, facts.scales[path.layer or 0]
+    masked = masked_value_text(facts.masked_value)
+    root = math.isclose(scale * math.sqrt(size), 1, rel_tol=1e-6)
     figure.head(_("One head: scaled dot-product attention"))
-    figure.say(f"softmax(Q Kᵀ / √{size}) V")
-    product = _("MatMul: weights × V   {shape}", shape=shape(queries, size))
+    figure.say(_formula(figure, path, f"√{size}" if root else ""))
+    outputs = shape(queries, facts.value_size)
+    product = _("MatMul: weights × V   {shape}", shape=outputs)
     top = figure.row((0.04, 0.96, product))[0]
     figure.up(0.32, words="", height=STEP)
     figure.boxes.append(
@@ -88,8 +93,10 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
     mask = _("Mask (optional): {value}", value=masked)
     figure.row((0.04, 0.74, mask), style="mask", id=f"{id}.mask")
     figure.up(0.32, height=0.6)
-    scale = number(1 / math.sqrt(size))
-    figure.row((0.04, 0.74, _("Scale × 1/√{size} = {scale}", size=size, scale=scale)))
+    factor = _("Scale × {scale}", scale=number(scale))
+    if root:
+        factor = _("Scale × 1/√{size} = {scale}", size=size, scale=number(scale))
+    figure.row((0.04, 0.74, factor))
     figure.up(0.32, words="", height=0.6)
     figure.row((0.04, 0.74, _("MatMul: Q Kᵀ   {shape}", shape=weights)))
     figure.up(0.16, 0.58, height=0.6)
@@ -99,19 +106,30 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
     figure.labels(
         (0.16, f"Q {shape(queries, size)}"),
         (0.52, f"K {shape(keys, size)}"),
-        (0.87, f"V {shape(keys, size)}"),
+        (0.87, f"V {shape(keys, facts.value_size)}"),
     )
+
+
+def _formula(figure: Figure, path: BlockPath, root: str) -> str:
+    """Write a head's formula; ``root``: what it divides by, as in the paper."""
+    trace, layer = figure.trace, path.layer or 0
+    bias = ""
+    if trace is not None and trace.added(path.kind, layer) is not None:
+        bias = " + B"
+    return f"softmax(Q Kᵀ / {root}{bias}) V" if root else f"softmax(s Q Kᵀ{bias}) V"
 
 
 def _sums(figure: Figure, id: str, shape: str) -> str:
     """Say what a row of weights sums to, or what a row that is all masked becomes."""
     trace, path = figure.trace, block_path(id)
+    if trace is not None and trace.is_captured(path.kind, path.layer or 0):
+        return _("{shape} as captured", shape=shape)
     if (
         trace is None
         or path.layer is None
         or not attends_to_nothing(trace, path.kind, path.layer)
     ):
         return _("{shape} rows sum to 1", shape=shape)
-    if math.isinf(figure.model.config.masked_value):
+    if math.isinf(figure.model.attention[path.kind].masked_value):
         return _("{shape} all masked: NaN", shape=shape)
     return _("{shape} all masked: equal", shape=shape)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from visformer.language import _, ngettext
 from visformer.pictures.diagram.block_names import block_path, block_words, title
 from visformer.pictures.diagram.columns import Goal
 from visformer.pictures.picture import Table
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import Kind, ModelFacts, StackName
 from visformer.values.trace import Trace
 
+MOST_THIN = 7  # closed layers drawn one by one; if there are more, some share a box
 # Where a block's numbers are: its name without the layer -> tab and stage.
 _CHANGES: dict[str, Goal] = {
     "attention": {"tab": "attention"},
@@ -108,10 +111,34 @@ class Counts:
         return f"{self.total(block):,}"
 
 
-def names(model: ModelFacts, stack: str) -> tuple[str, ...]:
-    """Return the sublayers of a stack's layers, in the order of the data flow."""
-    crossed = () if stack == "encoder" else ("cross_attention",)
-    return ("self_attention", *crossed, "feed_forward")
+def names(model: ModelFacts, stack: str, layer: int) -> tuple[str, ...]:
+    """Return the sublayers of a layer, in the order of the data flow.
+
+    ``"other"`` stands for all that is not known of it.
+    """
+    kinds = kinds_of(stack)
+    there = (kind for kind in kinds if layer < model.layers(kind))
+    parts = (
+        "cross_attention" if kind == "cross" else "self_attention" for kind in there
+    )
+    return *parts, "other" if model.known is None else "feed_forward"
+
+
+def kinds_of(stack: str) -> tuple[Kind, ...]:
+    """Return the kinds of attention whose queries are a stack's tokens."""
+    return ("encoder",) if stack == "encoder" else ("decoder", "cross")
+
+
+def depth(model: ModelFacts, stack: str) -> int:
+    """Return how many layers a stack has, as far as its attention tells."""
+    return max(model.layers(kind) for kind in kinds_of(stack))
+
+
+def width_of(model: ModelFacts, stack: str) -> int | str:
+    """Return the width of a stack's residual stream, or a letter if it is unknown."""
+    name: StackName = "encoder" if stack == "encoder" else "decoder"
+    facts = model.stacks.get(name)
+    return "D" if facts is None else facts.d_model
 
 
 def shape(*sizes: int | str) -> str:
@@ -140,3 +167,20 @@ def counts_table(model: ModelFacts | None) -> Table | None:
     names = tuple(block_words(part.block) for part in model.blocks)
     columns = _("parameters"), _("shared with")
     return Table(names, columns, counts, _("block"))
+
+
+def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last layer of each box of a stack, from the bottom.
+
+    If there are few, each layer has its own box; otherwise those in the middle, away
+    from the opened one, share boxes.
+    """
+    kept = {0, 1, count - 2, count - 1, opened - 1, opened, opened + 1}
+    layer = 0
+    while layer < count:
+        last = layer
+        if count > MOST_THIN + 1 and layer not in kept:
+            while last + 1 < count and last + 1 not in kept:
+                last += 1
+        yield layer, last
+        layer = last + 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from visformer.language import N_, _, ngettext
+from visformer.pictures.absent import has_target, missing_kinds_words
 from visformer.pictures.diagram.block_names import block_words
 from visformer.pictures.diagram.blocks import Counts, shared
+from visformer.pictures.diagram.facts_words import about_facts
 from visformer.text import visible
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
@@ -82,8 +84,11 @@ def norm_words(model: ModelFacts) -> str:
 
 def about(model: ModelFacts) -> tuple[str, ...]:
     """Say what the model is, one sentence per line, the most important first."""
+    if model.known is None:
+        return about_facts(model)
     config = model.config
     return (
+        missing_kinds_words(model),
         _(
             _LAYERS[config.norm_first, config.final_norm],
             encoder=config.encoder_layers,
@@ -189,6 +194,8 @@ def sentence(trace: Trace | None, steps: int) -> str:
     """Say what a Trace's last step does; ``steps``: how many its run has."""
     if trace is None:
         return _("No sentence has been run yet, so the shapes are shown in letters.")
+    if "cross" not in trace.kinds or (not trace.steps and len(trace)):
+        return _part_sentence(trace, steps)
     if not len(trace):
         return ngettext(
             "Step 0 of {steps}: the encoder has read {n:,} source token in one pass; "
@@ -204,6 +211,35 @@ def sentence(trace: Trace | None, steps: int) -> str:
         "predicts “{token}” ({probability}). The encoder's output is reused.",
         "Step {n} of {steps}: the decoder reads {n:,} tokens; its newest row, “{row}”, "
         "predicts “{token}” ({probability}). The encoder's output is reused.",
+        len(trace),
+        steps=steps,
+        row=visible(trace.target[-1]),
+        token=visible(step.token),
+        probability=probability(step.probability),
+    )
+
+
+def _part_sentence(trace: Trace, steps: int) -> str:
+    """Say what a step does that reads no encoder's output, or that was not kept."""
+    if not has_target(trace):
+        return ngettext(
+            "The encoder has read {n:,} token in one pass.",
+            "The encoder has read {n:,} tokens in one pass.",
+            len(trace.source),
+        )
+    if not trace.steps:
+        return ngettext(
+            "The decoder has read {n:,} token; what it predicted is not in this trace.",
+            "The decoder has read {n:,} tokens; what it predicted is not in this "
+            "trace.",
+            len(trace),
+        )
+    step = trace.steps[-1]
+    return ngettext(
+        "Step {n} of {steps}: the decoder reads {n:,} token; its newest row, “{row}”, "
+        "predicts “{token}” ({probability}).",
+        "Step {n} of {steps}: the decoder reads {n:,} tokens; its newest row, “{row}”, "
+        "predicts “{token}” ({probability}).",
         len(trace),
         steps=steps,
         row=visible(trace.target[-1]),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from visformer.language import N_, _
-from visformer.pictures.diagram.block_names import title
-from visformer.pictures.diagram.blocks import Counts, lengths, names, shape
+from visformer.pictures.diagram.block_names import block_path, title
+from visformer.pictures.diagram.blocks import (
+    Counts,
+    depth,
+    lengths,
+    names,
+    runs,
+    shape,
+    width_of,
+)
 from visformer.pictures.diagram.columns import (
     ADD,
     BLOCK,
@@ -18,22 +25,22 @@ from visformer.pictures.diagram.columns import (
     Point,
     chips,
 )
+from visformer.pictures.diagram.facts_words import OTHER_BLOCKS, attention_words
 from visformer.pictures.diagram.model_words import (
     norm_words,
     position_words,
     scale_words,
 )
+from visformer.pictures.diagram.token_lists import put_prediction
 from visformer.text import visible
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
-from visformer.words import probability
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 0.7
 WIDER = 1.5  # characters by which the decoder is wider than the mean
 SIDE = 2.5  # characters between a layer's frame and its blocks
 MASK = 7.0  # characters: the width of a mask's block
-MOST_THIN = 7  # closed layers drawn one by one; if there are more, some share a box
 JOINED = {
     "encoder": N_("Encoder layers {first} to {last}"),
     "decoder": N_("Decoder layers {first} to {last}"),
@@ -60,36 +67,57 @@ class Stacks:
         self.source, self._target = lengths(self.trace)
         decoding = self.trace is not None and len(self.trace) > 0
         right = MARGIN + width - WIDER + BUS
-        self.encoder = Column(MARGIN, width - WIDER, gap)
-        self.encoder.strong = self.trace is not None and not decoding
-        self.decoder = Column(right, width + WIDER, gap)
-        self.decoder.strong = decoding
+        self.left = Column(MARGIN, width - WIDER, gap)
+        self.left.strong = self.trace is not None and not decoding
+        self.right = Column(right, width + WIDER, gap)
+        self.right.strong = decoding
         self.entries: list[Point] = []  # where decoder layers read the encoder's output
-        self._fill_encoder()
-        self._fill_decoder()
+        encoder = {"encoder", "cross"} & set(model.kinds)
+        if not {"decoder", "cross"} & set(model.kinds):
+            self.right.strong = self.left.strong
+            self._fill_encoder(self.right)
+        elif encoder:
+            self._fill_encoder(self.left)
+            self._fill_decoder()
+        else:
+            self._fill_decoder()
 
     @property
     def height(self) -> float:
         """Lines that the taller column takes."""
-        return -min(self.encoder.y, self.decoder.y)
+        return -min(self.left.y, self.right.y)
 
     @property
     def gaps(self) -> int:
         """How many arrows of the taller column can be lengthened."""
-        return min((self.encoder, self.decoder), key=lambda column: column.y).gaps
+        return min((self.left, self.right), key=lambda column: column.y).gaps
 
-    def _fill_encoder(self) -> None:
+    def _fill_encoder(self, column: Column) -> None:
         trace = self.trace
         tokens = trace.source if trace is not None else ()
-        self._fill_input(self.encoder, "source", tokens, self.source, -1)
-        self._fill_stack(self.encoder, "encoder", self.source)
+        self._fill_input(column, "source", tokens, self.source, -1)
+        if "encoder" in self.model.kinds:
+            self._fill_stack(column, "encoder", self.source)
+        else:
+            column.box(_("encoder: not in this trace"), style="outside", inset=SIDE)
+            column.up()
 
     def _fill_decoder(self) -> None:
-        column, model, trace = self.decoder, self.model, self.trace
-        config = model.config
+        column, trace = self.right, self.trace
         tokens = trace.target if trace is not None else ()
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
         self._fill_stack(column, "decoder", self._target)
+        if self.model.known is None:
+            column.box(_("output: not known"), style="outside", inset=SIDE)
+        else:
+            self._fill_output(column)
+        rows = 0 if trace is None or not trace.steps else len(trace)
+        column.up(_("row {row} of the probabilities", row=rows) if rows else "")
+        put_prediction(column, trace)
+
+    def _fill_output(self, column: Column) -> None:
+        """Put the output projection and the softmax."""
+        config = self.model.config
         self._block(
             column,
             "output",
@@ -114,28 +142,6 @@ class Stacks:
             else _("Softmax, outside the model"),
             inset=SIDE,
         )
-        rows = 0 if trace is None else len(trace)
-        column.up(_("row {row} of the probabilities", row=rows) if rows else "")
-        self._fill_prediction(column)
-
-    def _fill_prediction(self, column: Column) -> None:
-        trace = self.trace
-        if trace is None or not len(trace):
-            column.box(_("no token yet"), "prediction", style="outside", inset=8)
-            return
-        step = trace.steps[-1]
-        column.box(
-            _("“{token}”", token=visible(step.token)),
-            "prediction",
-            detail=probability(step.probability),
-            style="token",
-            words=_(
-                "Step {step} predicts “{token}”",
-                step=len(trace),
-                token=visible(step.token),
-            ),
-            inset=8,
-        )
 
     def _fill_input(
         self,
@@ -146,8 +152,7 @@ class Stacks:
         newest: int,
     ) -> None:
         """Put tokens, embedding and position."""
-        model, row = self.model, column.box("", f"{side}_tokens", style="row")
-        config = model.config
+        row = column.box("", f"{side}_tokens", style="row")
         sizes = shape(length)
         if side == "source":
             empty = _("no source tokens yet")
@@ -161,6 +166,18 @@ class Stacks:
         shown = tuple(visible(token) for token in tokens)
         column.boxes += chips(shown, row.x + 3, row.y, row.width - 6, strong=newest)
         column.up(label)
+        if self.model.known is None:
+            column.box(_("input: not known"), style="outside", inset=SIDE)
+            stack = "encoder" if side == "source" else "decoder"
+            column.up(shape(length, width_of(self.model, stack)))
+        else:
+            self._fill_embedding(column, side, length)
+
+    def _fill_embedding(
+        self, column: Column, side: SentenceSide, length: int | str
+    ) -> None:
+        """Put the embedding and the position that is added to it."""
+        model, config = self.model, self.model.config
         self._block(
             column,
             f"{side}_embedding",
@@ -222,7 +239,7 @@ class Stacks:
         return self.model.config.positions == "learned"
 
     def _fill_stack(self, column: Column, stack: str, length: int | str) -> None:
-        count = getattr(self.model.config, f"{stack}_layers")
+        count = depth(self.model, stack)
         opened = -1 if stack in self._closed else min(self._layer, count - 1)
         layers = list(runs(count, opened))
         for at, (first, last) in enumerate(layers):
@@ -232,12 +249,13 @@ class Stacks:
                 self._thin_layer(column, stack, first, last)
             if at < len(layers) - 1:
                 column.up(by=0.4)
-        words = shape(length, self.model.config.d_model)
-        if self.model.config.final_norm:
+        words = shape(length, width_of(self.model, stack))
+        if self.model.known is not None and self.model.config.final_norm:
             column.up(words)
             name = _("Final norm  ({norm})", norm=norm_words(self.model))
             self._norm(column, f"{stack}.norm", name)
-        column.up(words if stack == "decoder" else "")  # the encoder's label is above
+        beside = column is self.left  # the label of the encoder's output is above
+        column.up("" if beside else words)
 
     def _thin_layer(self, column: Column, stack: str, first: int, last: int) -> None:
         name = title(f"{stack}.{first}")
@@ -262,16 +280,15 @@ class Stacks:
         """Put one layer, with its inside in a frame."""
         bottom, name = column.y, f"{stack}.{layer}"
         behind = len(column.boxes)
-        parts = names(self.model, stack)
+        parts = names(self.model, stack, layer)
         for at, part in enumerate(parts):
             self._sublayer(column, f"{name}.{part}")
-            words = (
-                shape(length, self.model.config.d_model) if at < len(parts) - 1 else ""
-            )
+            words = shape(length, width_of(self.model, stack))
+            words = words if at < len(parts) - 1 else ""
             column.up(words, by=None if words else 0.4)
         column.y -= 1.0
         top = column.y
-        count = getattr(self.model.config, f"{stack}_layers")
+        count = depth(self.model, stack)
         frame = Box(
             x=column.x,
             y=top,
@@ -298,6 +315,9 @@ class Stacks:
     def _sublayer(self, column: Column, id: str) -> None:
         """Put a sublayer with its norm and residual, in the model's order."""
         column.up(by=0.3)
+        if self.model.known is None:
+            self._known_function(column, id)
+            return
         start, lane = column.y, column.x + column.width - 1.2
         column.up(by=0.4)
         norm = _("Norm  ({norm})", norm=norm_words(self.model))
@@ -321,7 +341,18 @@ class Stacks:
             )
             self._block(column, id, name)
             return
-        block = self._block(column, id, title(id))
+        self._attention(column, id, self._block(column, id, title(id)))
+
+    def _known_function(self, column: Column, id: str) -> None:
+        """Put what is known of a sublayer: an attention, or that there is more."""
+        path = block_path(id)
+        if path.part == "other":
+            column.box(_(OTHER_BLOCKS), style="outside", inset=SIDE)
+            return
+        name = attention_words(self.model, path.kind)
+        self._attention(column, id, self._block(column, id, name))
+
+    def _attention(self, column: Column, id: str, block: Box) -> None:
         column.boxes[-1] = replace(block, width=block.width - MASK - 0.5)
         mask = Box(
             x=block.x + block.width - MASK,
@@ -355,20 +386,3 @@ class Stacks:
             words=self._counts.named(id),
             inset=SIDE,
         )
-
-
-def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last layer of each box of a stack, from the bottom.
-
-    If there are few, each layer has its own box; otherwise those in the middle, away
-    from the opened one, share boxes.
-    """
-    kept = {0, 1, count - 2, count - 1, opened - 1, opened, opened + 1}
-    layer = 0
-    while layer < count:
-        last = layer
-        if count > MOST_THIN + 1 and layer not in kept:
-            while last + 1 < count and last + 1 not in kept:
-                last += 1
-        yield layer, last
-        layer = last + 1

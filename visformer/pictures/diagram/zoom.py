@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 from visformer.language import N_, _, ngettext
@@ -13,8 +12,16 @@ from visformer.pictures.diagram.block_names import (
     block_path,
     title,
 )
-from visformer.pictures.diagram.blocks import goal, names, shape, shared
+from visformer.pictures.diagram.blocks import (
+    depth,
+    goal,
+    names,
+    shape,
+    shared,
+    width_of,
+)
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
+from visformer.pictures.diagram.facts_words import facts_words
 from visformer.pictures.diagram.figure import Figure
 from visformer.pictures.diagram.model_words import (
     activation,
@@ -22,8 +29,8 @@ from visformer.pictures.diagram.model_words import (
     position_words,
     scale_words,
 )
+from visformer.pictures.diagram.token_lists import list_predictions, token_list
 from visformer.pictures.masks import note
-from visformer.text import visible
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
@@ -32,11 +39,8 @@ from visformer.words import (
     layer_words,
     masked_value_text,
     number,
-    probability,
 )
 
-MOST_TOKENS = 60  # listed with their ids
-MOST_ROWS = 16  # of the predictions listed
 LEADS = {  # by the tab with the block's numbers
     "attention": N_(
         "Click the block or press Enter to see its numbers on the Attention tab."
@@ -94,7 +98,7 @@ def _heading(path: BlockPath, id: str) -> str:
 
 
 def _stream(figure: Figure, path: BlockPath) -> str:
-    return shape(_length(figure, path), figure.model.config.d_model)
+    return shape(_length(figure, path), width_of(figure.model, path.stack))
 
 
 def _feed_forward(figure: Figure, id: str) -> None:
@@ -206,10 +210,10 @@ def _mask(figure: Figure, path: BlockPath, head: int) -> None:
         _(
             "A query may attend to a key where the mask is True. Where it is False, "
             "the score is replaced by {value} before the softmax.",
-            value=masked_value_text(figure.model.config.masked_value),
+            value=masked_value_text(figure.model.attention[path.kind].masked_value),
         )
     )
-    if path.kind == "decoder":
+    if path.kind == "decoder" and figure.model.known is not None:
         figure.say(_("Causal: no row reads a later token, since it has to predict it."))
     if figure.trace is not None and path.layer is not None:
         head = min(head, figure.trace.heads(path.kind) - 1)
@@ -220,7 +224,10 @@ def _mask(figure: Figure, path: BlockPath, head: int) -> None:
 def _layer(figure: Figure, path: BlockPath, id: str) -> None:
     model = figure.model
     figure.say(_("Click or press Enter to open or close this layer."))
-    for part in names(model, path.stack):
+    for part in names(model, path.stack, path.layer or 0):
+        if model.known is None:
+            figure.say(facts_words(model, path, part))
+            continue
         parts = (f"{id}.{part}_norm", f"{id}.{part}")
         for block in parts if model.config.norm_first else reversed(parts):
             figure.say(figure.counts.named(block))
@@ -236,43 +243,15 @@ def _layer(figure: Figure, path: BlockPath, id: str) -> None:
         layers = ngettext(
             "The encoder has {n} such layer.",
             "The encoder has {n} such layers.",
-            model.config.encoder_layers,
+            depth(model, "encoder"),
         )
     else:
         layers = ngettext(
             "The decoder has {n} such layer.",
             "The decoder has {n} such layers.",
-            model.config.decoder_layers,
+            depth(model, "decoder"),
         )
     figure.say(layers)
-
-
-def _tokens(side: SentenceSide) -> Callable[[Figure], None]:
-    def show(figure: Figure) -> None:
-        if figure.trace is None:
-            figure.say(_("No sentence has been run yet."))
-            return
-        tokens = figure.trace.source if side == "source" else figure.trace.target
-        ids = figure.trace.source_ids if side == "source" else figure.trace.target_ids
-        named = (
-            f"{visible(token)} ({id})"
-            for token, id in zip(tokens, ids.tolist(), strict=True)
-        )
-        listed = "  ".join(itertools.islice(named, MOST_TOKENS))
-        if (more := len(tokens) - MOST_TOKENS) > 0:
-            listed = _("{tokens} … and {more:,} more", tokens=listed, more=more)
-        figure.say(
-            ngettext(
-                "{n:,} token (id in brackets): {tokens}",
-                "{n:,} tokens (ids in brackets): {tokens}",
-                len(tokens),
-                tokens=listed,
-            )
-        )
-        if side == "target":
-            figure.say(_("Each step appends the token chosen in the step before."))
-
-    return show
 
 
 def _embedding(side: SentenceSide) -> Callable[[Figure], None]:
@@ -326,11 +305,13 @@ def _output(figure: Figure) -> None:
         )
     )
     figure.say_parameters("output")
-    _predictions(figure)
+    list_predictions(figure)
 
 
 def _softmax(figure: Figure) -> None:
-    if figure.model.config.softmax_output:
+    if figure.model.known is None:
+        words = _("The tokens that the model predicted:")
+    elif figure.model.config.softmax_output:
         words = _(
             "The softmax is part of the model. Each row of Z gives a distribution over "
             "the next token:"
@@ -341,47 +322,12 @@ def _softmax(figure: Figure) -> None:
             "the next token:"
         )
     figure.say(words)
-    _predictions(figure)
-
-
-def _predictions(figure: Figure) -> None:
-    """List each row of the decoder's output with the token chosen from it."""
-    trace = figure.trace
-    if trace is None or not len(trace):
-        figure.say(_("Nothing has been decoded yet."))
-        return
-    first = max(0, len(trace) - MOST_ROWS)
-    if first:
-        figure.say(_("… rows 1 to {last}", last=first))
-    layers = range(trace.layers("decoder"))
-    causal = not any(trace.mask("decoder", at)[0, 1:].any() for at in layers)
-    for row in range(first, len(trace)):
-        step = trace.steps[row]
-        knows = _("tokens 1 to {last}", last=row + 1) if causal else _("all tokens")
-        figure.boxes.append(
-            Box(
-                x=figure.x,
-                y=figure.y,
-                width=figure.width,
-                height=1.2,
-                title=_(
-                    "row {row} “{read}” → “{predicted}” {probability}",
-                    row=row + 1,
-                    read=visible(trace.target[row]),
-                    predicted=visible(step.token),
-                    probability=probability(step.probability),
-                ),
-                detail=knows,
-                style="head" if row == len(trace) - 1 else "text",
-            )
-        )
-        figure.y += 1.2
-    figure.say(_("On the right: the target tokens that a row depends on."))
+    list_predictions(figure)
 
 
 _OUTSIDE: dict[str, Callable[[Figure], None]] = {
-    "source_tokens": _tokens("source"),
-    "target_tokens": _tokens("target"),
+    "source_tokens": token_list("source"),
+    "target_tokens": token_list("target"),
     "source_embedding": _embedding("source"),
     "target_embedding": _embedding("target"),
     "source_positions": _positions,

@@ -1,0 +1,112 @@
+"""Tokens and predictions, listed in the inside of their blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+from visformer.language import _, ngettext
+from visformer.pictures.absent import without_steps_words
+from visformer.pictures.diagram.columns import Box, Column
+from visformer.pictures.diagram.figure import Figure
+from visformer.text import visible
+from visformer.values.facts import SentenceSide
+from visformer.values.trace import Trace
+from visformer.words import probability
+
+MOST_TOKENS = 60  # listed with their ids
+MOST_ROWS = 16  # of the predictions listed
+
+
+def token_list(side: SentenceSide) -> Callable[[Figure], None]:
+    """Return what lists a side's tokens with their ids."""
+
+    def show(figure: Figure) -> None:
+        if figure.trace is None:
+            figure.say(_("No sentence has been run yet."))
+            return
+        tokens = figure.trace.source if side == "source" else figure.trace.target
+        ids = figure.trace.source_ids if side == "source" else figure.trace.target_ids
+        named = (
+            f"{visible(token)} ({id})"
+            for token, id in zip(tokens, ids.tolist(), strict=True)
+        )
+        listed = "  ".join(itertools.islice(named, MOST_TOKENS))
+        if (more := len(tokens) - MOST_TOKENS) > 0:
+            listed = _("{tokens} … and {more:,} more", tokens=listed, more=more)
+        figure.say(
+            ngettext(
+                "{n:,} token (id in brackets): {tokens}",
+                "{n:,} tokens (ids in brackets): {tokens}",
+                len(tokens),
+                tokens=listed,
+            )
+        )
+        if side == "target":
+            figure.say(_("Each step appends the token chosen in the step before."))
+
+    return show
+
+
+def list_predictions(figure: Figure) -> None:
+    """List each row of the decoder's output with the token chosen from it."""
+    trace = figure.trace
+    if trace is None or not len(trace):
+        figure.say(_("Nothing has been decoded yet."))
+        return
+    if not trace.steps:
+        figure.say(without_steps_words(trace))
+        return
+    first = max(0, len(trace) - MOST_ROWS)
+    if first:
+        figure.say(_("… rows 1 to {last}", last=first))
+    layers = range(trace.layers("decoder"))
+    causal = not any(np.triu(trace.mask("decoder", at), 1).any() for at in layers)
+    for row in range(first, len(trace)):
+        step = trace.steps[row]
+        knows = _("tokens 1 to {last}", last=row + 1) if causal else _("all tokens")
+        figure.boxes.append(
+            Box(
+                x=figure.x,
+                y=figure.y,
+                width=figure.width,
+                height=1.2,
+                title=_(
+                    "row {row} “{read}” → “{predicted}” {probability}",
+                    row=row + 1,
+                    read=visible(trace.target[row]),
+                    predicted=visible(step.token),
+                    probability=probability(step.probability),
+                ),
+                detail=knows,
+                style="head" if row == len(trace) - 1 else "text",
+            )
+        )
+        figure.y += 1.2
+    figure.say(_("On the right: the target tokens that a row depends on."))
+
+
+def put_prediction(column: Column, trace: Trace | None) -> None:
+    """Put the current step's token on top of a column."""
+    if trace is None or not len(trace):
+        column.box(_("no token yet"), "prediction", style="outside", inset=8)
+        return
+    if not trace.steps:
+        words = _("next token: not in this trace")
+        column.box(words, "prediction", style="outside", inset=8)
+        return
+    step = trace.steps[-1]
+    column.box(
+        _("“{token}”", token=visible(step.token)),
+        "prediction",
+        detail=probability(step.probability),
+        style="token",
+        words=_(
+            "Step {step} predicts “{token}”",
+            step=len(trace),
+            token=visible(step.token),
+        ),
+        inset=8,
+    )
