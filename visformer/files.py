@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from visformer.errors import CheckpointError
 from visformer.language import N_, _, ngettext
@@ -286,13 +287,28 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that a crash at any moment leaves the old or the new one."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("wb") as file:
+    with written_whole(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    if os.name == "posix":  # the new name must survive a power cut, too
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """Write a file piece by piece; it takes its place when all of it is on the disk.
+
+    A crash at any moment leaves the old file or the new one, an error the old one.
+    """
+    partial = path.with_name(path.name + ".part")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError, ValueError):
+            partial.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the new name, too, must survive a power cut
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

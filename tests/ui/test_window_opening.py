@@ -60,7 +60,7 @@ def test_a_trace_file_opens_without_the_engine(pair: Pair, tmp_path: Path) -> No
     assert "recorded" in window.status.labels[0].text()
     (tmp_path / "b.vis").write_bytes(b"<html>")
     window.open(str(tmp_path / "b.vis"))
-    assert "is no Visformer trace" in window._notice.text()
+    assert "is not a Visformer trace" in window._notice.text()
     assert window.session.state.step == 3
 
 

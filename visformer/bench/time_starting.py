@@ -1,6 +1,6 @@
-"""Benchmarks of starting: the first painted window (14), the engine ready (15).
+"""Starting's benchmarks: the first painted window (14), the engine ready (15).
 
-Both sides of each run in fresh processes; times are wall time.
+Both sides of each start as fresh processes, and the time is wall time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from visformer.bench.measurements import Measurement, take_turns
 from visformer.engine.handle import Engine, Event
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
-from visformer.language import _
 
 PACKAGE = Path(paths.__file__).parent
 WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
-SECONDS = 120.0  # after which an engine counts as hanging
+SECONDS = 120.0  # an engine that has not answered by then never will
 
-# prints, once the picture is painted, how many paints of the window that took
+# prints, once the picture is painted, how many paints of its window that took
 _WATCH = """
 import json, sys
 from PySide6.QtCore import QEvent, QObject, QTimer
@@ -89,7 +88,7 @@ from safetensors.torch import load_file
 weights = load_file(sys.argv[1])
 print("{}", flush=True)
 """
-# precedes the real package in the path, and records that it was imported
+# stands before the real one in the path, and keeps a record of being imported
 _TRAP = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
@@ -100,16 +99,16 @@ EventType = TypeVar("EventType")
 
 
 class ProcessRun(NamedTuple):
-    """A process that has printed its line."""
+    """A process that has printed the line it was started for."""
 
-    seconds: float  # from its start to the line
+    seconds: float  # from its start to its line
     line: dict[str, Any]
 
 
 def started(program: str, *arguments: str) -> ProcessRun:
-    """Run a Python program that prints a line of JSON, and wait for its end.
+    """Run a Python program that prints a line of JSON; wait for its end too.
 
-    Raises InputError if it fails.
+    Raises InputError where it fails.
     """
     package = str(PACKAGE.parent)  # the code that runs here
     known = os.environ.get("PYTHONPATH")
@@ -128,16 +127,16 @@ def started(program: str, *arguments: str) -> ProcessRun:
     ) as child:
         line = child.stdout.readline() if child.stdout else ""
         seconds = time.perf_counter() - began
-        _output, errors = child.communicate()
+        _, errors = child.communicate()
     if child.returncode or not line:
-        reason = (errors.strip().splitlines() or [_("it printed nothing")])[-1]
-        raise InputError(_("The measured process failed: {reason}", reason=reason))
+        reason = (errors.strip().splitlines() or ["it printed nothing"])[-1]
+        raise InputError(f"a process that was to be measured failed: {reason}")
     return ProcessRun(seconds, json.loads(line))
 
 
 def window() -> list[Measurement]:
-    """Measure the first painted window, and what its process did until then."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
+    """Measure the first painted window, and what else its process did until then."""
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
     lines: list[dict[str, Any]] = []
 
     def ours() -> float:
@@ -150,17 +149,17 @@ def window() -> list[Measurement]:
     return [
         Measurement(
             14,
-            _("time to the first painted picture, relative to a bare pyqtgraph window"),
+            "start to the first painted picture, against a bare pyqtgraph window",
             turns.slower,
             "x",
             "at most",
             1.4,
             turns.milliseconds("visformer", "bare window"),
-            _("a window without saved settings; the engine starts in parallel"),
+            "a window that nobody has opened before; the engine starts beside it",
         ),
         Measurement(
             14,
-            _("paints of the window until the first attention picture"),
+            "paints of the window up to that with the first attention picture",
             float(max(line["paints"] for line in lines)),
             "paints",
             "at most",
@@ -168,7 +167,7 @@ def window() -> list[Measurement]:
         ),
         Measurement(
             14,
-            _("starts of the window that imported torch"),
+            "starts of the window that imported torch",
             float(sum(line["torch"] for line in lines)),
             "starts",
             "at most",
@@ -183,7 +182,7 @@ def next_event(
     kind: type[EventType],
     on_others: Callable[[Event], object] = lambda event: None,
 ) -> EventType:
-    """Wait for an event of one kind; InputError if the engine refuses."""
+    """Wait for an event of one kind; InputError where the engine refuses."""
     while True:
         event = events.get(timeout=SECONDS)
         if isinstance(event, kind):
@@ -194,7 +193,7 @@ def next_event(
 
 
 def engine_seconds(checkpoint: Path) -> float:
-    """Return the seconds from the start of an engine until a checkpoint is open."""
+    """Return how long an engine takes from its start until a checkpoint is open."""
     events: SimpleQueue[Event] = SimpleQueue()
     began = time.perf_counter()
     engine = Engine(events.put)
@@ -208,12 +207,12 @@ def engine_seconds(checkpoint: Path) -> float:
 
 @contextmanager
 def trap() -> Iterator[Callable[[], bool]]:
-    """Yield a function: whether a process spawned since imported transformers."""
+    """Tell whether a process spawned meanwhile has tried to import transformers."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "transformers"
         package.mkdir()
         (package / "__init__.py").write_text(_TRAP)
-        sys.path.insert(0, folder)  # spawned processes inherit it
+        sys.path.insert(0, folder)  # spawned processes take it over
         try:
             yield (package / "imported").exists
         finally:
@@ -222,7 +221,7 @@ def trap() -> Iterator[Callable[[], bool]]:
 
 def engine() -> list[Measurement]:
     """Measure the engine from its start until the bundled checkpoint is open."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
     checkpoint = paths.checkpoint()
     weights = str(checkpoint / "model.safetensors")
     with trap() as imported:
@@ -235,10 +234,7 @@ def engine() -> list[Measurement]:
     return [
         Measurement(
             15,
-            _(
-                "time until the engine can decode, relative to importing torch and "
-                "reading the weights"
-            ),
+            "engine ready to decode, against importing torch and reading the weights",
             turns.slower,
             "x",
             "at most",
@@ -247,7 +243,7 @@ def engine() -> list[Measurement]:
         ),
         Measurement(
             15,
-            _("engines that tried to import transformers"),
+            "engines that tried to import transformers",
             float(tried),
             "engines",
             "at most",

@@ -66,12 +66,10 @@ def source_pieces(
     length = checkpoint.config.decoder_norm_length
     if length:
         raise InputError(
-            ngettext(
-                "This model normalises over {n} target token at once, so it cannot run "
-                "token by token. Give visformer.run whole targets of {n} token.",
+            _(
                 "This model normalises over {n} target tokens at once, so it cannot "
                 "run token by token. Give visformer.run whole targets of {n} tokens.",
-                length,
+                n=length,
             )
         )
     check_source_length(checkpoint, len(pieces))

@@ -51,7 +51,7 @@ class AttentionHeads:
         Rows of a softmax sum to 1; a row of -inf alone becomes NaN, as in torch.
         """
         if self.captured is not None:
-            return self.captured[:, rows]
+            return np.asarray(self.captured[:, rows])
         weights, keys = self._masked(rows), len(self.keys)
         if keys:
             weights[..., keys:] = -np.inf

@@ -30,7 +30,7 @@ def bias_rows(bias: Bias, rows: slice, shape: tuple[int, ...]) -> Floats:
     """
     queries, keys = shape
     if not isinstance(bias, DistanceBias):
-        return bias[:, :queries, :keys][:, rows]
+        return np.asarray(bias[:, :queries, :keys][:, rows])
     distance = np.arange(keys) - np.arange(queries)[rows, None] + bias.zero
     taken: Floats = bias.table[:, np.clip(distance, 0, bias.table.shape[1] - 1)]
     return taken

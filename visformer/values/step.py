@@ -43,6 +43,16 @@ class Candidates(Sequence[Candidate]):
         """Return how many there are."""
         return len(self._tokens)
 
+    @property
+    def numbers(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Their ids and probabilities, best first."""
+        return self._ids, self._probabilities
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Their tokens, best first."""
+        return self._tokens
+
     @overload
     def __getitem__(self, at: int) -> Candidate: ...
     @overload

@@ -64,6 +64,7 @@ class Trace:
     intervention: Intervention = NO_CHANGES  # what modified the run
     # how many source tokens were typed, where that is more than the model's positions
     truncated_from: int = 0
+    missing: str = ""  # what its file, cut off or damaged, no longer holds: a sentence
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
@@ -196,7 +197,7 @@ class Trace:
         """Return a layer's mask, bool [Q, K], True = may attend."""
         self._check(kind, layer, 0)
         mask = self.masks[kind]
-        return mask[layer] if mask.ndim == 3 else mask
+        return np.asarray(mask[layer] if mask.ndim == 3 else mask)
 
     def queries(self, kind: Kind, layer: int, head: int) -> Floats:
         """Return one head's queries, float32 [Q, d]."""
@@ -390,4 +391,4 @@ class Trace:
 def _owner(array: Any) -> object:
     """Return the array that a slice was cut from: the same one for every slice."""
     base = getattr(array, "base", None)
-    return base if type(base) is np.ndarray else array
+    return base if hasattr(base, "base") else array  # bytes are no array

@@ -1,0 +1,1 @@
+"""How Traces are stored in files (``*.vis``): resources/vis-format.md describes it."""
