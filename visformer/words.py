@@ -97,8 +97,3 @@ def masked_value_text(value: float) -> str:
 def signed(text: str) -> str:
     """Return a formatted number with U+2212 for minus, and with NaN and ∞."""
     return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
-
-
-def count(amount: int, noun: str) -> str:
-    """Write an amount with its noun: 1 cell, 1,200 cells."""
-    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"

@@ -74,7 +74,7 @@ def test_numbers_that_are_no_budgets(
     wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", f"--only={wrong}"]) == 2
-    assert "is no budget measured here: these are 1, 2" in capsys.readouterr().err
+    assert "is not a budget. Choose from 1, 2" in capsys.readouterr().err
 
 
 def test_every_group_measures_its_budgets() -> None:

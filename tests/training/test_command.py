@@ -82,13 +82,13 @@ def test_pairs_become_a_checkpoint(tmp_path: Path) -> None:
     for part in (
         "# numbers",
         "en to nl",
-        "150 to train on",
+        "150 for training",
         "BLEU",
         "chrF",
         "on 30 sen",
     ):
         assert part in card
-    assert "complete already" in run(options)[0]
+    assert "is already complete" in run(options)[0]
     with pytest.raises(InputError, match="started with vocabulary = 1000, not 1001"):
         run({**options, "vocabulary": 1001})
     with (tmp_path / "numbers.tsv").open("a") as file:

@@ -1,4 +1,4 @@
-"""The command ``bench``: each group of figures in a fresh process of its own."""
+"""The command ``bench``: measures each budget in a fresh process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from dataclasses import asdict
 
 from visformer.bench.measurements import Measurement
 from visformer.errors import InputError
+from visformer.language import _
 
-# module of this package -> the budgets it measures. A group has a process to itself:
-# what one imports (torch, transformers, Qt) must not weigh on another.
+# module of this package -> the budgets it measures, each in a separate process, so that
+# imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
     "window": (5, 7, 8, 9, 10),
@@ -28,13 +29,16 @@ FAILED = "failed"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what ``visformer bench`` takes."""
+    """Add the options of ``visformer bench``."""
     groups = "; ".join(
         f"{name} {', '.join(map(str, group))}" for name, group in GROUPS.items()
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--json", action="store_true", help=_("print JSON"))
     parser.add_argument(
-        "--only", metavar="N,N", help=f"measure these only, of {groups}", default=""
+        "--only",
+        metavar="N,N",
+        help=_("numbers of the budgets to measure ({groups})", groups=groups),
+        default="",
     )
 
 
@@ -44,10 +48,10 @@ def measured() -> list[int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, and print each figure as it comes.
+    """Measure, and print each figure when it is ready.
 
-    Returns 0 also where a budget is missed, 1 where a measurement failed. Raises
-    InputError for numbers that are no budgets.
+    Returns 0 even if a budget is missed, 1 if a measurement failed. Raises InputError
+    for unknown numbers of budgets.
     """
     budgets = _budgets(options.only)
     figures: list[Measurement] = []
@@ -70,9 +74,12 @@ def _budgets(only: str) -> set[int]:
     parts = [part.strip() for part in only.split(",")]
     wrong = [part for part in parts if not part.isdigit() or int(part) not in known]
     if wrong:
-        numbers = ", ".join(map(str, known))
         raise InputError(
-            f"“{wrong[0]}” is no budget measured here: these are {numbers}."
+            _(
+                "“{number}” is not a budget. Choose from {choices}.",
+                number=wrong[0],
+                choices=", ".join(map(str, known)),
+            )
         )
     return {int(part) for part in parts}
 
@@ -85,13 +92,13 @@ def measure(budgets: set[int]) -> Iterator[Measurement]:
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             try:
                 yield from pool.submit(_figures, groups[budget], budget).result()
-            except Exception as error:  # a peer's fault must not lose the other figures
+            except Exception as error:  # a peer's error must not lose other figures
                 note = f"{type(error).__name__}: {error}"
                 yield Measurement(budget, FAILED, None, "", "at most", 0, note=note)
 
 
 def _figures(name: str, budget: int) -> list[Measurement]:
-    """Measure one budget, in a process of its own."""
+    """Measure one budget; runs in a separate process."""
     module = importlib.import_module(f"visformer.bench.time_{name}")
     benchmarks: dict[int, Callable[[], list[Measurement]]] = module.BENCHMARKS
     return benchmarks[budget]()

@@ -1,4 +1,4 @@
-"""What a benchmark reports: figures, each with the bound that it has to meet."""
+"""What a benchmark reports: figures, each with its required bound."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from visformer.language import N_, _
+
 Clock = Callable[[], float]
 Bound = Literal["at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured figure, and the budget (by its number) that it has to keep.
+    """One measured figure, and the number of its budget.
 
-    ``value`` is None where it could not be measured; ``note`` then says why. ``parts``
-    holds what it was computed from, such as the milliseconds of both sides of a ratio.
+    ``value`` is None if it could not be measured; ``note`` then says why. ``parts``
+    holds the numbers it was computed from, such as the milliseconds of both sides of a
+    ratio; their names are keys in JSON, too, and not translated.
     """
 
     budget: int
@@ -32,7 +35,7 @@ class Measurement:
 
     @property
     def met(self) -> bool | None:
-        """Whether it is what it must be; None where it was not measured."""
+        """Whether the bound is kept; None if it was not measured."""
         if self.value is None:
             return None
         return (
@@ -42,22 +45,46 @@ class Measurement:
         )
 
     def line(self) -> str:
-        """Say it in one line."""
-        required = f"{self.bound} {self.must:g} {self.unit}"
+        """Describe the figure in one line."""
         if self.value is None:
-            return f"{self.budget:>3}  {self.what}: not measured ({self.note})"
-        verdict = "met" if self.met else "MISSED"
+            return _(
+                "{budget:>3}  {what}: not measured ({reason})",
+                budget=self.budget,
+                what=self.what,
+                reason=self.note,
+            )
+        line = _(
+            _LINES[self.bound, bool(self.met)],
+            budget=self.budget,
+            what=self.what,
+            value=self.value,
+            must=self.must,
+            unit=self.unit,
+        )
         parts = ", ".join(f"{name} {amount:.4g}" for name, amount in self.parts.items())
         details = "; ".join(text for text in (parts, self.note) if text)
-        return (
-            f"{self.budget:>3}  {self.what}: {self.value:.3g} {self.unit} "
-            f"({required}: {verdict})" + (f"  [{details}]" if details else "")
-        )
+        return f"{line}  [{details}]" if details else line
+
+
+_LINES: dict[tuple[Bound, bool], str] = {  # by the bound, and whether it is kept
+    ("at least", True): N_(
+        "{budget:>3}  {what}: {value:.3g} {unit} (at least {must:g} {unit}: met)"
+    ),
+    ("at least", False): N_(
+        "{budget:>3}  {what}: {value:.3g} {unit} (at least {must:g} {unit}: MISSED)"
+    ),
+    ("at most", True): N_(
+        "{budget:>3}  {what}: {value:.3g} {unit} (at most {must:g} {unit}: met)"
+    ),
+    ("at most", False): N_(
+        "{budget:>3}  {what}: {value:.3g} {unit} (at most {must:g} {unit}: MISSED)"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Two sides that took turns: median seconds of each, median of the ratios."""
+    """Two sides measured in turn: median seconds of each, medians of the ratios."""
 
     ours: float
     theirs: float
@@ -65,13 +92,13 @@ class Turns:
     slower: float  # ours / theirs
 
     def milliseconds(self, ours: str, theirs: str, count: int = 1) -> dict[str, float]:
-        """Return both sides' milliseconds for one of ``count`` repetitions."""
+        """Return the milliseconds of both sides for one of ``count`` repetitions."""
         scale = 1e3 / count
         return {f"{ours} ms": self.ours * scale, f"{theirs} ms": self.theirs * scale}
 
 
 def seconds(work: Callable[[], object], clock: Clock = time.process_time) -> float:
-    """Return how long some work takes, with no garbage collection in it."""
+    """Return how many seconds some work takes, without garbage collection."""
     gc.collect()
     gc.disable()
     try:
@@ -87,7 +114,7 @@ def take_turns(
 ) -> Turns:
     """Run both sides in turn; each returns its seconds. The first round only warms up.
 
-    Absolute times drift with what else the computer does, their ratio in one round
+    Absolute times drift with other load on the computer; their ratio within one round
     hardly does.
     """
     pairs = [(ours(), theirs()) for _ in range(rounds + 1)][1:]
@@ -100,6 +127,6 @@ def take_turns(
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return the value that a share (0..1) of the values do not exceed."""
+    """Return the value that a share (0 to 1) of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

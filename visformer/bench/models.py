@@ -1,4 +1,4 @@
-"""Models of random weights in the two shapes that are measured."""
+"""Models with random weights in the two measured shapes."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ SHAPES: dict[str, dict[str, int]] = {
         "target_vocabulary": 58_101,
     },
 }
-NEVER = -1e4  # the logit of the tokens that would end a sentence
+NEVER = -1e4  # logit of the tokens that would end a sentence
 
 
 def random_checkpoint(**sizes: Any) -> Checkpoint:
-    """Return a Marian model of random weights that never ends a sentence."""
+    """Return a Marian model with random weights that never ends a sentence."""
     checkpoint = build("marian", device="cpu", **sizes)
     tokenizer, model = checkpoint.tokenizer, checkpoint.model
     model.output.bias[[tokenizer.eos, tokenizer.pad]] = NEVER
-    # Marian's decoder starts from nothing: CTranslate2 takes that for granted
+    # CTranslate2 assumes that Marian's decoder starts from a zero embedding
     model.target_embedding.weight[tokenizer.pad] = 0
     return dataclasses.replace(checkpoint, generation=Generation())
 

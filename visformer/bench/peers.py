@@ -1,4 +1,4 @@
-"""The programs that a step is measured against, with the same weights."""
+"""The programs that a decoding step is compared with, using the same weights."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from visformer import paths
 from visformer.core.checkpoint import Checkpoint
 from visformer.formats.layouts.marian import MARIAN
 from visformer.formats.names import their_name
+from visformer.language import _
 
 
 class MissingPeer(Exception):
     """A peer is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(f"needs {package}: pip install '.[bench]'")
+        super().__init__(_("needs {package}: pip install '.[bench]'", package=package))
 
 
 def transformers_marian(checkpoint: Checkpoint) -> Any:
-    """Return transformers' model of the same weights, with eager attention."""
+    """Return transformers' model with the same weights and eager attention."""
     try:
         import transformers
     except ImportError:
@@ -61,13 +62,13 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
     keys = model.load_state_dict(tensors, strict=False)
     absent = [name for name in keys.missing_keys if "embed_" not in name]
     if keys.unexpected_keys or absent:
-        raise RuntimeError(f"the peer's weights differ: {keys}")
+        raise RuntimeError(_("the peer's weights differ: {keys}", keys=keys))
     model.set_attn_implementation("eager")
     return model.eval()
 
 
 def generate(peer: Any, source: list[int], tokens: int) -> Any:
-    """Let transformers decode so many tokens greedily and hand out all attentions."""
+    """Let transformers decode n ``tokens`` greedily and return all attentions."""
     ids = torch.tensor([source])
     return peer.generate(
         ids,
@@ -81,16 +82,16 @@ def generate(peer: Any, source: list[int], tokens: int) -> Any:
 
 
 def ctranslate2_marian(checkpoint: Checkpoint, folder: Path) -> Any:
-    """Return CTranslate2's translator of the same weights, on one thread.
+    """Return CTranslate2's translator with the same weights, on one thread.
 
-    Its converter reads a folder of transformers'; ``folder`` is where both are written.
+    Its converter reads a folder that transformers wrote; both are put in ``folder``.
     """
     try:
         import ctranslate2
     except ImportError:
         raise MissingPeer("ctranslate2") from None
     transformers_marian(checkpoint).save_pretrained(folder)
-    # the converter asks for a tokenizer, and only reads the vocabulary
+    # the converter requires a tokenizer, but only reads the vocabulary
     pieces = next(paths.checkpoint().glob("*.model"))
     for name in ("source.spm", "target.spm"):
         shutil.copy(pieces, folder / name)
@@ -108,12 +109,12 @@ def ctranslate2_marian(checkpoint: Checkpoint, folder: Path) -> Any:
 
 
 def token_of(id: int) -> str:
-    """Name a token that is no special one."""
+    """Return the name of an ordinary token."""
     return f"t{id}"
 
 
 def translate(peer: Any, source: list[int], tokens: int) -> list[int]:
-    """Let CTranslate2 decode so many tokens greedily and hand out an attention."""
+    """Let CTranslate2 decode n ``tokens`` greedily and return one attention."""
     results = peer.translate_batch(
         [[token_of(id) for id in source]],
         beam_size=1,

@@ -1,4 +1,4 @@
-"""Traces of random numbers in the shape of a model, made without one."""
+"""Traces of random numbers in the shape of a model, made without a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visformer.values.step import CANDIDATES, Candidates, Step
 from visformer.values.trace import Trace
 
 PAD, UNK, BOS, EOS = range(4)
-WORDS = 4  # the first id that is no special token
+WORDS = 4  # the first id of an ordinary token
 
 
 def random_facts(
@@ -25,7 +25,7 @@ def random_facts(
     decoder_layers: int | None = None,
     masked_value: float = -np.inf,
 ) -> ModelFacts:
-    """Return a model's facts; without ``decoder_layers`` it has ``layers`` of both."""
+    """Return a model's facts; ``decoder_layers`` are ``layers`` unless given."""
     config = ModelConfig(
         source_vocabulary=vocabulary,
         target_vocabulary=vocabulary,
@@ -59,10 +59,10 @@ def random_trace(
     sharpness: float = 1.0,
     seed: int = 0,
 ) -> Trace:
-    """Return a Trace of so many tokens; only the decoder's later rows are masked.
+    """Return a Trace with these numbers of tokens; only future tokens are masked.
 
     A step keeps ``candidates`` tokens and chooses the best. ``sharpness`` scales the
-    rows: attention becomes peaky.
+    rows, which makes attention more peaked.
     """
     recording = random_recording(
         model,
@@ -86,7 +86,7 @@ def random_recording(
     sharpness: float = 1.0,
     seed: int = 0,
 ) -> Recording:
-    """Return such a Trace's recording, with room for ``limit`` rows."""
+    """Return the recording of such a Trace, with room for ``limit`` rows."""
     random = np.random.default_rng(seed)
     vocabulary = model.config.target_vocabulary
     steps = [_step(at, vocabulary, candidates, random) for at in range(target)]

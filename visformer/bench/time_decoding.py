@@ -1,7 +1,7 @@
-"""Decoding's benchmarks: a step of one sentence, everything kept, on one thread.
+"""Benchmarks of decoding: a step of one sentence, everything kept, on one thread.
 
-Times are those of a step after the first: the encoder, and what is prepared once for
-a sentence, are in no figure.
+Times are of steps after the first: they exclude the encoder and what is prepared once
+per sentence.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
+from visformer.language import _
 from visformer.values.trace import Trace
 
 SOURCE, STEPS, ROUNDS = 64, 30, 5
-LONG = 300  # steps that outlast what a scheduler lends a process that just woke
+LONG = 300  # steps, enough to outlast the scheduler's bonus for a waking process
 TOLERANCE = 1e-6  # of an attention weight, against a peer's
 
 
 def prepared(sizes: dict[str, int]) -> tuple[Checkpoint, list[int]]:
-    """Return a model of random weights and a source, to run on one thread."""
+    """Return a model with random weights and a source, to run on one thread."""
     torch.set_num_threads(1)
     checkpoint = random_checkpoint(**sizes)
     return checkpoint, random_source(checkpoint, SOURCE)
@@ -55,14 +56,14 @@ def timed_steps(
     """Return the seconds of some steps after the first."""
     decoding = Decoding(checkpoint, source, limit=steps + 1)
     decoding.step()
-    return seconds(lambda: [decoding.step() for _ in range(steps)], clock)
+    return seconds(lambda: [decoding.step() for _step in range(steps)], clock)
 
 
 # ---- 1 and 2: peers ------------------------------------------------------------
 
 
 def against_transformers() -> list[Measurement]:
-    """Compare a step with ``generate`` that hands out all attentions."""
+    """Compare a step with ``generate`` that returns all attentions."""
     musts = {"small": 2.3, "opus": 1.9}
     return [against_generate(name, SHAPES[name], must) for name, must in musts.items()]
 
@@ -71,7 +72,11 @@ def against_generate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
 ) -> Measurement:
     """Compare a shape's step with transformers'."""
-    what = f"step, everything kept, against transformers with attentions: {shape}"
+    what = _(
+        "speed of a step, everything kept, relative to transformers with attentions: "
+        "{shape}",
+        shape=shape,
+    )
     checkpoint, source = prepared(sizes)
     absent = functools.partial(Measurement, 1, what, None, "x", "at least", must)
     try:
@@ -80,7 +85,9 @@ def against_generate(
         return absent(note=str(error))
     far = _difference(Decoding(checkpoint, source, limit=9).finish(), peer, source)
     if far > TOLERANCE:
-        return absent(note=f"the peer's attention differs by {far:.1g}")
+        return absent(
+            note=_("the peer's attention differs by {difference:.1g}", difference=far)
+        )
     turns = _turns(checkpoint, source, steps, lambda n: generate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
     parts["largest difference of a weight"] = far
@@ -88,7 +95,7 @@ def against_generate(
 
 
 def against_ctranslate2() -> list[Measurement]:
-    """Compare a step with CTranslate2's, which keeps one reduced matrix only."""
+    """Compare a step with CTranslate2's, which keeps only one reduced matrix."""
     musts = {"small": 0.9, "opus": 1.2}
     return [against_translate(name, SHAPES[name], must) for name, must in musts.items()]
 
@@ -97,7 +104,11 @@ def against_translate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
 ) -> Measurement:
     """Compare a shape's step with CTranslate2's."""
-    what = f"step, everything kept, against CTranslate2 with one attention: {shape}"
+    what = _(
+        "speed of a step, everything kept, relative to CTranslate2 with one attention: "
+        "{shape}",
+        shape=shape,
+    )
     checkpoint, source = prepared(sizes)
     absent = functools.partial(Measurement, 2, what, None, "x", "at least", must)
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +118,7 @@ def against_translate(
             return absent(note=str(error))
     own = [step.id for step in Decoding(checkpoint, source, limit=9).finish().steps]
     if translate(peer, source, 9) != own:
-        return absent(note="the peer chooses other tokens")
+        return absent(note=_("the peer chooses other tokens"))
     turns = _turns(checkpoint, source, steps, lambda n: translate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
     return Measurement(2, what, turns.faster, "x", "at least", must, parts)
@@ -119,7 +130,7 @@ def _turns(
     steps: int,
     theirs: Callable[[int], object],
 ) -> Turns:
-    """Compare some steps after the first; ``theirs`` decodes so many from the start."""
+    """Compare steps after the first; ``theirs(n)`` decodes n steps from the start."""
 
     def their_steps() -> float:
         many = seconds(lambda: theirs(steps + 1))
@@ -131,7 +142,7 @@ def _turns(
 
 
 def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
-    """Return the largest difference of a weight; infinite where tokens differ."""
+    """Return the largest difference of a weight; infinite if tokens differ."""
     theirs = generate(peer, source, len(trace))
     if theirs.sequences[0, 1:].tolist() != [step.id for step in trace.steps]:
         return float("inf")
@@ -151,12 +162,12 @@ def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
 
 
 def against_memory() -> list[Measurement]:
-    """Compare a step with the time that reading its weights alone takes."""
+    """Compare a step with the time to read only its weights."""
     return [against_reading(SHAPES["opus"])]
 
 
 def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
-    """Compare a shape's step with a sum over as many numbers as its weights are."""
+    """Compare a shape's step with a sum over as many numbers as it has weights."""
     checkpoint, source = prepared(sizes)
     packed = checkpoint.packed
     assert packed is not None
@@ -166,12 +177,12 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
     as_many = torch.ones(numbers)
     turns = take_turns(
         lambda: timed_steps(checkpoint, source, steps) / steps,
-        lambda: seconds(lambda: [as_many.sum() for _ in range(5)]) / 5,
+        lambda: seconds(lambda: [as_many.sum() for _time in range(5)]) / 5,
         rounds=ROUNDS,
     )
     parts = turns.milliseconds("step", "reading")
     parts["MB of weights"] = numbers * 4 / 1e6
-    what = "step against reading its weights once: opus"
+    what = _("time of a step relative to reading its weights once: opus")
     return Measurement(3, what, turns.slower, "x", "at most", 1.7, parts)
 
 
@@ -179,7 +190,7 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
 
 
 def keeping() -> list[Measurement]:
-    """Compare a step with one that keeps nothing but the cache."""
+    """Compare a step with one that keeps only the cache."""
     return [against_nothing_kept(shape, SHAPES[shape]) for shape in SHAPES]
 
 
@@ -194,7 +205,11 @@ def against_nothing_kept(
         rounds=ROUNDS,
     )
     parts = turns.milliseconds("step", "bare step", steps)
-    what = f"keeping everything, and the distribution, against nothing: {shape}"
+    what = _(
+        "time of a step that keeps everything relative to one that keeps nothing: "
+        "{shape}",
+        shape=shape,
+    )
     return Measurement(4, what, turns.slower, "x", "at most", 1.08, parts)
 
 
@@ -212,7 +227,7 @@ def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
         return int(packed.logits(row[:, columns]).numpy().argmax())
 
     def steps_on(id: int) -> None:
-        for _ in range(steps):
+        for _step in range(steps):
             id = step(id)
 
     first = step(checkpoint.tokenizer.bos)
@@ -223,12 +238,12 @@ def _bare_steps(checkpoint: Checkpoint, source: list[int], steps: int) -> float:
 
 
 def known_pair() -> list[Measurement]:
-    """Compare a reference of 64 tokens in one pass with decoding as many."""
+    """Compare a reference of 64 tokens in one pass with 64 decoding steps."""
     return [against_decoding(SHAPES["small"])]
 
 
 def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
-    """Compare teacher forcing in one pass with as many steps."""
+    """Compare teacher forcing in one pass with the same number of steps."""
     checkpoint, source = prepared(sizes)
     target = random_source(checkpoint, tokens)
 
@@ -240,7 +255,10 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
         one_pass, lambda: timed_steps(checkpoint, source, tokens), rounds=ROUNDS
     )
     parts = turns.milliseconds("pass", "steps")
-    what = f"{tokens} known tokens in one pass against decoding them: small"
+    what = _(
+        "speed of {n} known tokens in one pass relative to decoding them: small",
+        n=tokens,
+    )
     return Measurement(17, what, turns.faster, "x", "at least", 4, parts)
 
 
@@ -248,7 +266,7 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
 
 
 def beside_work() -> list[Measurement]:
-    """Compare a step beside two busy processes with one alone, by the clock."""
+    """Compare a step beside two busy processes with one alone, in wall time."""
     checkpoint, source = prepared(SHAPES["small"])
 
     def alone() -> float:
@@ -260,22 +278,22 @@ def beside_work() -> list[Measurement]:
 
     turns = take_turns(beside, alone, rounds=ROUNDS)
     parts = turns.milliseconds("beside", "alone", LONG)
-    what = "step beside two busy processes against alone: small"
+    what = _("time of a step beside two busy processes relative to alone: small")
     return [Measurement(18, what, turns.slower, "x", "at most", 2.5, parts)]
 
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """Keep so many processes busy."""
+    """Keep ``count`` processes busy."""
     code = "print(flush=True)\nwhile True: pass"
     processes = [
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        for _ in range(count)
+        for _process in range(count)
     ]
     try:
         for process in processes:
             assert process.stdout is not None
-            process.stdout.readline()  # it runs
+            process.stdout.readline()  # until it runs
         yield
     finally:
         for process in processes:
@@ -287,14 +305,14 @@ def busy(count: int) -> Iterator[None]:
 
 
 def growth() -> list[Measurement]:
-    """Compare a step's growth with the length by the arithmetic that must grow."""
+    """Compare a step's growth with the length with that of its arithmetic."""
     return [growth_with_length(SHAPES["small"], 16, 4096)]
 
 
 def growth_with_length(
     sizes: dict[str, int], short: int, long: int, steps: int = STEPS
 ) -> Measurement:
-    """Compare what a long source adds to a step with what its attention alone adds."""
+    """Compare what a long source adds to a step with what only attention adds."""
     torch.set_num_threads(1)
     checkpoint = random_checkpoint(**sizes, max_positions=long)
     sources = {length: random_source(checkpoint, length) for length in (short, long)}
@@ -314,13 +332,18 @@ def growth_with_length(
         parts[f"calls at {length}"] = calls(checkpoint, source)
     parts["attention ms"] = 1e3 * (added[1] - added[0])
     grown = (times[long] - times[short]) / (added[1] - added[0])
-    what = f"a step's growth from {short} to {long} source tokens against its attention"
+    what = _(
+        "growth of a step from {short:,} to {long:,} source tokens relative to its "
+        "attention's",
+        short=short,
+        long=long,
+    )
     return Measurement(19, what, grown, "x", "at most", 1.5, parts)
 
 
 def attention_seconds(heads: int, size: int, length: int, repeat: int) -> float:
     """Return the seconds that one query's attention over ``length`` keys takes."""
-    # as many layers' worth that the keys come from memory, as in a step
+    # enough layers that the keys come from memory, as in a step
     drawn = np.random.default_rng(0)
     keys = drawn.standard_normal((8, heads, length, size), np.float32)
     query = drawn.standard_normal((heads, size, 1), np.float32)

@@ -1,6 +1,6 @@
-"""Starting's benchmarks: the first painted window (14), the engine ready (15).
+"""Benchmarks of starting: the first painted window (14), the engine ready (15).
 
-Both sides of each start as fresh processes, and the time is wall time.
+Both sides of each run in fresh processes; times are wall time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from visformer.bench.measurements import Measurement, take_turns
 from visformer.engine.handle import Engine, Event
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
+from visformer.language import _
 
 PACKAGE = Path(paths.__file__).parent
 WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
-SECONDS = 120.0  # an engine that has not answered by then never will
+SECONDS = 120.0  # after which an engine counts as hanging
 
-# prints, once the picture is painted, how many paints of its window that took
+# prints, once the picture is painted, how many paints of the window that took
 _WATCH = """
 import json, sys
 from PySide6.QtCore import QEvent, QObject, QTimer
@@ -88,7 +89,7 @@ from safetensors.torch import load_file
 weights = load_file(sys.argv[1])
 print("{}", flush=True)
 """
-# stands before the real one in the path, and keeps a record of being imported
+# precedes the real package in the path, and records that it was imported
 _TRAP = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
@@ -99,16 +100,16 @@ EventType = TypeVar("EventType")
 
 
 class ProcessRun(NamedTuple):
-    """A process that has printed the line it was started for."""
+    """A process that has printed its line."""
 
-    seconds: float  # from its start to its line
+    seconds: float  # from its start to the line
     line: dict[str, Any]
 
 
 def started(program: str, *arguments: str) -> ProcessRun:
-    """Run a Python program that prints a line of JSON; wait for its end too.
+    """Run a Python program that prints a line of JSON, and wait for its end.
 
-    Raises InputError where it fails.
+    Raises InputError if it fails.
     """
     package = str(PACKAGE.parent)  # the code that runs here
     known = os.environ.get("PYTHONPATH")
@@ -127,16 +128,16 @@ def started(program: str, *arguments: str) -> ProcessRun:
     ) as child:
         line = child.stdout.readline() if child.stdout else ""
         seconds = time.perf_counter() - began
-        _, errors = child.communicate()
+        _output, errors = child.communicate()
     if child.returncode or not line:
-        reason = (errors.strip().splitlines() or ["it printed nothing"])[-1]
-        raise InputError(f"a process that was to be measured failed: {reason}")
+        reason = (errors.strip().splitlines() or [_("it printed nothing")])[-1]
+        raise InputError(_("The measured process failed: {reason}", reason=reason))
     return ProcessRun(seconds, json.loads(line))
 
 
 def window() -> list[Measurement]:
-    """Measure the first painted window, and what else its process did until then."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
+    """Measure the first painted window, and what its process did until then."""
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
     lines: list[dict[str, Any]] = []
 
     def ours() -> float:
@@ -149,17 +150,17 @@ def window() -> list[Measurement]:
     return [
         Measurement(
             14,
-            "start to the first painted picture, against a bare pyqtgraph window",
+            _("time to the first painted picture, relative to a bare pyqtgraph window"),
             turns.slower,
             "x",
             "at most",
             1.4,
             turns.milliseconds("visformer", "bare window"),
-            "a window that nobody has opened before; the engine starts beside it",
+            _("a window without saved settings; the engine starts in parallel"),
         ),
         Measurement(
             14,
-            "paints of the window up to that with the first attention picture",
+            _("paints of the window until the first attention picture"),
             float(max(line["paints"] for line in lines)),
             "paints",
             "at most",
@@ -167,7 +168,7 @@ def window() -> list[Measurement]:
         ),
         Measurement(
             14,
-            "starts of the window that imported torch",
+            _("starts of the window that imported torch"),
             float(sum(line["torch"] for line in lines)),
             "starts",
             "at most",
@@ -182,7 +183,7 @@ def next_event(
     kind: type[EventType],
     on_others: Callable[[Event], object] = lambda event: None,
 ) -> EventType:
-    """Wait for an event of one kind; InputError where the engine refuses."""
+    """Wait for an event of one kind; InputError if the engine refuses."""
     while True:
         event = events.get(timeout=SECONDS)
         if isinstance(event, kind):
@@ -193,7 +194,7 @@ def next_event(
 
 
 def engine_seconds(checkpoint: Path) -> float:
-    """Return how long an engine takes from its start until a checkpoint is open."""
+    """Return the seconds from the start of an engine until a checkpoint is open."""
     events: SimpleQueue[Event] = SimpleQueue()
     began = time.perf_counter()
     engine = Engine(events.put)
@@ -207,12 +208,12 @@ def engine_seconds(checkpoint: Path) -> float:
 
 @contextmanager
 def trap() -> Iterator[Callable[[], bool]]:
-    """Tell whether a process spawned meanwhile has tried to import transformers."""
+    """Yield a function: whether a process spawned since imported transformers."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "transformers"
         package.mkdir()
         (package / "__init__.py").write_text(_TRAP)
-        sys.path.insert(0, folder)  # spawned processes take it over
+        sys.path.insert(0, folder)  # spawned processes inherit it
         try:
             yield (package / "imported").exists
         finally:
@@ -221,7 +222,7 @@ def trap() -> Iterator[Callable[[], bool]]:
 
 def engine() -> list[Measurement]:
     """Measure the engine from its start until the bundled checkpoint is open."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when it installs it
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
     checkpoint = paths.checkpoint()
     weights = str(checkpoint / "model.safetensors")
     with trap() as imported:
@@ -234,7 +235,10 @@ def engine() -> list[Measurement]:
     return [
         Measurement(
             15,
-            "engine ready to decode, against importing torch and reading the weights",
+            _(
+                "time until the engine can decode, relative to importing torch and "
+                "reading the weights"
+            ),
             turns.slower,
             "x",
             "at most",
@@ -243,7 +247,7 @@ def engine() -> list[Measurement]:
         ),
         Measurement(
             15,
-            "engines that tried to import transformers",
+            _("engines that tried to import transformers"),
             float(tried),
             "engines",
             "at most",

@@ -1,4 +1,4 @@
-"""Storage's benchmarks: a Trace's memory (12), opening a recorded one (13)."""
+"""Benchmarks of storage: a Trace's memory (12), opening a recorded one (13)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from visformer.bench.time_starting import next_event
 from visformer.engine.handle import Engine, Event
 from visformer.engine.messages import Decode, Finished, Open, Opened
 from visformer.engine.mirror import Decoded
+from visformer.language import _
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.picture import Matrix
 from visformer.session.state import Session
@@ -44,7 +45,7 @@ SENTENCE = (
     "went to school by bus every day."
 )
 ROUNDS = 3
-SOURCE = 16  # tokens, however long the target: every first step is the same work
+SOURCE = 16  # tokens, for every target length, so the first step is the same work
 SHORT, LONG = 20, 4_000  # target tokens: 10 MB and 1 GB of WIDE
 
 
@@ -55,12 +56,12 @@ class Held(NamedTuple):
     """Bytes that a Trace keeps alive."""
 
     used: int  # of arrays, up to the last row written
-    reserved: int  # of arrays, rows to come included
-    objects: int  # of Python's: steps with their candidates, tokens, texts
+    reserved: int  # of arrays, including rows reserved for later steps
+    objects: int  # of Python objects: steps with their candidates, tokens, texts
 
 
 def raw_minimum(model: ModelFacts, source: int, target: int) -> int:
-    """Bytes of keys, queries, values, residual stream, decoder output in float32."""
+    """Bytes of keys, queries, values, residual stream and decoder output, float32."""
     config = model.config
     encoder = 4 * config.encoder_layers + 1
     memory = 2 * config.decoder_layers
@@ -69,7 +70,7 @@ def raw_minimum(model: ModelFacts, source: int, target: int) -> int:
 
 
 def held(trace: Trace) -> Held:
-    """Add up all that a Trace refers to, what is shared within it once."""
+    """Add up everything that a Trace refers to, counting shared objects once."""
     seen: set[int] = set()
     arrays: list[NDArray[Any]] = []
     todo: list[object] = [trace]
@@ -82,7 +83,7 @@ def held(trace: Trace) -> Held:
         if isinstance(item, np.ndarray):
             arrays.append(item)
             own = item.nbytes if item.base is None else 0
-            objects += sys.getsizeof(item) - own  # what is no number of it
+            objects += sys.getsizeof(item) - own  # without its numbers
         else:
             objects += sys.getsizeof(item)
             todo.extend(gc.get_referents(item))
@@ -91,14 +92,14 @@ def held(trace: Trace) -> Held:
 
 
 def _owner(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array whose storage a view shows."""
+    """Return the array that owns the storage of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _span(array: NDArray[Any]) -> tuple[int, int]:
-    """Return the first address of an array's numbers, and the first after them."""
+    """Return the address of an array's first number, and the one after its last."""
     first: int = array.__array_interface__["data"][0]
     if not array.size:
         return first, first
@@ -107,7 +108,7 @@ def _span(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def _covered(spans: Iterable[tuple[int, int]]) -> int:
-    """Return how many bytes lie in any of the spans."""
+    """Return how many bytes are in any of the spans."""
     total = end = 0
     for first, after in sorted(spans):
         total += max(0, after - max(first, end))
@@ -116,7 +117,7 @@ def _covered(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def decoded(sentence: str) -> Trace:
-    """Return the Trace that the window holds once the bundled model has decoded."""
+    """Return the Trace that the window holds after the bundled model has decoded."""
     events: SimpleQueue[Event] = SimpleQueue()
     engine = Engine(events.put)
     last: list[Trace] = []
@@ -152,19 +153,19 @@ def _memory_figure(what: str, trace: Trace, note: str) -> Measurement:
 
 
 def memory() -> list[Measurement]:
-    """Count what the Traces of two models keep."""
+    """Measure the memory of the Traces of two models."""
     opus = random_recording(OPUS, 64, 64, limit=178).trace()
-    note = "rows written are counted, those reserved for later steps given beside"
+    note = _("counts written rows; those reserved for later steps are listed apart")
     return [
         _memory_figure(
-            "memory of a Trace against its raw minimum, the bundled model",
+            _("memory of a Trace relative to its raw minimum, bundled model"),
             decoded(SENTENCE),
             note,
         ),
         _memory_figure(
-            "memory of a Trace against its raw minimum, opus",
+            _("memory of a Trace relative to its raw minimum, opus"),
             opus,
-            f"random numbers; {note}",
+            _("random numbers; {note}", note=note),
         ),
     ]
 
@@ -173,21 +174,21 @@ def memory() -> list[Measurement]:
 
 
 class OpeningCost(NamedTuple):
-    """What it took from a file to the maps of the first step."""
+    """The cost from a file to the maps of the first step."""
 
     read: float  # seconds, until there is a Trace
-    maps: float  # seconds, from there on
-    kept: int  # bytes of resident memory more than before, with the Trace at hand
+    maps: float  # seconds, after that
+    kept: int  # bytes of resident memory more than before, with the Trace open
     most: int  # the same at the worst moment
 
     @property
     def seconds(self) -> float:
-        """Both together."""
+        """Time in all, in seconds."""
         return self.read + self.maps
 
 
 def write_random(path: Path, source: int, target: int) -> None:
-    """Write a Trace of WIDE with random numbers and so many tokens."""
+    """Write a Trace of WIDE with random numbers and these numbers of tokens."""
     write_trace(random_trace(WIDE, source, target), path)
 
 
@@ -217,7 +218,7 @@ def opening(path: Path) -> OpeningCost:
 
 
 def forget(path: Path) -> bool:
-    """Ask to drop a file from the page cache; tell whether this system can be asked."""
+    """Ask to drop a file from the page cache; False if this system cannot."""
     if not hasattr(os, "posix_fadvise"):
         return False
     with path.open("rb") as file:
@@ -226,7 +227,7 @@ def forget(path: Path) -> bool:
 
 
 def _status(name: str, file: str = "/proc/self/status") -> int:
-    """Return bytes that Linux tells of this process or of the computer, else 0."""
+    """Return a number of bytes from Linux's status files; 0 on other systems."""
     try:
         lines = Path(file).read_text().splitlines()
     except OSError:
@@ -237,43 +238,48 @@ def _status(name: str, file: str = "/proc/self/status") -> int:
 
 
 def _reset_peak() -> None:
-    """Let the peak of resident memory begin anew, where the system can."""
+    """Reset the peak of resident memory, if the system can."""
     refs = Path("/proc/self/clear_refs")
     if refs.exists():
         refs.write_text("5")
 
 
 def _room(folder: Path) -> tuple[int, str]:
-    """Return the longest target whose file disk and memory have room for, and why."""
+    """Return the longest target whose file fits disk and memory, and what limits it."""
     row = 4 * WIDE.config.d_model * (5 * WIDE.config.decoder_layers + 1)  # bytes
     disk = shutil.disk_usage(folder).free
     free = _status("MemAvailable", "/proc/meminfo") or 8 * LONG * row
     rows = min(LONG, disk // 2 // row, free // 4 // row)
-    short = "disk" if disk // 2 < free // 4 else "memory"
-    return max(SHORT, rows), "" if rows == LONG else f"too little {short} for 1 GB"
+    disk_limits = disk // 2 < free // 4
+    why = (
+        _("too little disk for 1 GB")
+        if disk_limits
+        else _("too little memory for 1 GB")
+    )
+    return max(SHORT, rows), "" if rows == LONG else why
 
 
 def recorded() -> list[Measurement]:
-    """Measure opening a large and a small file, in turn, in a process that is warm."""
+    """Measure opening a large and a small file in turn, in a warm process."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         longest, why = _room(Path(folder))
         files = {length: Path(folder) / f"{length}.vis" for length in (SHORT, longest)}
         tiny = Path(folder) / "tiny.vis"
-        # what writing takes is not to count as this process's memory
+        # written elsewhere, so that writing does not count as this process's memory
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             pool.submit(write_random, tiny, 2, 2).result()
             for length, path in files.items():
                 pool.submit(write_random, path, SOURCE, length).result()
         opened: dict[int, list[OpeningCost]] = {SHORT: [], longest: []}
-        for _ in range(ROUNDS):
+        for _round in range(ROUNDS):
             for length, openings in opened.items():
-                opening(tiny)  # warms, and takes the kept maps' place
+                opening(tiny)  # warms up, and replaces the kept maps
                 openings.append(opening(files[length]))
         sizes = {length: files[length].stat().st_size / 1e6 for length in opened}
         dropped = forget(tiny)
-    cold = "the system was asked to drop the file from its page cache before"
-    warm = "the file may have been in the page cache"
+    cold = _("the system was first asked to drop the file from its page cache")
+    warm = _("the file may have been in the page cache")
     note = "; ".join(filter(None, (cold if dropped else warm, why)))
     return [
         _time_figure(opened, sizes, longest, note),
@@ -295,7 +301,11 @@ def _time_figure(
         parts[f"{name} maps ms"] = _middle(o.maps for o in openings)
     return Measurement(
         13,
-        f"recorded Trace of {sizes[longest]:.0f} MB, file to the first step's maps",
+        _(
+            "recorded Trace of {size:.0f} MB, time from the file to the first step's "
+            "maps",
+            size=sizes[longest],
+        ),
         _middle(o.seconds for o in opened[longest]),
         "ms",
         "at most",
@@ -319,13 +329,16 @@ def _resident_figure(
     known = bool(_status("VmRSS"))
     return Measurement(
         13,
-        f"recorded Trace of {sizes[longest]:.0f} MB, resident memory more",
+        _(
+            "recorded Trace of {size:.0f} MB, increase of resident memory",
+            size=sizes[longest],
+        ),
         max(o.kept for o in opened[longest]) / MIB if known else None,
         "MiB",
         "at most",
         64.0,
         parts if known else {},
-        note if known else "resident memory is known on Linux only",
+        note if known else _("resident memory is known only on Linux"),
     )
 
 

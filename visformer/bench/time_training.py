@@ -1,4 +1,4 @@
-"""Training's benchmark (22): target tokens a second, against ``nn.Transformer``'s."""
+"""Benchmark of training (22): target tokens per second relative to nn.Transformer."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 from visformer.formats.layouts.native import read_native
+from visformer.language import _
 from visformer.training.data import Example, batches
 from visformer.training.loop import (
     Trainer,
@@ -31,23 +32,23 @@ from visformer.training.loop import (
 from visformer.values.config import ModelConfig
 
 PAD, BOS, EOS = 0, 2, 3
-DROPOUT = 0.2  # as ``visformer train`` has it
+DROPOUT = 0.2  # the default of ``visformer train``
 RATE = 1e-4
 SHORTEST, LONGEST = 4, 20  # tokens of a sentence
 ROUNDS, BATCHES = 4, 3
 
 
 class TorchModel(nn.Module):
-    """``nn.Transformer`` with embeddings and positions, as tutorials write it.
+    """``nn.Transformer`` with embeddings and positions, as in tutorials.
 
-    It has the parameters of the Transformer of that config, no more and no fewer.
+    It has as many parameters as the Transformer of that config.
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.target_vocabulary, config.d_model)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says that it will not skip pads
+            warnings.simplefilter("ignore")  # that padding is not skipped
             self.transformer = nn.Transformer(
                 config.d_model,
                 config.heads,
@@ -88,12 +89,12 @@ class TorchModel(nn.Module):
 
 
 class BaselineLoop:
-    """PyTorch's own modules trained: cross-entropy over every position, Adam."""
+    """Trains PyTorch's own modules: cross-entropy over every position, Adam."""
 
     def __init__(
         self, model: TorchModel, options: TrainingOptions, *, bfloat16: bool
     ) -> None:
-        """``bfloat16``: multiply in it, as the other loop does where that is fast."""
+        """``bfloat16``: multiply in it, as the other loop does if that is fast."""
         self.model, self.smoothing = model, options.smoothing
         self.bfloat16 = bfloat16
         self.optimizer = torch.optim.Adam(
@@ -132,14 +133,16 @@ class Synthetic:
 
 
 def synthetic(vocabulary: int, count: int) -> Synthetic:
-    """Return examples of random ids, of lengths that everyday sentences have."""
+    """Return examples of random ids with the lengths of everyday sentences."""
     draw = random.Random(0)
 
     def sentence() -> list[int]:
         length = draw.randint(SHORTEST, LONGEST)
-        return [draw.randrange(EOS + 1, vocabulary) for _ in range(length)] + [EOS]
+        return [draw.randrange(EOS + 1, vocabulary) for _token in range(length)] + [EOS]
 
-    return Synthetic([Example(sentence(), [BOS, *sentence()]) for _ in range(count)])
+    return Synthetic(
+        [Example(sentence(), [BOS, *sentence()]) for _pair in range(count)]
+    )
 
 
 def batched(data: Synthetic, tokens: int) -> list[list[Example]]:
@@ -189,26 +192,35 @@ def against(
         "threads": torch.get_num_threads(),
     }
     device = trainer.device.type
-    note = f"{device}; visformer also clips gradients and averages weights"
+    note = _(
+        "{device}; visformer also clips gradients and averages weights", device=device
+    )
     return Measurement(22, what, turns.faster, "x", "at least", 1.0, parts, note)
 
 
 def training() -> list[Measurement]:
     """Train a model of the bundled one's shape, and baselines, on a few batches.
 
-    Where this program multiplies in bfloat16, so does a second baseline.
+    If this program multiplies in bfloat16, so does a second baseline.
     """
     config = read_native(paths.checkpoint(), torch.device("cpu")).config
     tokens = TrainingOptions().batch_tokens
     data = synthetic(config.target_vocabulary, BATCHES * tokens // SHORTEST)
     chosen = batched(data, tokens)[:BATCHES]
-    what = "training tokens a second, the bundled model's shape, against nn.Transformer"
+    single = _(
+        "training tokens per second in the bundled model's shape, relative to "
+        "nn.Transformer in float32"
+    )
+    half = _(
+        "training tokens per second in the bundled model's shape, relative to "
+        "nn.Transformer in bfloat16"
+    )
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(config, data, Path(folder), dropout=DROPOUT)
         low = fast_bfloat16(trainer.device.type)
-        variants = {f"{what} in float32": False}
+        variants = {single: False}
         if low:
-            variants[f"{what} in bfloat16 too"] = True
+            variants[half] = True
         return [
             against(
                 trainer,

@@ -1,4 +1,4 @@
-"""The window's benchmarks: from an event to the last paint of what it changed.
+"""Benchmarks of the window: from an event to the last paint that it causes.
 
 Everything is drawn without a screen, at 1280 x 800, from Traces of random numbers.
 """
@@ -33,6 +33,7 @@ from visformer.bench.measurements import Measurement, quantile, seconds, take_tu
 from visformer.bench.random_trace import random_facts, random_recording, random_trace
 from visformer.engine.handle import Event
 from visformer.engine.messages import Finished, Opened, Refused
+from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
 from visformer.session.runs import show_trace
 from visformer.session.state import Session
@@ -44,7 +45,7 @@ from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording
 from visformer.values.trace import Trace
 
-TOKENS, KEYS = 64, 40  # of source and target; key presses of each sort
+TOKENS, KEYS = 64, 40  # of source and target; key presses of each kind
 SENTENCE = "The animal didn't cross the street because it was too tired. " * 3
 WAIT = 120.0  # seconds for an engine
 
@@ -59,13 +60,13 @@ class Paints(QObject):
             widget.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Count, and let everything through."""
+        """Count, without filtering anything."""
         self.count += event.type() == QEvent.Type.Paint
         return False
 
 
 def application() -> QApplication:
-    """Return the application, drawing without a screen."""
+    """Return the application, which draws without a screen."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     existing = QApplication.instance()
     return existing if isinstance(existing, QApplication) else QApplication([])
@@ -73,7 +74,7 @@ def application() -> QApplication:
 
 @contextmanager
 def shown_window(trace: Trace) -> Iterator[MainWindow]:
-    """Show a recorded Trace in a window of its own."""
+    """Show a recorded Trace in a new window."""
     application()
     with tempfile.TemporaryDirectory() as folder:
         settings = QSettings(str(Path(folder) / "w.ini"), QSettings.Format.IniFormat)
@@ -101,17 +102,17 @@ def attention_of(window: MainWindow) -> AttentionView:
 
 
 def settle() -> None:
-    """Let everything happen that is due."""
-    for _ in range(20):
+    """Process all pending events."""
+    for _turn in range(20):
         QCoreApplication.processEvents()
 
 
 def until_painted(act: Callable[[], object], paints: Paints) -> float:
-    """Return the seconds from an act to the end of the last paint that it caused."""
+    """Return the seconds from an action to the end of the last paint it causes."""
     began = time.perf_counter()
     act()
     last, quiet = time.perf_counter(), 0
-    while quiet < 3:  # what is made in slices paints again
+    while quiet < 3:  # work done in slices paints again
         before = paints.count
         QCoreApplication.processEvents()
         if paints.count > before:
@@ -127,13 +128,11 @@ def spread(
     """Return the median and the 95th percentile of some seconds, as milliseconds."""
     parts = {"times": float(len(times))}
     measured = (
-        ("median", statistics.median(times), median),
-        ("95th percentile", quantile(times, 0.95), most),
+        (_("{what}, median", what=what), statistics.median(times), median),
+        (_("{what}, 95th percentile", what=what), quantile(times, 0.95), most),
     )
     return [
-        Measurement(
-            budget, f"{what}, {name}", 1e3 * value, "ms", "at most", must, parts
-        )
+        Measurement(budget, name, 1e3 * value, "ms", "at most", must, parts)
         for name, value, must in measured
     ]
 
@@ -164,7 +163,10 @@ def new_step() -> list[Measurement]:
         for row in rows:
             growing.append(row)
             times.append(until_painted(show, paints))
-    what = f"a new step's numbers to the finished paint, {TOKENS} tokens, 32 heads"
+    what = _(
+        "from a new step's numbers to the finished paint, {n} tokens, 32 heads",
+        n=TOKENS,
+    )
     return spread(5, what, times[1:], 4, 8)
 
 
@@ -172,10 +174,10 @@ def keys() -> list[Measurement]:
     """Measure key presses: steps, jumps, another head, another layer."""
     control, none = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
     sorts = {
-        "step back and forward": (Qt.Key.Key_Left, Qt.Key.Key_Right, none),
-        "first and last step": (Qt.Key.Key_Home, Qt.Key.Key_End, none),
-        "another head": (Qt.Key.Key_Right, Qt.Key.Key_Left, control),
-        "another layer": (Qt.Key.Key_Up, Qt.Key.Key_Down, control),
+        _("one step back and forward"): (Qt.Key.Key_Left, Qt.Key.Key_Right, none),
+        _("first and last step"): (Qt.Key.Key_Home, Qt.Key.Key_End, none),
+        _("another head"): (Qt.Key.Key_Right, Qt.Key.Key_Left, control),
+        _("another layer"): (Qt.Key.Key_Up, Qt.Key.Key_Down, control),
     }
     figures = []
     with shown_window(random_trace(small(4), TOKENS, TOKENS)) as window:
@@ -192,8 +194,8 @@ def keys() -> list[Measurement]:
                 before = paints.count
                 times.append(until_painted(act, paints))
                 if paints.count == before:
-                    raise RuntimeError(f"the key for {name} painted nothing")
-            what = f"{name}, {TOKENS} + {TOKENS} tokens"
+                    raise RuntimeError(_("“{change}” painted nothing", change=name))
+            what = _("{change}, {n} + {n} tokens", change=name, n=TOKENS)
             figures += spread(10, what, times[4:], 16, 33)
     return figures
 
@@ -202,7 +204,7 @@ def keys() -> list[Measurement]:
 
 
 class Beat(QObject):
-    """A timer of a millisecond that remembers how long its turns were apart."""
+    """A one-millisecond timer that records the time between its turns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +242,7 @@ def event_loop() -> list[Measurement]:
         }
         gaps: dict[str, list[float]] = {}
         for name, act in phases.items():
-            first = max(1, len(beat.gaps))  # the first of all was before any turn
+            first = max(1, len(beat.gaps))  # the very first gap precedes any turn
             act()
             gaps[name] = beat.gaps[first:]
         app.close()
@@ -251,10 +253,11 @@ def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
     """Return the worst phase's 95th percentile, and the longest gap of all."""
     often = {name: 1e3 * quantile(times, 0.95) for name, times in gaps.items()}
     once = {name: 1e3 * max(times) for name, times in gaps.items()}
-    what = "gap of the event loop, the worst phase's"
+    usual = _("gap of the event loop, 95th percentile of the worst phase")
+    longest = _("gap of the event loop, longest of the worst phase")
     return [
-        Measurement(7, f"{what} {name}", max(ms.values()), "ms", "at most", must, ms)
-        for name, ms, must in (("95th percentile", often, 10), ("longest", once, 50))
+        Measurement(7, what, max(ms.values()), "ms", "at most", must, ms)
+        for what, ms, must in ((usual, often, 10), (longest, once, 50))
     ]
 
 
@@ -264,11 +267,11 @@ def _translate(window: MainWindow, seen: list[Event]) -> None:
 
 
 def scrub(window: MainWindow, presses: int) -> None:
-    """Step back and forward in the event loop, a key each 20 ms."""
+    """Step back and forward in the event loop, one key every 20 ms."""
     left = list(range(presses))
 
     def press() -> None:
-        if not left:  # a busy loop may see the timer once more
+        if not left:  # a busy loop may fire the timer once more
             return
         key = Qt.Key.Key_Right if left.pop() % 4 else Qt.Key.Key_Left
         QTest.keyClick(window, key)
@@ -281,7 +284,7 @@ def scrub(window: MainWindow, presses: int) -> None:
 
 
 def wait_until(there: Callable[[], bool]) -> None:
-    """Run the event loop until something is there; RuntimeError if it never comes."""
+    """Run the event loop until ``there()``; RuntimeError if that takes too long."""
     loop, timer = QEventLoop(), QTimer()
     until = time.perf_counter() + WAIT
 
@@ -294,7 +297,7 @@ def wait_until(there: Callable[[], bool]) -> None:
     loop.exec()
     timer.stop()
     if not there():
-        raise RuntimeError("no answer came")
+        raise RuntimeError(_("the engine did not answer"))
 
 
 def _came(kind: type[Event], seen: list[Event]) -> bool:
@@ -308,7 +311,7 @@ def _came(kind: type[Event], seen: list[Event]) -> bool:
 
 
 def refresh() -> list[Measurement]:
-    """Measure the grid of 64 heads, all drawn anew, against 64 plots."""
+    """Compare redrawing the grid of 64 heads with 64 plots."""
     return against_plots(layers=8, tokens=128)
 
 
@@ -328,7 +331,7 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
         for layer in range(layers)
         for head in range(8)
     ]
-    items = [pg.ImageItem(axisOrder="row-major") for _ in images]
+    items = [pg.ImageItem(axisOrder="row-major") for _image in images]
     for plot, item in zip(images, items, strict=True):
         plot.addItem(item)
     for widget in (overview, plots):
@@ -355,28 +358,34 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
     for widget in (overview, plots):
         widget.close()
     parts = turns.milliseconds("grid", "plots")
-    what = f"{len(items)} heads of {tokens} x {tokens} drawn anew"
-    note = "the weights are there already"
+    sizes = {"heads": len(items), "tokens": tokens}
+    note = _("the weights are already computed")
+    faster = _(
+        "{heads} heads of {tokens} x {tokens} redrawn, speed relative to plots", **sizes
+    )
+    elapsed = _("{heads} heads of {tokens} x {tokens} redrawn, time", **sizes)
     return [
-        Measurement(
-            8, f"{what}, against plots", turns.faster, "x", "at least", 4, parts, note
-        ),
-        Measurement(8, what, 1e3 * turns.ours, "ms", "at most", 8, note=note),
+        Measurement(8, faster, turns.faster, "x", "at least", 4, parts, note),
+        Measurement(8, elapsed, 1e3 * turns.ours, "ms", "at most", 8, note=note),
     ]
 
 
 def reduction(
     heads: int = 64, tokens: int = 512, factor: int = 4, rounds: int = 10
 ) -> list[Measurement]:
-    """Measure the reduction of some heads by the maximum of blocks."""
+    """Measure the reduction of heads to the maxima of blocks."""
     weights: Floats = np.random.default_rng(0).random(
         (heads, tokens, tokens), np.float32
     )
     smaller = reduced(weights, (factor, factor))
     if not np.array_equal(smaller.max((1, 2)), weights.max((1, 2))):
-        raise RuntimeError("a head's greatest weight was lost")
-    times = [seconds(lambda: reduced(weights, (factor, factor))) for _ in range(rounds)]
-    what = f"{heads} heads of {tokens} x {tokens} reduced, no peak lost"
+        raise RuntimeError(_("the largest weight of a head was lost"))
+    times = [seconds(lambda: reduced(weights, (factor, factor))) for n in range(rounds)]
+    what = _(
+        "{heads} heads of {tokens} x {tokens} reduced without losing a maximum",
+        heads=heads,
+        tokens=tokens,
+    )
     value = 1e3 * statistics.median(times)
     return [Measurement(9, what, value, "ms", "at most", 20, {"to a": tokens / factor})]
 

@@ -136,8 +136,8 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
     if len(source) != len(target):
         raise InputError(
             _(
-                "There are {sources} sources but {targets} targets. Give as many of "
-                "one as of the other.",
+                "The numbers of sources ({sources:,}) and targets ({targets:,}) "
+                "differ, but must be equal.",
                 sources=len(source),
                 targets=len(target),
             )

@@ -66,10 +66,12 @@ def source_pieces(
     length = checkpoint.config.decoder_norm_length
     if length:
         raise InputError(
-            _(
+            ngettext(
+                "This model normalises over {n} target token at once, so it cannot run "
+                "token by token. Give visformer.run whole targets of {n} token.",
                 "This model normalises over {n} target tokens at once, so it cannot "
                 "run token by token. Give visformer.run whole targets of {n} tokens.",
-                n=length,
+                length,
             )
         )
     check_source_length(checkpoint, len(pieces))

@@ -130,7 +130,7 @@ def split(
     if not all(parts):
         raise InputError(
             _(
-                "{n:,} pairs are too few to split into training ({train:,}), "
+                "There are too few pairs ({n:,}) to split into training ({train:,}), "
                 "validation ({valid:,}) and test ({test:,}). Use more pairs, or hold "
                 "out fewer.",
                 n=len(pairs),

@@ -349,11 +349,13 @@ def _sides(
     for side, count, file in zip(sides, rows, files, strict=False):
         if side.size != count:
             raise CheckpointError(
-                _(
+                ngettext(
+                    "The vocabulary of {file} has {n:,} token but the model's "
+                    "embedding has {rows:,} rows: they belong to different models.",
                     "The vocabulary of {file} has {n:,} tokens but the model's "
                     "embedding has {rows:,} rows: they belong to different models.",
+                    side.size,
                     file=file.name,
-                    n=side.size,
                     rows=count,
                 )
             )

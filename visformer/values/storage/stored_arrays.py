@@ -180,7 +180,7 @@ class StoredRows:
 
 
 def packed(mask: Bools) -> NDArray[np.uint8]:
-    """Pack each row of a mask [..., rows, columns]; its first cell is the highest bit."""
+    """Pack rows of a mask [..., rows, columns]; the first cell is the highest bit."""
     return np.packbits(mask, axis=-1)
 
 
