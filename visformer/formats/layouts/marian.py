@@ -27,7 +27,7 @@ from visformer.formats.names import (
     our_name,
 )
 from visformer.formats.sizes import sizes_of
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.tokenizers.sides import NumberSide, open_side
 from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
