@@ -85,7 +85,7 @@ def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
 
 
 def _exists(model: ModelFacts, chosen: str) -> bool:
-    """Tell whether a model has a block, and enough is known of it to show it."""
+    """Whether a model has a block, and enough is known of it to show it."""
     path = block_path(chosen)
     if path.layer is None:
         known = ("source_tokens", "target_tokens", "prediction")

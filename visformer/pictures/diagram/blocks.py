@@ -114,7 +114,7 @@ class Counts:
 def names(model: ModelFacts, stack: str, layer: int) -> tuple[str, ...]:
     """Return the sublayers of a layer, in the order of the data flow.
 
-    ``"other"`` stands for all that is not known of it.
+    ``"other"`` stands for everything in it that is not known.
     """
     kinds = kinds_of(stack)
     there = (kind for kind in kinds if layer < model.layers(kind))
@@ -130,7 +130,7 @@ def kinds_of(stack: str) -> tuple[Kind, ...]:
 
 
 def depth(model: ModelFacts, stack: str) -> int:
-    """Return how many layers a stack has, as far as its attention tells."""
+    """Return how many layers a stack has, judging by its attention."""
     return max(model.layers(kind) for kind in kinds_of(stack))
 
 

@@ -1,4 +1,4 @@
-"""What is said of a model of which only the attention is known."""
+"""In words: a model of which only the attention is known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from visformer.language import N_, _, ngettext
 from visformer.pictures.diagram.block_names import BlockPath
 from visformer.values.facts import AttentionFacts, Kind, ModelFacts
 
-_BLOCKS: dict[Kind, tuple[str, str]] = {  # keys of their own, keys shared by heads
+_BLOCKS: dict[Kind, tuple[str, str]] = {  # each head has its own keys; heads share
     "encoder": (
         N_("Self-attention  {heads} × {size}"),
         N_("Self-attention  {heads} × {size}, {keys}"),
@@ -21,18 +21,26 @@ _BLOCKS: dict[Kind, tuple[str, str]] = {  # keys of their own, keys shared by he
     ),
 }
 OTHER_BLOCKS = N_("other blocks: not known")
-_SUMMARIES: dict[Kind, str] = {
-    "encoder": N_("Encoder self-attention: {layers}, {heads} × {size}{keys}."),
-    "decoder": N_("Decoder self-attention: {layers}, {heads} × {size}{keys}."),
-    "cross": N_("Cross-attention: {layers}, {heads} × {size}{keys}."),
+_SUMMARIES: dict[Kind, tuple[str, str]] = {  # likewise
+    "encoder": (
+        N_("Encoder self-attention: {layers}, {heads} × {size}."),
+        N_("Encoder self-attention: {layers}, {heads} × {size}, {keys}."),
+    ),
+    "decoder": (
+        N_("Decoder self-attention: {layers}, {heads} × {size}."),
+        N_("Decoder self-attention: {layers}, {heads} × {size}, {keys}."),
+    ),
+    "cross": (
+        N_("Cross-attention: {layers}, {heads} × {size}."),
+        N_("Cross-attention: {layers}, {heads} × {size}, {keys}."),
+    ),
 }
 
 
 def attention_words(model: ModelFacts, kind: Kind) -> str:
     """Name an attention block by its heads, their size, and the keys they share."""
     facts = model.attention[kind]
-    own, grouped = _BLOCKS[kind]
-    template = own if facts.key_heads == facts.heads else grouped
+    template = _BLOCKS[kind][facts.key_heads < facts.heads]
     return _(template, heads=_heads(facts), size=facts.head_size, keys=_keys(facts))
 
 
@@ -54,15 +62,12 @@ def about_facts(model: ModelFacts) -> tuple[str, ...]:
 
 
 def _kind_words(kind: Kind, facts: AttentionFacts) -> str:
-    shared = ""
-    if facts.key_heads < facts.heads:
-        shared = _(", {keys}", keys=_keys(facts))
     return _(
-        _SUMMARIES[kind],
+        _SUMMARIES[kind][facts.key_heads < facts.heads],
         layers=ngettext("{n} layer", "{n} layers", facts.layers),
         heads=_heads(facts),
         size=facts.head_size,
-        keys=shared,
+        keys=_keys(facts),
     )
 
 

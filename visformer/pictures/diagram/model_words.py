@@ -220,7 +220,7 @@ def sentence(trace: Trace | None, steps: int) -> str:
 
 
 def _part_sentence(trace: Trace, steps: int) -> str:
-    """Say what a step does that reads no encoder's output, or that was not kept."""
+    """Say what a step does without cross-attention, or if its output was not kept."""
     if not has_target(trace):
         return ngettext(
             "The encoder has read {n:,} token in one pass.",
