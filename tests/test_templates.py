@@ -1,8 +1,12 @@
-"""Every template of the catalogue is a literal and is given exactly its fields."""
+"""Every template of the catalogue is a literal and is given exactly its fields.
+
+And every text that a person reads is such a template.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
@@ -12,6 +16,22 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "visformer"
 DOOR = PACKAGE / "language.py"  # defines the functions, and passes templates on
 TEMPLATES = {"_": 1, "N_": 1, "ngettext": 2}  # function -> how many templates it takes
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != DOOR]
+SHOWN = {  # function -> how many texts of its first arguments a person reads
+    **dict.fromkeys(("setText", "setToolTip", "setWindowTitle", "setTitle"), 1),
+    **dict.fromkeys(("setPlaceholderText", "setSpecialValueText"), 1),
+    **dict.fromkeys(("setAccessibleName", "setAccessibleDescription"), 1),
+    **dict.fromkeys(("addAction", "addMenu", "addSection", "addItem"), 1),
+    **dict.fromkeys(("QLabel", "QPushButton", "QAction", "plain_label"), 1),
+    **dict.fromkeys(("VisformerError", "InputError", "CheckpointError"), 1),
+    "paragraph": 2,
+}
+TEXTS = {  # arguments that a person reads, of whatever function
+    *("help", "description", "epilog", "title", "done", "note", "row_axis"),
+    *("column_axis", "reason", "error", "notice", "busy", "about"),
+}
+NAMES = {"Visformer"}  # in every language
+WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
@@ -36,7 +56,7 @@ def faults(source: str) -> list[str]:
         for template in call.args[: TEMPLATES[name]]:
             text = template.value if isinstance(template, ast.Constant) else None
             if not isinstance(text, str):
-                if name != "_":  # a sentence marked with N_ may come from a table
+                if name != "_" or not is_of_a_table(template):
                     found.append(f"{call.lineno}: {name} takes a literal")
                 continue
             needed = fields(text) - ({"n"} if name == "ngettext" else set())
@@ -47,13 +67,55 @@ def faults(source: str) -> list[str]:
     return found
 
 
+def is_of_a_table(node: ast.expr) -> bool:
+    """Tell whether a text is a name's or a table's, where ``N_`` has marked it."""
+    match node:
+        case ast.IfExp(body=one, orelse=other):
+            return is_of_a_table(one) and is_of_a_table(other)
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name == "get"
+    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+
+
+def raw(node: ast.expr) -> Iterator[str]:
+    """Yield the words of a text that stand in the code without a mark."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="format" | "join", value=text)):
+            yield from raw(text)
+        case ast.Constant(value=str(text)):
+            if WORD.search(text) and text not in NAMES:
+                yield text
+        case ast.JoinedStr(values=values):
+            for value in values:
+                yield from raw(value)
+        case ast.FormattedValue(value=value):
+            yield from raw(value)
+        case ast.BinOp(left=one, right=other) | ast.IfExp(body=one, orelse=other):
+            yield from (*raw(one), *raw(other))
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from raw(value)
+
+
+def unmarked(source: str) -> list[str]:
+    """Return the texts of a module that are English in every language."""
+    found = []
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            texts = [*call.args[: SHOWN.get(name, 0)]]
+            texts += [given.value for given in call.keywords if given.arg in TEXTS]
+            found += [f"{call.lineno}: {word}" for text in texts for word in raw(text)]
+    return found
+
+
 @pytest.mark.parametrize(
-    "path",
-    [path for path in sorted(PACKAGE.rglob("*.py")) if path != DOOR],
-    ids=lambda path: path.relative_to(PACKAGE).as_posix(),
+    "path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix()
 )
 def test_templates_are_literals_with_all_their_fields(path: Path) -> None:
-    assert faults(path.read_text("utf-8")) == []
+    source = path.read_text("utf-8")
+    assert faults(source) == []
+    assert unmarked(source) == []
 
 
 def test_a_fault_is_found() -> None:
@@ -62,3 +124,14 @@ def test_a_fault_is_found() -> None:
     assert faults('_("{a}", b=1)') == ["1: ['a', 'b']"]
     assert faults('ngettext("one", "{n} of {b}", 3)') == ["1: ['b']"]
     assert faults('N_(f"{a}")') == ["1: N_ takes a literal"]
+    assert faults('_(f"{a}")') == ["1: _ takes a literal"]
+    assert faults('_("one " + two)') == ["1: _ takes a literal"]
+    assert faults("_(TABLE[name] if name else NOTHING)") == []
+
+
+def test_a_text_without_a_mark_is_found() -> None:
+    assert unmarked('x.setText(_("one") if y else f"{a} · {b}")') == []
+    assert unmarked('x.setText(f"{n} rows")') == ["1:  rows"]
+    assert unmarked('x.setToolTip(_("one") + " more")') == ["1:  more"]
+    assert unmarked('raise InputError("{} is bad".format(x))') == ["1: {} is bad"]
+    assert unmarked('f(title=x or "nothing")') == ["1: nothing"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer import paths
 from visformer.engine.messages import Opened
-from visformer.ui.bars.samples import choose
+from visformer.ui.bars.samples import SAMPLES, choose
 
 
 def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -> None:
@@ -22,9 +21,8 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
     buttons = window.findChildren(QPushButton)
     menu = next(b.menu() for b in buttons if b.text() == "Samples")
     titles = [action.text() for action in menu.actions() if not action.isSeparator()]
-    samples = json.loads(paths.resource("samples.json").read_text("utf-8"))
     names = {path.name for path in paths.bundled_checkpoints()}
-    assert len(titles) == sum(sample["model"] in names for sample in samples)
+    assert len(titles) == sum(sample.model in names for sample in SAMPLES)
     action = next(a for a in menu.actions() if a.text().startswith("attention\t"))
     action.trigger()
     assert engine.opened == [(str(paths.checkpoint("reverse")), "")]

@@ -54,6 +54,7 @@ def show_about(parent: QWidget, opened: Opened) -> None:
     )
     kinds = QDialogButtonBox.StandardButton
     buttons = QDialogButtonBox(kinds.Close)
+    buttons.button(kinds.Close).setText(_("Close"))
     copy = buttons.addButton(_("Copy all"), QDialogButtonBox.ButtonRole.ActionRole)
     copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
     buttons.rejected.connect(dialog.close)

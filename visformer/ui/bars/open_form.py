@@ -73,7 +73,9 @@ class OpenForm(QDialog):
         kinds = QDialogButtonBox.StandardButton
         self._buttons = QDialogButtonBox(kinds.Open | kinds.Cancel)
         self.open_button = self._buttons.button(kinds.Open)
+        self.open_button.setText(_("Open"))
         self.open_button.setDefault(True)
+        self._buttons.button(kinds.Cancel).setText(_("Cancel"))
         self._buttons.accepted.connect(self.accept)
         self._buttons.rejected.connect(self.reject)
         column = self._column = QVBoxLayout(self)
