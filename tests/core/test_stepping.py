@@ -14,8 +14,8 @@ from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
-from visformer.core.passes import run_texts
 from visformer.core.search import search
+from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
 from visformer.engine.process import Server
 from visformer.formats.fresh import presets

@@ -12,7 +12,7 @@ from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
-from visformer.core.passes import run_shuffled
+from visformer.core.side_runs import run_shuffled
 from visformer.errors import InputError
 from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (

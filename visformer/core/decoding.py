@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +16,7 @@ from visformer.core.modified import (
     modified_checkpoint,
     modified_masks,
 )
+from visformer.core.row_masks import changes_rows, may_read
 from visformer.core.rows import (
     Distribution,
     check_ids,
@@ -27,9 +26,11 @@ from visformer.core.rows import (
     stack_rows,
 )
 from visformer.core.sampling import check_strategy, choose
+from visformer.core.threads import few_threads, work
 from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import Recording, Row
@@ -90,22 +91,28 @@ class Decoding:
         check_strategy(self.strategy)
         self.restart(source, limit=limit)
 
-    @torch.inference_mode()
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Begin anew with another sentence."""
-        config, model = self.checkpoint.config, self.checkpoint.model
-        self._stamp, self._packed = self._given.stamp, self.checkpoint.packed
+        model, positions = self.checkpoint.model, self.checkpoint.config.max_positions
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
             raise InputError(
                 _("The limit is {limit}, but must be at least 1 token.", limit=limit)
             )
+        self.intervention.check(self.checkpoint.facts, len(pieces))
         most = self.checkpoint.most_tokens(len(pieces))
-        self.limit = most if limit is None else min(limit, config.max_positions)
+        self.limit = most if limit is None else min(limit, positions)
+        with torch.inference_mode(), few_threads(work(model, len(pieces))):
+            self._encode(source, pieces, cut)
+
+    def _encode(
+        self, source: str | Sequence[int], pieces: Sequence[Token], cut: int
+    ) -> None:
+        config, model = self.checkpoint.config, self.checkpoint.model
+        self._stamp, self._packed = self._given.stamp, self.checkpoint.packed
         ids = torch.tensor([[p.id for p in pieces]], device=self.checkpoint.device)
         rule, pad = config.mask_rule, self.checkpoint.tokenizer.source_pad
         self._real = real_tokens(rule, ids, pad)  # [1, S]
-        self.intervention.check(self.checkpoint.facts, len(pieces))
         original = encoder_mask(rule, self._real).expand(-1, len(pieces), -1)
         layers = config.encoder_layers
         mask = layer_masks(self.intervention, "encoder", layers, original, original)
@@ -281,7 +288,6 @@ class Decoding:
             self.changed = 0
         self._record(self._recording, consumed, choices)
 
-    @torch.inference_mode()
     def _record(
         self, recording: Recording, consumed: list[int], given: Sequence[Choice | None]
     ) -> None:
@@ -293,8 +299,21 @@ class Decoding:
                     "begun: call restart, or make a new Decoding."
                 )
             )
-        start, tokenizer = len(recording), self.checkpoint.tokenizer
+        start, model = len(recording), self.checkpoint.model
         whole = self.intervention.masked or self._unsettled(consumed)
+        tokens = len(consumed) - (0 if whole else start)
+        with torch.inference_mode(), few_threads(work(model, tokens)):
+            self._compute(recording, consumed, given, whole=whole)
+
+    def _compute(
+        self,
+        recording: Recording,
+        consumed: list[int],
+        given: Sequence[Choice | None],
+        *,
+        whole: bool,
+    ) -> None:
+        start, tokenizer = len(recording), self.checkpoint.tokenizer
         whole_pass = self._whole(consumed) if whole else None
         rows = whole_pass.rows if whole_pass else self._cached(consumed)
         rows = rows[start - len(consumed) :]
@@ -305,7 +324,9 @@ class Decoding:
             at = start + index
             id, origin = choice or self._chosen(logits[index], consumed)
             self_mask, cross_mask = (
-                whole_pass.allowed(at) if whole_pass else self._allowed(consumed, at)
+                whole_pass.allowed(at)
+                if whole_pass
+                else may_read(self.checkpoint, self._readable, consumed, at)
             )
             row = Row(
                 id=consumed[at],
@@ -355,27 +376,7 @@ class Decoding:
         return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
 
     def _unsettled(self, consumed: list[int]) -> bool:
-        """Whether the next token will change rows: one attends to nothing, so to all.
-
-        Masked scores that are infinite make such a row NaN, whatever comes next. Where
-        hooks run, nothing is known of any row.
-        """
+        """Whether the next token may change rows; where hooks run, nobody knows."""
         if self.intervention.looks_ahead or self._packed is None:
             return True
-        config, pad = self.checkpoint.config, self.checkpoint.tokenizer.pad
-        if config.masked_value == -math.inf or pad not in consumed:
-            return False
-        padding = RULES[config.mask_rule]
-        return padding.target_rows or (padding.target_keys and consumed[0] == pad)
-
-    def _allowed(self, consumed: list[int], at: int) -> tuple[Bools, Bools]:
-        """Return what a row may attend to: bool [at + 1] of the target, and [S]."""
-        padding = RULES[self.checkpoint.config.mask_rule]
-        pad, seen = self.checkpoint.tokenizer.pad, np.ones(at + 1, bool)
-        if padding.target_keys:
-            seen = np.array(consumed[: at + 1]) != pad
-        cross, nothing = self._readable, np.zeros_like
-        if consumed[at] == pad:
-            seen = nothing(seen) if padding.target_rows else seen
-            cross = nothing(cross) if padding.cross_rows else cross
-        return seen, cross
+        return changes_rows(self.checkpoint, consumed)

@@ -13,6 +13,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import most_probable
 from visformer.core.packed import PackedDecoder
 from visformer.core.rows import check_ids, host
+from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.values.arrays import Floats, Ids, read_only
@@ -70,10 +71,13 @@ def read_streams(
         check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
     packed, device = checkpoint.packed, checkpoint.device
     # row by row, to hold only L + 1 vocabularies of numbers at once
-    return tuple(
-        _read(checkpoint, packed, torch.tensor(stream, device=device), id, temperature)
-        for stream, id in zip(hidden, chosen.tolist(), strict=True)
-    )
+    with few_threads(hidden.size * config.target_vocabulary):
+        return tuple(
+            _read(
+                checkpoint, packed, torch.tensor(stream, device=device), id, temperature
+            )
+            for stream, id in zip(hidden, chosen.tolist(), strict=True)
+        )
 
 
 def _read(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.mask_rules import RULES, Masks, make_masks, padded, real_tokens
+from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.modified import (
     LayeredMasks,
@@ -26,17 +26,15 @@ from visformer.core.rows import (
     empty_trace,
     host,
     memory_rows,
-    source_pieces,
     stack_rows,
 )
-from visformer.core.search import search
+from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Floats, read_only
 from visformer.values.facts import KINDS, Description, Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.modified_positions import permutation
 from visformer.values.row_columns import Columns
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
@@ -72,42 +70,56 @@ def run(
     """
     changed = intervention or NO_CHANGES
     checkpoint = modified_checkpoint(checkpoint, changed)
-    model, tokenizer, facts = checkpoint.model, checkpoint.tokenizer, checkpoint.facts
+    model, facts = checkpoint.model, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
         alone = Description.of(checkpoint.config, ("decoder",))
         facts = replace(facts, **alone._asdict())
     source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
-    rule, lengths = checkpoint.config.mask_rule, None
-    if source_lengths is not None:
-        lengths = _lengths(checkpoint, source_lengths, source)
+    changed.check(facts, source.shape[1])
+    allowed = _allowed(checkpoint, source, target, source_lengths, masks or {}, changed)
+    tokens = max(source.shape[1], target.shape[1])
+    with few_threads(work(model, tokens, len(target))):
+        if source_ids is not None:
+            encoded = model.encode(source, allowed.encoder)
+            memory = encoded.output
+        else:
+            encoded, memory = _nothing_encoded(target, checkpoint), None
+        decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
+        return [
+            _trace(
+                checkpoint,
+                facts,
+                source[b],
+                target[b],
+                allowed,
+                changed,
+                encoded,
+                decoded,
+                b,
+            )
+            for b in range(len(source))
+        ]
+
+
+def _allowed(
+    checkpoint: Checkpoint,
+    source: Tensor,
+    target: Tensor,
+    given_lengths: Lengths | None,
+    given_masks: GivenMasks,
+    changed: Intervention,
+) -> LayeredMasks:
+    """Return what may be attended to: by the rule, as given, as changed."""
+    rule, tokenizer, lengths = checkpoint.config.mask_rule, checkpoint.tokenizer, None
+    if given_lengths is not None:
+        lengths = _lengths(checkpoint, given_lengths, source)
     real = real_tokens(rule, source, tokenizer.source_pad, lengths)
     shown = target != tokenizer.pad
-    original = _given(make_masks(rule, real, shown), masks or {}, source, target)
-    changed.check(facts, source.shape[1])
+    original = _given(make_masks(rule, real, shown), given_masks, source, target)
     opened = original.decoder | make_masks(rule, real, shown, causal=False).decoder
-    allowed = modified_masks(changed, checkpoint.config, original, opened)
-    if source_ids is not None:
-        encoded = model.encode(source, allowed.encoder)
-        memory = encoded.output
-    else:
-        encoded, memory = _nothing_encoded(target, checkpoint), None
-    decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
-    return [
-        _trace(
-            checkpoint,
-            facts,
-            source[b],
-            target[b],
-            allowed,
-            changed,
-            encoded,
-            decoded,
-            b,
-        )
-        for b in range(len(source))
-    ]
+    return modified_masks(changed, checkpoint.config, original, opened)
 
 
 def _source(
@@ -219,59 +231,6 @@ def _given(
     return Masks(*masks)
 
 
-def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
-    """Translate each text greedily, then run all as one padded batch: a Trace per text.
-
-    Raises InputError if a text is empty.
-    """
-    tokenizer = checkpoint.tokenizer
-    if not sources or not all(text.strip() for text in sources):
-        raise InputError(_("Each line of the batch needs a sentence."))
-    rows = [[p.id for p in source_pieces(checkpoint, text)[0]] for text in sources]
-    translations = search(checkpoint, rows, beam=1)
-    # the last choice is never read: a row consumes the token before it
-    targets = [[tokenizer.bos, *ids[:-1]] for ids in translations]
-    lengths = [len(row) for row in rows]
-    traces = run(
-        checkpoint,
-        padded(rows, tokenizer.source_pad),
-        padded(targets, tokenizer.pad),
-        source_lengths=lengths
-        if RULES[checkpoint.config.mask_rule].by_length
-        else None,
-    )
-    return [
-        replace(trace, source_text=text)
-        for trace, text in zip(traces, sources, strict=True)
-    ]
-
-
-def run_shuffled(
-    checkpoint: Checkpoint,
-    source: str,
-    target: Sequence[int],
-    *,
-    intervention: Intervention | None = None,
-    seed: int = 0,
-) -> tuple[tuple[int, ...], Trace, Trace]:
-    """Run a source as it is and in another order, with the same ``target`` ids.
-
-    Returns the order (the original place of each token of the shuffled source; the last
-    token stays) and both Traces. Raises InputError for fewer than three tokens.
-    """
-    ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
-    if len(ids) < 3:
-        raise InputError(_("Shuffling needs a sentence of at least two words."))
-    moved = permutation(len(ids) - 1, seed).tolist()
-    order = (*moved, len(ids) - 1)
-    # separately: positions that run along the batch would differ between the two
-    baseline, shuffled = (
-        run(checkpoint, [row], [target], intervention=intervention)[0]
-        for row in (ids, [ids[at] for at in order])
-    )
-    return order, baseline, shuffled
-
-
 def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
     batch = torch.as_tensor(np.asarray(ids), dtype=torch.int64)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
@@ -359,7 +318,8 @@ def _own_weights(
             first, q, k = head, q[:, head : head + 1], k[:, head : head + 1]
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
-        blocks = list(weights_by_blocks(q, k, mask, config.masked_value))
+        with few_threads(q.numel() * k.shape[2]):
+            blocks = list(weights_by_blocks(q, k, mask, config.masked_value))
         heads = host(torch.cat([block[row] for block in blocks], 1))
         return heads if head is None else read_only(heads[head - first])
 

@@ -15,6 +15,7 @@ from visformer.core.generation import Generation
 from visformer.core.mask_rules import RULES, encoder_mask, padded, real_tokens
 from visformer.core.newest import NewestRows
 from visformer.core.rows import source_pieces
+from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.config import ModelConfig
@@ -115,9 +116,12 @@ def search(
     """
     results: list[list[int]] = [[]] * len(sources)
     for batch in _batches(checkpoint.config, sources, beam):
-        best = _search(checkpoint, [sources[i] for i in batch], beam)
-        for index, tokens in zip(batch, best, strict=True):
-            results[index] = tokens
+        longest = len(sources[batch[-1]])
+        tokens = longest + checkpoint.most_tokens(longest)
+        with few_threads(work(checkpoint.model, tokens, len(batch) * beam)):
+            best = _search(checkpoint, [sources[i] for i in batch], beam)
+        for index, made in zip(batch, best, strict=True):
+            results[index] = made
     return results
 
 

@@ -35,7 +35,7 @@ def open_one(checkpoint: Checkpoint | None) -> Checkpoint:
 
 def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDone:
     """Run several sentences together."""
-    from visformer.core.passes import run_texts
+    from visformer.core.side_runs import run_texts
 
     traces = run_texts(open_one(checkpoint), request.sources)
     return BatchDone(number=number, traces=tuple(map(lean, traces)))
@@ -43,7 +43,7 @@ def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDo
 
 def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:
     """Run a sentence as it is and in another order."""
-    from visformer.core.passes import run_shuffled
+    from visformer.core.side_runs import run_shuffled
 
     order, baseline, shuffled = run_shuffled(
         open_one(checkpoint),

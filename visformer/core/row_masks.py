@@ -1,0 +1,42 @@
+"""What a row of a sentence being decoded may attend to, and whether that is settled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.mask_rules import RULES
+from visformer.values.arrays import Bools
+
+
+def changes_rows(checkpoint: Checkpoint, consumed: Sequence[int]) -> bool:
+    """Whether the next token changes rows: one attends to nothing, and so to all.
+
+    Masked scores that are infinite make such a row NaN, whatever comes next.
+    """
+    config, pad = checkpoint.config, checkpoint.tokenizer.pad
+    if config.masked_value == -math.inf or pad not in consumed:
+        return False
+    padding = RULES[config.mask_rule]
+    return padding.target_rows or (padding.target_keys and consumed[0] == pad)
+
+
+def may_read(
+    checkpoint: Checkpoint, readable: Bools, consumed: Sequence[int], at: int
+) -> tuple[Bools, Bools]:
+    """Return what row ``at`` may attend to: bool [at + 1] of the target, and [S].
+
+    ``readable`` bool [S] are the source tokens that a row with a token may read.
+    """
+    padding = RULES[checkpoint.config.mask_rule]
+    pad, seen = checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+    if padding.target_keys:
+        seen = np.array(consumed[: at + 1]) != pad
+    cross, nothing = readable, np.zeros_like
+    if consumed[at] == pad:
+        seen = nothing(seen) if padding.target_rows else seen
+        cross = nothing(cross) if padding.cross_rows else cross
+    return seen, cross
