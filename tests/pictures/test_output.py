@@ -72,7 +72,9 @@ def of(state: State) -> tuple[Trace | None, LensRows | None]:
 
 def output_picture_of(state: State) -> Matrix:
     assert state.shown is not None
-    return output_picture(state.shown)
+    picture = output_picture(state.shown)
+    assert picture is not None
+    return picture
 
 
 def wanted(state: State) -> tuple[int, ...]:

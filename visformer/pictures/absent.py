@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visformer.language import N_, _, ngettext
-from visformer.values.facts import KINDS, Kind, ModelFacts
+from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
@@ -63,6 +63,49 @@ def has_target(trace: Trace) -> bool:
 def has_source(trace: Trace) -> bool:
     """Tell whether there are source tokens beside the decoder's own sequence."""
     return "encoder" in trace.kinds or "cross" in trace.kinds
+
+
+def has_output(trace: Trace) -> bool:
+    """Tell whether the decoder's output was kept."""
+    facts = trace.model.stacks.get("decoder")
+    return facts is not None and bool(facts.output or facts.hidden)
+
+
+def no_output_words(trace: Trace) -> str:
+    """Say why the decoder's output cannot be shown; "" where it can be."""
+    if not has_target(trace):
+        return _("This model has no decoder: it predicts no next token.")
+    if not has_output(trace):
+        return _("This trace does not contain the decoder's output.")
+    return ""
+
+
+def no_lens_words(trace: Trace) -> str:
+    """Say why no layer's prediction can be computed; "" where it can be."""
+    facts = trace.model.stacks.get("decoder")
+    if facts is None:
+        return _("There is no logit lens: this trace has no decoder stack.")
+    if trace.model.known is None:
+        return _(
+            "There is no logit lens: of “{model}” only the attention is known, not its "
+            "output projection.",
+            model=trace.model.name,
+        )
+    if not facts.hidden:
+        return _("There is no logit lens: this trace has no hidden states.")
+    if len(trace) and not trace.steps:
+        return _("There is no logit lens: this trace has no steps.")
+    return ""
+
+
+def sides_of(trace: Trace | None) -> tuple[SentenceSide, ...]:
+    """Return the sides of a sentence that a Trace has."""
+    there = {
+        "source": trace is None or has_source(trace),
+        "target": trace is None or has_target(trace),
+    }
+    both: tuple[SentenceSide, ...] = ("source", "target")
+    return tuple(side for side in both if there[side])
 
 
 def without_steps_words(trace: Trace) -> str:

@@ -17,7 +17,6 @@ from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.text import visible
-from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, Cell, HideSource, Intervention
 from visformer.values.trace import Trace
 from visformer.words import (
@@ -69,9 +68,16 @@ def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
 
 
 def paint_picture(
-    trace: Trace | None, selection: Selection, field: int | None
+    trace: Trace | None,
+    selection: Selection,
+    field: int | None,
+    *,
+    fixed: bool = False,
 ) -> Matrix | None:
-    """Return the mask that a click changes: the focused kind, the field's layer."""
+    """Return the mask that a click changes: the focused kind, the field's layer.
+
+    ``fixed``: nothing can be changed.
+    """
     if trace is None:
         return None
     kind, layer = selection.kind, painted_layer(trace, selection, field)
@@ -81,7 +87,7 @@ def paint_picture(
         kind=_(KIND_NAMES[kind]),
         layer=layer_words(layer),
     )
-    return replace(picture, title=title)
+    return picture if fixed else replace(picture, title=title)
 
 
 def toggled(
@@ -198,7 +204,7 @@ def row_numbers(
     layer, head = layer_and_head(trace, selection, kind)
     row = slice(query, query + 1)
     heads = trace.attention_heads(kind, layer, head)
-    mask, value = heads.mask[query], trace.model.config.masked_value
+    mask, value = heads.mask[query], heads.masked_value
     additive = np.where(mask, 0, value).astype(np.float32)
     rows = {
         _("score"): heads.scores(row)[0, 0],
@@ -227,7 +233,7 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     layer, head = layer_and_head(trace, selection, selection.kind)
     row = slice(query, query + 1)
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
-    value = trace.model.config.masked_value
+    value = trace.model.attention[selection.kind].masked_value
     fields = {
         "query": token_words(visible(trace.tokens(selection.kind)[0][query]), query),
         "total": decimals(total),
@@ -300,7 +306,7 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
     if trace is None:
         return ""
     words = []
-    for kind in KINDS:
+    for kind in trace.kinds:
         layers = (
             layer
             for layer in range(trace.layers(kind))

@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _, ngettext
+from visformer.pictures.absent import has_source
+from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
 from visformer.values.facts import Kind, SentenceSide
@@ -73,6 +75,17 @@ CELL_WORDS = {
         "padding and comes after the query."
     ),
 }
+
+
+NOT_ALLOWED = N_("{kind}, {layer}: query {query} may not attend to key {key}.")
+ITS_OWN = N_("The mask that the model used. By what rules it was made is not known.")
+
+
+def parts_of(trace: Trace | None) -> dict[MaskPart, str]:
+    """Return the parts of the masks that are known, and what explains each."""
+    if trace is None or trace.model.known is not None:
+        return {part: _(words) for part, words in PARTS.items()}
+    return {"combined": _(ITS_OWN)}
 
 
 def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | None:
@@ -158,8 +171,11 @@ def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> st
     allowed = bool(trace.mask(kind, layer)[query, key])
     padded = not padding_mask(trace, kind)[query, key]
     later = not causal_mask(trace, kind)[query, key]
+    words = CELL_WORDS[allowed, padded, later]
+    if trace.model.known is None:
+        words = CELL_WORDS[True, False, False] if allowed else NOT_ALLOWED
     return _(
-        CELL_WORDS[allowed, padded, later],
+        words,
         kind=_(KIND_NAMES[kind]),
         layer=layer_words(layer),
         query=token_words(queries[query], query),
@@ -169,6 +185,8 @@ def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> st
 
 def surprise(trace: Trace, kind: Kind, layer: int) -> str:
     """Say where a layer's mask differs from padding and causal mask; "" if nowhere."""
+    if trace.model.known is None:
+        return ""  # its rules are not known
     mask = trace.mask(kind, layer)
     differ = np.argwhere(mask != (padding_mask(trace, kind) & causal_mask(trace, kind)))
     if not len(differ):
@@ -201,12 +219,13 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
         first=token_words(trace.tokens(kind)[0][rows[0]], rows[0]),
     )
     weights = trace.attention(kind, layer, head)[rows[0]]
-    return " ".join((said, _empty_row_words(trace, weights)))
+    return " ".join((said, _empty_row_words(trace, kind, layer, weights)))
 
 
 def false_words(trace: Trace) -> str:
     """Say what False does to a score, with the model's masked value."""
-    value = masked_value_text(trace.model.config.masked_value)
+    values = (facts.masked_value for facts in trace.model.attention.values())
+    value = _(" or ").join(dict.fromkeys(map(masked_value_text, values)))
     return _(
         "False (hidden: score replaced by {value} before the softmax)", value=value
     )
@@ -261,6 +280,9 @@ def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
 
 def row_name(trace: Trace, row: int) -> str:
     """Name a batch's row: its number from 1, its text, and its padding in words."""
+    if not has_source(trace):
+        text = source_line(trace) or " ".join(trace.target)
+        return _("{row}: {text}", row=row + 1, text=text)
     real = np.count_nonzero(trace.source_ids != _source_pad(trace))
     text = trace.source_text or " ".join(trace.source[:real])
     pads = len(trace.source) - int(real)
@@ -315,14 +337,16 @@ def _difference_words(
     )
 
 
-def _empty_row_words(trace: Trace, weights: Floats) -> str:
+def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> str:
     """Say what weights a row has whose every score is masked."""
+    if trace.is_captured(kind, layer):
+        return _("The weights are in the Attention tab.")
     if np.isnan(weights).any():
         return _("The softmax of only −∞ is NaN, and so is all that follows.")
     if weights.size and np.ptp(weights) <= 1e-6:
         return _(
             "Every score is {value}, so every key gets the same weight, {weight}.",
-            value=masked_value_text(trace.model.config.masked_value),
+            value=masked_value_text(trace.model.attention[kind].masked_value),
             weight=number(float(weights[0])),
         )
     return _("The weights are in the Attention tab.")

@@ -9,6 +9,14 @@ from functools import lru_cache
 import numpy as np
 
 from visformer.language import N_, _, ngettext
+from visformer.pictures.absent import (
+    has_output,
+    has_source,
+    has_target,
+    no_lens_words,
+    no_output_words,
+    without_steps_words,
+)
 from visformer.pictures.candidates import ORIGINS
 from visformer.pictures.picture import (
     ARROW,
@@ -61,6 +69,8 @@ def missing(
     """
     if trace is None or not len(trace) or refused(trace, lens):
         return ()
+    if no_lens_words(trace):
+        return ()
     at, known = len(trace) - 1, known_rows(trace, lens)
     end = min(len(trace.whole), at + AHEAD + 1)
     around = range(at, at + 1) if busy else range(max(0, at - AROUND), end)
@@ -90,9 +100,11 @@ _TITLES = {
 }
 
 
-def output_picture(trace: Trace) -> Matrix:
-    """Return the decoder's output Z [T, D], one row per step."""
-    start, width = first_row(trace), trace.model.config.d_model
+def output_picture(trace: Trace) -> Matrix | None:
+    """Return the decoder's output Z [T, D], one row per step; None if not kept."""
+    if not has_output(trace):
+        return None
+    start, width = first_row(trace), trace.model.stacks["decoder"].d_model
     values = np.zeros((0, width), np.float32)
     if len(trace):
         values = trace.decoder_output[start:]
@@ -108,6 +120,8 @@ def output_picture(trace: Trace) -> Matrix:
         shade=signed_shade(values, top),
         rows=tuple(
             _row_label(row, trace.target[row], trace.steps[row].token)
+            if trace.steps
+            else f"{row + 1}: {visible(trace.target[row])}"
             for row in range(start, len(trace))
         ),
         columns=tuple(map(str, range(width))),
@@ -128,6 +142,8 @@ def _row_label(row: int, read: str, predicted: str) -> str:
 
 def output_words(trace: Trace, row: int) -> str:
     """Say what a row of Z depends on, and what it predicts."""
+    if not trace.steps or not has_source(trace):
+        return _alone_words(trace, row)
     fields = {
         "row": row + 1,
         "tokens": _read(trace, row),
@@ -148,6 +164,23 @@ def output_words(trace: Trace, row: int) -> str:
     )
 
 
+def _alone_words(trace: Trace, row: int) -> str:
+    """Say the same where no source is read, or no prediction was kept."""
+    if looks_ahead(trace):
+        reads = _("Row {row} of Z may depend on later tokens too.", row=row + 1)
+    else:
+        tokens = _read(trace, row)
+        reads = _("Row {row} of Z depends on {tokens}.", row=row + 1, tokens=tokens)
+    if not trace.steps:
+        return reads
+    predicts = _(
+        "The softmax of its logits predicts token {next}: “{predicted}”.",
+        next=row + 2,
+        predicted=visible(trace.steps[row].token),
+    )
+    return f"{reads} {predicts}"
+
+
 def _read(trace: Trace, row: int) -> str:
     first, last = visible(trace.target[0]), visible(trace.target[row])
     if row == 0:
@@ -161,27 +194,30 @@ def _read(trace: Trace, row: int) -> str:
 
 
 def looks_ahead(trace: Trace) -> bool:
-    """Tell whether some row may attend to a later one because the mask was changed."""
-    return trace.intervention.looks_ahead
+    """Tell whether some row may attend to a later one.
+
+    A model of ours lets it only where the mask was changed.
+    """
+    if trace.model.known is not None or "decoder" not in trace.kinds:
+        return trace.intervention.looks_ahead
+    return bool(np.triu(trace.masks["decoder"], 1).any())
 
 
 def flow_words(trace: Trace | None) -> str:
     """Say how the current step's token came about, from what was read to the choice."""
     if trace is None:
         return _(NOT_RUN)
+    if not has_target(trace):
+        return no_output_words(trace)
     if not len(trace):
         return _(UNDECODED)
+    if not trace.steps:
+        return " ".join((without_steps_words(trace), no_output_words(trace))).strip()
     row, step = len(trace) - 1, trace.steps[-1]
-    config = trace.model.config
-    product = "W + b" if config.output_bias else "W"
-    logits = ngettext("{n:,} logit z", "{n:,} logits z", config.target_vocabulary)
     chain = [
         _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
         _("decoder"),
-        _("final norm") if config.final_norm else "",
-        _("row {row} of Z", row=row + 1),
-        _("times {product}: {logits}", product=product, logits=logits),
-        "softmax",
+        *_known_chain(trace, row),
         _(
             "{origin}: “{token}”, p {p}, rank {rank:,}.",
             origin=_(ORIGINS[step.origin]),
@@ -193,9 +229,24 @@ def flow_words(trace: Trace | None) -> str:
     return ARROW.join(filter(None, chain))
 
 
+def _known_chain(trace: Trace, row: int) -> tuple[str, ...]:
+    """Return what a row passes after the decoder, where that is known."""
+    if trace.model.known is None:
+        return (_("output (not known)"),)
+    config = trace.model.config
+    product = "W + b" if config.output_bias else "W"
+    logits = ngettext("{n:,} logit z", "{n:,} logits z", config.target_vocabulary)
+    return (
+        _("final norm") if config.final_norm else "",
+        _("row {row} of Z", row=row + 1),
+        _("times {product}: {logits}", product=product, logits=logits),
+        "softmax",
+    )
+
+
 def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     """Return the last row of Z and, once known, how it makes the chosen logit."""
-    if trace is None or not len(trace):
+    if trace is None or not len(trace) or not has_output(trace):
         return None
     vector = trace.decoder_output[-1]
     # the same names at every step, so that the table need not be built again
@@ -245,7 +296,7 @@ def chosen_line(trace: Trace | None, lens: LensRows | None) -> int | None:
 
 def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
     """Write out the softmax of the current step with its numbers."""
-    if trace is None or not len(trace):
+    if trace is None or not len(trace) or no_lens_words(trace):
         return ""
     look = current_row(trace, lens)
     if look is None or lens is None:

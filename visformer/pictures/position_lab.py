@@ -70,10 +70,12 @@ def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats |
 
 def input_parts(trace: Trace, table: Floats, side: SentenceSide) -> Parts | None:
     """Return embedding, position and their sum; the embedding is sum - position."""
+    stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
+    if stack not in trace.model.stacks or not trace.model.stacks[stack].hidden:
+        return None
     position = token_positions(trace, table, side)
     if position is None or not len(position):
         return None
-    stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
     whole = trace.hidden(stack, 0)
     return Parts(whole - position, position, whole)
 

@@ -165,12 +165,19 @@ def _equals_formula(table: Floats) -> bool:
 
 def has_table(table: Floats | None, model: ModelFacts | None) -> bool:
     """Tell whether there is a table and the model uses it."""
-    none = model is not None and model.config.positions == "none"
+    known = model is not None and model.known is not None
+    none = known and model is not None and model.config.positions == "none"
     return table is not None and table.size > 0 and not none
 
 
 def nothing_words(model: ModelFacts | None) -> str:
     """Say why there is no table of positions."""
+    if model is not None and model.known is None:
+        return _(
+            "The positional encodings of “{model}” are not known: only its attention "
+            "is.",
+            model=model.name,
+        )
     if model is not None and model.config.positions == "none":
         return _(
             "This model adds no positional encoding: its input does not say where a "

@@ -41,6 +41,7 @@ from visformer.pictures.mask_lab import (
 )
 from visformer.pictures.position_lab import attention_pictures, text_words
 from visformer.pictures.selection import AttentionCell
+from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.text import visible
@@ -70,6 +71,7 @@ class MaskLab(View):
         super().__init__(session)
         self._runs: Runs | None = None
         self._leaks = ""
+        self._fixed = ""  # why nothing can be changed
         self.layers = self._chooser(_("layers in which the mask is changed"))
         self.layers.activated.connect(lambda _: self._change_layer())
         self.causal = self._chooser(_("causal mask"))
@@ -89,8 +91,6 @@ class MaskLab(View):
         self._menu = QMenu(self.hide_button)
         self.hide_button.setMenu(self._menu)
         self.kind = self._chooser(_("kind of attention"))
-        for kind in KINDS:
-            self.kind.addItem(_(KIND_NAMES[kind]), kind)
         self.kind.activated.connect(self._choose_kind)
         self.mask_map, self.difference = HeatMap(), HeatMap()
         self.attention = [HeatMap(), HeatMap()]
@@ -164,6 +164,8 @@ class MaskLab(View):
         kind = (*runs, state.kind)
         if self._changed("fields", *kind, state.intervention, state.model):
             self._fill_fields()
+        self._fixed = fixed_words(state)
+        self._draw_fixed()
         self._draw_mask()
         head = (*kind, state.layer, state.head)
         if self._changed("attention", *head, state.scale):
@@ -185,8 +187,20 @@ class MaskLab(View):
         layer = None
         if shown is not None:
             layer = painted_layer(shown, selection, self._layer)
-        if self._changed("mask", shown, selection.kind, layer):
-            self.mask_map.draw(paint_picture(shown, selection, layer))
+        fixed = bool(self._fixed)
+        if self._changed("mask", shown, selection.kind, layer, fixed):
+            picture = paint_picture(shown, selection, layer, fixed=fixed)
+            self.mask_map.draw(picture)
+
+    def _draw_fixed(self) -> None:
+        """Say why nothing can be changed, where that is so."""
+        for box in (self.causal, self.offset, self.masked_value):
+            box.setEnabled(not self._fixed)
+            box.setToolTip(self._fixed)
+        self.hide_button.setEnabled(not self._fixed and self._menu.actions() != [])
+        self.hide_button.setToolTip(self._fixed)
+        if self._changed("fixed", self._fixed):
+            self._changed.forget("difference")
 
     def _draw_attention(self) -> None:
         state = self._state
@@ -202,7 +216,9 @@ class MaskLab(View):
             difference_words(self._runs),
         )
         self.text.setText(
-            _(NO_DIFFERENCE) if difference is None else " ".join(filter(None, texts))
+            self._fixed or _(NO_DIFFERENCE)
+            if difference is None
+            else " ".join(filter(None, texts))
         )
         candidates = candidate_numbers(self._runs)
         self.candidates.draw(candidates)
@@ -221,7 +237,12 @@ class MaskLab(View):
 
     def _fill_fields(self) -> None:
         state = self._state
+        kinds = KINDS if state.trace is None else state.trace.kinds
         with QSignalBlocker(self.kind):
+            if [self.kind.itemData(at) for at in range(self.kind.count())] != [*kinds]:
+                self.kind.clear()
+                for kind in kinds:
+                    self.kind.addItem(_(KIND_NAMES[kind]), kind)
             self.kind.setCurrentIndex(self.kind.findData(state.kind))
         self._fill_layers()
         change = causal_of(state.intervention, self._layer)
@@ -249,7 +270,7 @@ class MaskLab(View):
         state = self._state
         run, own = state.baseline or state.shown, _("the model's own")
         if run is not None:
-            text = masked_value_text(run.model.config.masked_value)
+            text = masked_value_text(run.model.attention[state.kind].masked_value)
             own = _("the model's own, {value}", value=text)
         named: dict[float | None, str] = {
             None: own,
@@ -291,7 +312,7 @@ class MaskLab(View):
         return layer
 
     def _choose_kind(self, index: int) -> None:
-        self.session.set(kind=KINDS[index])
+        self.session.set(kind=self.kind.itemData(index))
 
     def _change_layer(self) -> None:
         self._fill_fields()
@@ -317,7 +338,7 @@ class MaskLab(View):
 
     def _paint(self, cell: MapCell | None) -> None:
         state = self._state
-        if cell is not None and state.shown is not None:
+        if cell is not None and state.shown is not None and not self._fixed:
             change = turned(state.shown, state.selection, cell, self._layer)
             changed = toggled(state.intervention, state.baseline, change)
             self.session.do(change_run, changed)

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import (
@@ -24,6 +25,7 @@ from visformer.pictures.masks import (
     false_words,
     mask_picture,
     note,
+    parts_of,
 )
 from visformer.pictures.picture import Matrix
 from visformer.pictures.selection import AttentionCell
@@ -90,7 +92,8 @@ class MasksPage(View):
         places: Places = {}
         if trace is not None:
             places = {
-                kind: layer_and_head(trace, state.selection, kind) for kind in KINDS
+                kind: layer_and_head(trace, state.selection, kind)
+                for kind in trace.kinds
             }
         modified = bool(state.intervention)
         if self._changed("words", trace, state.batch, state.head, modified):
@@ -150,10 +153,12 @@ class _MaskMaps(QWidget):
         layout.addWidget(self._about)
         layout.addWidget(scroll)
         self._cells: dict[tuple[Kind, MaskPart], tuple[HeatMap, QLabel]] = {}
+        self._titles: dict[MaskPart, QLabel] = {}
         for column, (part, explanation) in enumerate(PARTS.items()):
             name = _("what the {mask} is", mask=_(PART_NAMES[part]))
             label = paragraph(name, _(explanation))
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
+            self._titles[part] = label
             self._grid.addWidget(label, 1, column)
             self._grid.setColumnStretch(column, 1)
             for row, kind in enumerate(KINDS):
@@ -208,6 +213,8 @@ class _MaskMaps(QWidget):
         """Show the masks of a Trace, or say that there is none."""
         if self._changed("legend", trace):
             self._legend.setText(_legend(trace))
+        if self._changed("there", None if trace is None else trace.model):
+            self._show_there(trace)
         if self._changed("pictures", trace, places):
             self._trace, self._places = trace, places
             pictures = {} if trace is None else _pictures(trace, places)
@@ -217,6 +224,19 @@ class _MaskMaps(QWidget):
                 label.setText(notes.get(place, ""))
         if self._changed("marks", trace, places, cell):
             self._mark(cell)
+
+    def _show_there(self, trace: Trace | None) -> None:
+        """Hide the kinds and the parts that a Trace does not have."""
+        kinds, parts = KINDS if trace is None else trace.kinds, parts_of(trace)
+        for column, (part, label) in enumerate(self._titles.items()):
+            label.setText(parts.get(part, ""))
+            label.setVisible(part in parts)
+            self._grid.setColumnStretch(column, int(part in parts))
+        for row, kind in enumerate(KINDS):
+            self._grid.setRowStretch(2 * row + 2, int(kind in kinds))
+            for part in PARTS:
+                for widget in self._cells[kind, part]:
+                    widget.setVisible(kind in kinds and part in parts)
 
     def _mark(self, cell: AttentionCell | None) -> None:
         """Frame the cell in focus in the maps of its kind."""
@@ -231,16 +251,16 @@ class _MaskMaps(QWidget):
 def _notes(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], str]:
     return {
         (kind, part): note(trace, kind, part, *places[kind])
-        for kind in KINDS
-        for part in PARTS
+        for kind in trace.kinds
+        for part in parts_of(trace)
     }
 
 
 def _pictures(trace: Trace, places: Places) -> dict[tuple[Kind, MaskPart], Matrix]:
     return {
         (kind, part): mask_picture(trace, kind, part, places[kind][0])
-        for kind in KINDS
-        for part in PARTS
+        for kind in trace.kinds
+        for part in parts_of(trace)
     }
 
 
@@ -248,7 +268,8 @@ def _legend(trace: Trace | None) -> str:
     """Say what True and False mean, with the model's masked value."""
     if trace is None:
         return _("No sentence has been run yet: there are no masks to show.")
-    return _(
+    colours = _(
         "True (may attend) or {false}; False cells are hatched.",
         false=false_words(trace),
     )
+    return " ".join(filter(None, (colours, missing_kinds_words(trace.model))))

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.absent import has_output, no_lens_words
 from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
@@ -106,19 +107,19 @@ class OutputView(View):
         hint = plain_label(_(HINT), faint=True)
         hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         chooser.addWidget(hint, 1)
-        above = _splitter(
+        self._above = _splitter(
             Qt.Orientation.Horizontal,
             _column(self._output, self.products),
             _column(self._softmax, self.logits),
         )
-        below = _splitter(
+        self._below = _splitter(
             Qt.Orientation.Horizontal,
             _column(self._ranks, self._step_map),
             _column(chooser, self._steps_map),
         )
-        lens = _column(self._how, below)
+        lens = _column(self._how, self._below)
         scroll = QScrollArea()
-        scroll.setWidget(_splitter(Qt.Orientation.Vertical, above, lens))
+        scroll.setWidget(_splitter(Qt.Orientation.Vertical, self._above, lens))
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QScrollArea.Shape.NoFrame)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -164,10 +165,11 @@ class OutputView(View):
         state = self._state
         self._tell_row("")
         extent = None
-        if state.trace is not None and state.shown is not None:
-            extent = min(len(state.trace), MOST_ROWS), state.trace.model.config.d_model
         picture = None if state.shown is None else output_picture(state.shown)
+        if state.trace is not None and picture is not None:
+            extent = min(len(state.trace), MOST_ROWS), len(picture.columns)
         self._output.draw(picture, extent=extent)
+        self._above.setVisible(state.shown is None or picture is not None)
         self._mark_dimension(None)
 
     def _draw_numbers(self) -> None:
@@ -188,8 +190,8 @@ class OutputView(View):
 
     def _draw_lens(self) -> None:
         state = self._state
-        model = state.shown.model if state.shown is not None else None
-        self._how.setText("" if model is None else how_words(model))
+        self._how.setText(self._lens_words())
+        self._below.setVisible(state.shown is None or not no_lens_words(state.shown))
         self._ranks.setText(rank_words(state.shown, state.lens))
         one = step_lens(state.shown, state.lens)
         self._step_map.draw(one.matrix if one else None)
@@ -243,7 +245,7 @@ class OutputView(View):
         """Say how the step's token came about, then describe the row pointed at."""
         trace = self._state.shown
         lines = [flow_words(trace)]
-        if trace is not None and len(trace):
+        if trace is not None and len(trace) and has_output(trace):
             lines.append(pointed or output_words(trace, len(trace) - 1))
         self._flow.setText("\n".join(lines))
 
@@ -261,8 +263,14 @@ class OutputView(View):
     def _tell_lens(self, at: tuple[int, int] | None) -> None:
         """Say what a row and a layer predict, in place of how the lens is computed."""
         said = lens_cell_words(self._state.shown, self._state.lens, *at) if at else ""
-        model = self._state.shown.model if self._state.shown is not None else None
-        self._how.setText(said or ("" if model is None else how_words(model)))
+        self._how.setText(said or self._lens_words())
+
+    def _lens_words(self) -> str:
+        """Say how the lens is computed, or why there is none."""
+        trace = self._state.shown
+        if trace is None:
+            return ""
+        return no_lens_words(trace) or how_words(trace.model)
 
     def _go_to_row(self, cell: MapCell | None) -> None:
         trace = self._state.shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -15,7 +15,9 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.absent import sides_of
 from visformer.pictures.position_lab import distance_products, input_pictures
+from visformer.pictures.positions import nothing_words
 from visformer.session.state import Session, State
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
@@ -47,7 +49,7 @@ class PositionInput(View):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.side = QComboBox()
-        self.side.addItems([_(name) for name in SIDES.values()])
+        self._fill_sides()
         self.side.setAccessibleName(_("side of the sentence"))
         self.side.currentIndexChanged.connect(self._choose_side)
         self.position = QSpinBox()
@@ -92,6 +94,8 @@ class PositionInput(View):
         """Show the sums of what is shown."""
         self._state = state
         shown = state.shown
+        if self._changed("sides", sides_of(shown)):
+            self._fill_sides()
         # the source's rows stay the same object from step to step
         rows = (
             shown.encoder_rows
@@ -100,6 +104,15 @@ class PositionInput(View):
         )
         if self._changed("maps", state.positions, rows, self._side):
             self._draw_maps()
+
+    def _fill_sides(self) -> None:
+        """Offer the sides that the sentence has."""
+        chosen = self.side.currentData()
+        with QSignalBlocker(self.side):
+            self.side.clear()
+            for side in sides_of(self._state.shown):
+                self.side.addItem(_(SIDES[side]), side)
+            self.side.setCurrentIndex(max(0, self.side.findData(chosen)))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the palette and the font, which pyqtgraph does not."""
@@ -110,7 +123,8 @@ class PositionInput(View):
 
     @property
     def _side(self) -> SentenceSide:
-        return tuple(SIDES)[self.side.currentIndex()]
+        side: SentenceSide = self.side.currentData()
+        return side
 
     def _choose_side(self) -> None:
         self.draw(self._state)
@@ -120,7 +134,11 @@ class PositionInput(View):
         pictures = input_pictures(state.shown, state.positions, self._side)
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
-        self.about.setText(_(ADDS_UP) if pictures else _(UNKNOWN))
+        model = state.model
+        unknown = _(UNKNOWN)
+        if model is not None and model.known is None:
+            unknown = nothing_words(model)
+        self.about.setText(_(ADDS_UP) if pictures else unknown)
         table = self._table()
         self.position.setRange(0, 0 if table is None else len(table) - 1)
         self._draw_curves()

@@ -27,6 +27,7 @@ from visformer.pictures.position_lab import (
     text_words,
 )
 from visformer.session import side_requests
+from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.ui.views.both_runs import draw_both
@@ -68,6 +69,7 @@ class PositionLab(View):
         self._attention = [HeatMap(), HeatMap()]
         self._text = paragraph(_("both translations"))
         self.bag = paragraph(_("result of the shuffled run"))
+        self._fixed = paragraph(_("why the positions cannot be changed"))
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -92,6 +94,7 @@ class PositionLab(View):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
+        layout.addWidget(self._fixed)
         layout.addWidget(self._text)
         layout.addWidget(self.bag)
         layout.addWidget(both, 1)
@@ -115,9 +118,14 @@ class PositionLab(View):
             orders = None if run is None else (run.baseline, run.shuffled, run.order)
             self.bag.setText("" if orders is None else shuffle_words(*orders))
             self.bag.setVisible(run is not None)
+        fixed = fixed_words(state)
+        self._fixed.setText(fixed)
+        self._fixed.setVisible(bool(fixed))
         idle = state.trace is not None and not state.recorded and not state.busy
         self.shuffle.setEnabled(idle and bool(state.step))
-        self.form.setEnabled(state.positions is not None)
+        able = state.positions is not None and not fixed
+        for field in (self.form, self.amount, self.seed):
+            field.setEnabled(able)
 
     def _fill_fields(self, state: State) -> None:
         change = state.intervention.positions

@@ -22,7 +22,9 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _, ngettext
+from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.masks import BatchTable, batch_table, row_name
+from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_model import Role, TableModel
@@ -115,7 +117,9 @@ class BatchPanel(QWidget):
 
     def draw(self, state: State, *, fresh: bool) -> None:
         """Show the batch, or the single sentence; a fresh batch starts at row 1."""
-        self._busy, self._ready = state.busy, state.model is not None
+        open_or_to_be = state.model is not None and not fixed_words(state)
+        self._busy = state.busy
+        self._ready = state.opened is not None or open_or_to_be
         traces = state.batch or ((state.shown,) if state.shown is not None else ())
         with QSignalBlocker(self._rows):
             row = 0 if fresh else self.row
@@ -124,7 +128,10 @@ class BatchPanel(QWidget):
             self._rows.setCurrentIndex(min(row, len(traces) - 1))
             self._rows.setEnabled(len(traces) > 1)
         for side, table in self._tables.items():
-            table.draw(batch_table(traces, side) if traces else None)
+            there = traces and (has_source if side == "source" else has_target)(
+                traces[0]
+            )
+            table.draw(batch_table(traces, side) if there else None)
         self._alone = bool(traces) and not state.batch
         self._leave.setVisible(bool(state.batch))
         self._mark()
