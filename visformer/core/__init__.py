@@ -1,6 +1,6 @@
-"""The Transformer and its decoding, in PyTorch; knows nothing of windows or files.
+"""The Transformer and its decoding, in PyTorch, independent of windows and files.
 
-To read it in one sitting: ``values/config.py`` (the choices), ``position_rules``,
+Suggested reading order: ``values/config.py`` (the choices), ``position_rules``,
 ``mask_rules``, ``parts`` (attention, feed-forward, norms, and the order in which a
 layer runs them), ``model`` (layer, stack, Transformer, logits). Then decoding:
 ``packed`` and ``incremental`` (the same layers with a cache), ``one_row`` (the fast

@@ -26,8 +26,8 @@ from visformer.values.row_columns import Columns
 class _Derived:
     """What was derived from a model that scripts may edit."""
 
-    opened: ModelStamp  # as the checkpoint was made
-    stamp: ModelStamp  # of the model that the facts tell of
+    opened: ModelStamp  # of the model as it was opened
+    stamp: ModelStamp  # of the model that the facts describe
     facts: ModelFacts | None = None
     rewritten: bool = False  # in a way that no stamp shows
     packed: PackedDecoder | None = None
@@ -71,8 +71,8 @@ class Checkpoint:
     def packed(self) -> PackedDecoder | None:
         """The decoder's weights as they are now, packed for decoding.
 
-        They are packed again after an edit of ``model``, whichever way it was made.
-        None where the decoder's own modules have to run (``edits.packable``).
+        They are packed again after every kind of edit of ``model``. None if the
+        decoder's own modules have to run (``edits.packable``).
         """
         derived = self._derived
         if derived.packed is not None and not derived.packed.is_current():
@@ -83,7 +83,7 @@ class Checkpoint:
         return derived.packed
 
     def logits_from(self, packed: PackedDecoder | None, output: Tensor) -> Tensor:
-        """Project decoder output [N, D] -> [N, V], by what ``packed`` has returned."""
+        """Project decoder output [N, D] -> [N, V], with the property's ``packed``."""
         if packed is not None:
             return packed.logits(output)
         logits: Tensor = self.model.output(output)
@@ -93,7 +93,7 @@ class Checkpoint:
     def facts(self) -> ModelFacts:
         """What a Trace says about its model: the same object until it is edited.
 
-        An edited model is that of no file any more: it has no digest.
+        An edited model no longer matches its file, so it has no digest.
         """
         derived = self._known()
         if derived.facts is None:
@@ -103,11 +103,11 @@ class Checkpoint:
 
     @property
     def stamp(self) -> ModelStamp:
-        """What tells from now on whether the model was edited."""
+        """A stamp that shows later whether the model was edited."""
         return self._known().stamp
 
     def _known(self) -> _Derived:
-        """Return what was derived, after what an edit has made wrong is dropped."""
+        """Return what was derived, without what an edit has made outdated."""
         derived = self._derived
         if not derived.stamp.holds():
             derived.stamp, derived.facts = ModelStamp(self.model), None

@@ -1,4 +1,4 @@
-"""How many parameters each block of a model has; what is shared is counted once."""
+"""The number of parameters of each block of a model; shared ones count once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from visformer.values.facts import BlockParameters
 
 
 def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:
-    """Count the model's own parameters by block; the counts sum to their number.
+    """Count the model's parameters by block; the counts sum to their total number.
 
-    Blocks are named as the modules are: ``encoder.0.self_attention`` is one of layer
-    0, ``output`` the output projection. A tensor that two blocks use is counted in the
+    Blocks are named after the modules: ``encoder.0.self_attention`` is in layer 0,
+    ``output`` is the output projection. A tensor used by two blocks counts in the
     first; the second names the first as ``shared``.
     """
     counts: dict[str, int] = {}
@@ -31,7 +31,7 @@ def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:
 
 
 def _block(name: str) -> str:
-    """Name the block that a parameter belongs to: its layer's part, or its module."""
+    """Return the block of a parameter: the part of its layer, or its module."""
     parts = name.split(".")
     if "layers" in parts:  # encoder.layers.0.self_attention.query.weight
         at = parts.index("layers")

@@ -45,11 +45,11 @@ Choice = tuple[int, Origin]  # a token id, and who chose it
 
 
 class _Pass(NamedTuple):
-    """All decoder rows, computed anew."""
+    """All decoder rows, recomputed."""
 
     rows: Tensor  # [T, W] as in ``Columns``
     decoder: Bools  # [T, T], the masks they were computed with
-    cross: Bools  # [T, S]; both after a layer axis where layers differ
+    cross: Bools  # [T, S]; both with a leading layer axis if layers differ
 
     def allowed(self, row: int) -> tuple[Bools, Bools]:
         """Return what a row may attend to in the target and in the source."""
@@ -57,12 +57,12 @@ class _Pass(NamedTuple):
 
 
 class Decoding:
-    """One sentence on its way through a model.
+    """The decoding of one sentence by a model.
 
-    ``trace`` is always the part up to the current step; what was decoded beyond it is
-    kept, so that stepping on again after ``back`` computes and draws nothing.
-    ``changed`` is the first row that the last rows computed made new. The model may be
-    edited and hooked between sentences, not within one: ``restart`` then begins anew.
+    ``trace`` is always the part up to the current step; later steps are kept, so that
+    stepping forward again after ``back`` neither computes nor samples anything.
+    ``changed`` is the first row that the last computation changed. The model may be
+    edited and hooked between sentences, but not within one: call ``restart`` then.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Decoding:
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
-        ``limit`` is the greatest number of target tokens (default: 2 S + 50 or what the
-        checkpoint's own rules say; never more than the model's positions). The rules
-        of generation restrict what the model's steps choose: their probabilities stay
-        the model's own. An ``intervention`` that changes masks makes every step a full
-        pass. Raises InputError for an empty source, ids outside the vocabulary, a limit
-        below 1, or an intervention that does not fit. Where hooks hang on the decoder,
-        or modules of it were replaced, every step runs them in a full pass.
+        ``limit`` is the largest number of target tokens (default: 2 S + 50 or the
+        checkpoint's own rule; never more than the model's positions). The generation
+        rules restrict what the model's steps choose, but the probabilities stay the
+        model's own. An ``intervention`` that changes masks makes every step a full
+        pass, as do hooks on the decoder and replaced modules in it. Raises InputError
+        for an empty source, ids outside the vocabulary, a limit below 1, or an
+        intervention that does not fit.
         """
         self._given = checkpoint  # whose model a script may edit
         self.intervention = intervention or NO_CHANGES
@@ -92,7 +92,7 @@ class Decoding:
         self.restart(source, limit=limit)
 
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
-        """Begin anew with another sentence."""
+        """Start again with another sentence."""
         model, positions = self.checkpoint.model, self.checkpoint.config.max_positions
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None and limit < 1:
@@ -154,7 +154,7 @@ class Decoding:
 
     @property
     def ended(self) -> bool:
-        """Whether the current step chose the end of the sentence, or is the last."""
+        """Whether the current step ended the sentence or reached the limit."""
         return self._position == self.limit or self._ends_at(self._position)
 
     def _ends_at(self, position: int) -> bool:
@@ -162,7 +162,7 @@ class Decoding:
         return position > 0 and steps[position - 1].id in self.checkpoint.ends
 
     def step(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens on, fewer where the sentence or the limit ends."""
+        """Go ``count`` tokens forward, but not past the end or the limit."""
         for _step in range(count):
             if self.ended:
                 break
@@ -172,16 +172,16 @@ class Decoding:
         return self.trace
 
     def back(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens back; what lies beyond is kept for ``step``."""
+        """Go ``count`` tokens back; later steps are kept for ``step``."""
         self._position = max(0, self._position - count)
         return self.trace
 
     def finish(self) -> Trace:
-        """Go on to the end of the sentence or the limit."""
+        """Decode to the end of the sentence or the limit."""
         return self.step(self.limit)
 
     def force(self, token: str | int) -> Trace:
-        """Replace the current step's choice by ``token``; drop what lies beyond.
+        """Replace the current step's choice by ``token``; drop all later steps.
 
         Before the first step the token becomes the first choice. Text must be exactly
         one token; raises InputError otherwise.
@@ -193,15 +193,15 @@ class Decoding:
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
 
-        A text ends with the end-of-sentence token. Each step's candidates tell what the
-        model would have chosen. Raises InputError where it is longer than the limit.
-        Positions advance here even in models where they restart at each step.
+        A text ends with the end-of-sentence token. The candidates of each step show
+        what the model would have chosen. Raises InputError if it is longer than the
+        limit. Positions advance here even in models where they restart at each step.
         """
         self._use_positions(whole_pass=True)
         return self._follow(self.reference(reference))
 
     def reference(self, reference: str | Sequence[int]) -> list[Choice]:
-        """Return the choices that follow a reference; a text ends its sentence."""
+        """Return the choices of a reference; a text includes the end of sentence."""
         tokenizer = self.checkpoint.tokenizer
         ids = (
             [*tokenizer.encode_target(reference), tokenizer.eos]
@@ -211,15 +211,15 @@ class Decoding:
         return [(id, "reference") for id in ids]
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
-        """Make exactly these choices, reusing the rows that agree with the last ones.
+        """Make exactly these choices, reusing recorded rows that agree with them.
 
-        Raises InputError for ids outside the vocabulary and beyond the limit.
+        Raises InputError for ids outside the vocabulary or beyond the limit.
         """
         self._use_positions(whole_pass=False)
         return self._follow(choices)
 
     def _use_positions(self, *, whole_pass: bool) -> None:
-        """Begin again if the next rows need other positions than the recorded ones."""
+        """Restart if the next rows need different positions from the recorded ones."""
         if self.checkpoint.config.position_axis != "restart":
             return
         if self._state.whole_pass != whole_pass:
@@ -243,7 +243,7 @@ class Decoding:
         common = self.common(choices)
         dropped = common < len(self._recording)
         if dropped and self._unsettled(self._recording.ids[:common]):
-            common = 0  # what is dropped had changed the rows before it
+            common = 0  # the dropped rows had changed those before them
         self._recording.shorten(common)
         self._state.shorten(common)
         self.changed = common
@@ -261,7 +261,7 @@ class Decoding:
         )
 
     def rows(self, start: int) -> list[Row]:
-        """Return what the recorded rows from ``start`` on added to the Trace."""
+        """Return what the recorded rows from ``start`` on add to the Trace."""
         return self._recording.rows(start)
 
     def _choices(self, count: int) -> list[Choice]:
@@ -276,8 +276,8 @@ class Decoding:
         return token
 
     def _extend(self, choices: Sequence[Choice | None]) -> None:
-        """Compute a row for each choice; None (only alone) leaves it to the model."""
-        # the row of a choice is the one that consumed the choice before it
+        """Compute a row per choice; None (only by itself) lets the model choose."""
+        # the row of a choice is the one that consumes the choice before it
         given = [choice[0] for choice in choices[:-1] if choice]
         bos, recorded = self.checkpoint.tokenizer.bos, self._recording.choices
         consumed = [bos, *recorded, *given]
@@ -291,12 +291,12 @@ class Decoding:
     def _record(
         self, recording: Recording, consumed: list[int], given: Sequence[Choice | None]
     ) -> None:
-        """Append the rows that consumed these ids, from the first that is missing."""
+        """Append the rows that consume these ids, from the first missing one on."""
         if not self._stamp.holds():
             raise InputError(
                 _(
                     "The model's weights or hooks have changed since this sentence was "
-                    "begun: call restart, or make a new Decoding."
+                    "started. Call restart, or make a new Decoding."
                 )
             )
         start, model = len(recording), self.checkpoint.model
@@ -376,7 +376,7 @@ class Decoding:
         return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
 
     def _unsettled(self, consumed: list[int]) -> bool:
-        """Whether the next token may change rows; where hooks run, nobody knows."""
+        """Whether the next token may change earlier rows; unknown if hooks run."""
         if self.intervention.looks_ahead or self._packed is None:
             return True
         return changes_rows(self.checkpoint, consumed)

@@ -1,7 +1,7 @@
-"""Whether a model is still what it was, and whether its decoder may run packed.
+"""Whether a model is unchanged, and whether its decoder may run packed.
 
-Scripts edit a checkpoint's model: they zero a head, load other weights, hang hooks on a
-layer. What was computed or packed before is then no longer the model's.
+Scripts edit a checkpoint's model: they zero a head, load other weights, add hooks to a
+layer. What was computed or packed before is then outdated.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from visformer.values.config import ModelConfig
 class ModelStamp:
     """A model's tensors, modules and hooks at one moment.
 
-    They are compared by identity, and tensors by the writes that torch counts: some 30
-    us, as lists, so that every step can look. A write that torch does not count
-    (through ``.data`` or a numpy view) is not seen.
+    They are compared by identity, and tensors by the writes that torch counts: about
+    30 us, so every step can check. A write that torch does not count (through ``.data``
+    or a numpy view) goes unnoticed.
     """
 
     def __init__(self, model: Transformer) -> None:
         modules = list(model.modules())
         owners = (m.__dict__[name] for m in modules for name in _OWNERS)
         self._owners: list[dict[str, Any]] = [owner for owner in owners if owner]
-        self._entries = list(_values(self._owners))  # held, so that no id is used again
+        self._entries = list(
+            _values(self._owners)
+        )  # kept alive, so that no id is reused
         tensors = (entry for entry in self._entries if isinstance(entry, Tensor))
         self._tensors = [tensor for tensor in tensors if not tensor.is_inference()]
         watched = list(_decoder_modules(model))
@@ -54,15 +56,15 @@ class ModelStamp:
         self._seen = self._look()
 
     def holds(self) -> bool:
-        """Whether nothing was written, replaced, set, hung on or taken off since."""
+        """Whether nothing was written, replaced, set, added or removed since."""
         return self._look() == self._seen
 
     def _look(self) -> tuple[list[Any], ...]:
         return (
             [tensor._version for tensor in self._tensors],
             [*map(id, _values(self._owners))],
-            [*chain.from_iterable(self._hooks)],  # a hook's key is never used again
-            [*map(len, self._states)],  # a method put in the place of the class's
+            [*chain.from_iterable(self._hooks)],  # a hook's key is never reused
+            [*map(len, self._states)],  # a method that overrides the class's
             [state.get(key) for state, key in self._set],
         )
 
@@ -80,10 +82,10 @@ def _values(owners: list[dict[str, Any]]) -> Iterator[Any]:
 
 
 def packable(model: Transformer) -> bool:
-    """Whether packed rows compute just what the decoder's own modules would.
+    """Whether packed rows compute exactly what the decoder's own modules would.
 
-    They do not where a hook, a parametrization or another module has to run, or where
-    a module was set otherwise than the config says.
+    They do not if a hook, a parametrization or another module has to run, or if a
+    module's settings differ from the config.
     """
     if any(_GLOBAL_HOOKS):
         return False
@@ -110,7 +112,7 @@ def _scale(config: ModelConfig) -> float:
 
 
 def _settings(config: ModelConfig) -> dict[type[nn.Module], dict[str, Any]]:
-    """Return the modules that can be packed, and how each is set."""
+    """Return the modules that can be packed, with the settings of each."""
     eps = {"eps": config.norm_eps}
     return {
         Stack: {},

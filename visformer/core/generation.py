@@ -1,7 +1,7 @@
-"""The rules of generation that a checkpoint comes with, for its text to be its own.
+"""The generation rules of a checkpoint, which its usual output depends on.
 
-The rules are those of transformers' ``generate()``, in its order. They restrict what is
-chosen; the probabilities that a Trace shows stay the model's own, unchanged.
+The rules are those of transformers' ``generate()``, in its order. They restrict which
+tokens are chosen; the probabilities in a Trace are the model's own, unchanged.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ EarlyStopping = Literal[True, False, "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """How a checkpoint wants its text made; by default nothing is restricted.
+    """A checkpoint's rules for generating text; by default nothing is restricted.
 
-    Lengths count the tokens made: the token that the decoder starts with is none.
+    Lengths count generated tokens, not the token that the decoder starts with.
     """
 
-    beams: int = 1  # of a translation that is not told how many
+    beams: int = 1  # unless a translation is given another number
     length_penalty: float = 1.0  # score of a hypothesis: sum log p / length ** penalty
     early_stopping: EarlyStopping = True  # see ``Beams`` in search.py
     max_tokens: int | None = None  # None: 2 S + 50
-    min_tokens: int = 0  # no end of sentence before
+    min_tokens: int = 0  # the sentence does not end before
     forbidden: tuple[tuple[int, ...], ...] = ()  # sequences that are never completed
-    forbidden_first: tuple[int, ...] = ()  # not as the first token that is free
+    forbidden_first: tuple[int, ...] = ()  # not as the first free token
     forced_first: int | None = None  # the first token
-    forced_last: tuple[int, ...] = ()  # one of these is the last token allowed
-    ends: tuple[int, ...] = ()  # ids that end a sentence beside the tokenizer's eos
-    no_repeat: int = 0  # n: no n tokens in a row occur twice; 0: they may
-    repetition_penalty: float = 1.0  # of what was made already (Keskar et al. 2019)
-    renormalise: bool = False  # make what is left a distribution again
+    forced_last: tuple[int, ...] = ()  # the last allowed token is one of these
+    ends: tuple[int, ...] = ()  # ids that end a sentence besides the tokenizer's eos
+    no_repeat: int = 0  # n: no sequence of n tokens occurs twice; 0: any may
+    repetition_penalty: float = 1.0  # of generated tokens (Keskar et al. 2019)
+    renormalise: bool = False  # normalise the remaining probabilities
 
     @property
     def restricts(self) -> bool:
-        """Whether any rule touches the choice of a token."""
+        """Whether any rule affects the choice of a token."""
         return bool(
             self.forbidden
             or self.forced_last
@@ -56,7 +56,7 @@ class Generation:
 
         ``consumed`` [N, t] are the ids consumed so far, the start token first; ``last``
         bool [N] marks rows at the last token allowed; ``ends`` are the ids that end a
-        sentence. What may not be chosen becomes -inf, what must be 0.
+        sentence. Forbidden tokens get -inf, forced ones 0.
         """
         length = consumed.shape[1] - 1
         if self.repetition_penalty != 1:
@@ -87,7 +87,7 @@ class Generation:
 
 
 def _forbid_repeats(scores: Tensor, consumed: list[list[int]], size: int) -> None:
-    """Forbid what would make ``size`` tokens in a row occur twice."""
+    """Forbid tokens that would make a sequence of ``size`` tokens occur twice."""
     for row, ids in enumerate(consumed):
         start = ids[len(ids) - size + 1 :]
         for at in range(len(ids) - size + 1):

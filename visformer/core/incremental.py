@@ -1,4 +1,4 @@
-"""Decoding with a cache: each new row costs one row, and leaves all it computed."""
+"""Decoding with a cache: only new rows are computed, and all they compute is kept."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from visformer.core.parts import (
 )
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, Lookup
 
-CHUNK = 1024  # rows that one pass extends by, so that no long [H, Q, K] exists
+CHUNK = 1024  # rows computed at once, so that [H, Q, K] stays small
 
 
 class DecoderState:
-    """The rows decoded so far of B sentences: their keys, values and ids."""
+    """The keys and values of the rows decoded so far, of B sentences."""
 
     @torch.no_grad()
     def __init__(
@@ -31,7 +31,7 @@ class DecoderState:
     ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S].
 
-        ``whole_pass`` gives the rows a whole pass's positions, where steps differ.
+        ``whole_pass`` gives rows the positions of a whole pass, if steps differ.
         """
         self.packed = packed
         config = packed.model.config
@@ -58,7 +58,7 @@ class DecoderState:
 
     @property
     def lookup(self) -> Lookup:
-        """Which positions the rows get."""
+        """How the rows look up their positions."""
         axis = self.packed.model.config.position_axis
         return (PASS_LOOKUP if self.whole_pass else STEP_LOOKUP)[axis]
 
@@ -66,8 +66,8 @@ class DecoderState:
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
         """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Columns``.
 
-        ``visible`` bool [B, n] is False where a token is a pad: what that hides, the
-        config's mask rule says.
+        ``visible`` bool [B, n] is False for pads; the config's mask rule decides what
+        that hides.
         """
         rows = [
             self._extend(part, None if visible is None else visible[:, i : i + CHUNK])
@@ -143,7 +143,7 @@ class DecoderState:
         rows: Tensor,
         masks: tuple[Tensor | None, Tensor | None],
     ) -> Tensor:
-        """Run one layer on new rows [B n, D]; leave q, k, v, cross q in ``rows``."""
+        """Run one layer on new rows [B n, D]; store q, k, v and cross q in ``rows``."""
         first = self.packed.columns.part("decoder", "queries", index).start
         width = x.shape[1]
 
@@ -199,9 +199,9 @@ def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def warm_up(packed: PackedDecoder | None) -> None:
-    """Run two rows, so that the first real step is as fast as any."""
+    """Run two rows, so that the first real step is as fast as the others."""
     if packed is None or packed.model.config.decoder_norm_length:
-        return  # there are no steps, or no packed ones
+        return  # there are no single steps, or no packed ones
     memory = packed.output.weight.new_zeros(1, 2, packed.output.weight.shape[0])
     readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
     state = DecoderState(packed, memory, readable, 2)

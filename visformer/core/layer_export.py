@@ -85,7 +85,7 @@ def _feed_forward(layer: Layer) -> FeedForwardWeights:
 
 
 def _linear(linear: nn.Linear) -> Linear:
-    # nn.Linear keeps [out, in]
+    # nn.Linear stores [out, in]
     bias = cast("Tensor | None", linear.bias)
     return Linear(host(linear.weight).T, None if bias is None else host(bias))
 

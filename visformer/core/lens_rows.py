@@ -1,4 +1,4 @@
-"""The logit lens: each decoder layer's stream through the end of the model."""
+"""The logit lens: each decoder layer's residual stream through the model's output."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ class Masks(NamedTuple):
 class PaddingRule(NamedTuple):
     """What a mask rule hides besides the future of the target."""
 
-    source_keys: bool = False  # padded source tokens, from all that would read them
+    source_keys: bool = False  # padded source tokens, from every query
     source_rows: bool = False  # everything, from the rows of padded source tokens
     target_keys: bool = False
     target_rows: bool = False  # in the decoder's self-attention
     cross_rows: bool = False  # in the cross attention, padded target tokens
-    by_length: bool = False  # source padding is told by lengths, not by ids
+    by_length: bool = False  # source padding is known by lengths, not by ids
 
 
 RULES: dict[MaskRule, PaddingRule] = {
@@ -43,21 +43,21 @@ RULES: dict[MaskRule, PaddingRule] = {
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
     """Return the rows as one int64 tensor [B, longest], padded on the right.
 
-    A negative pad stands for a model without one: id 0 fills up then.
+    A negative pad means that the model has none; the padding is then id 0.
     """
     longest, fill = max(map(len, rows)), max(pad, 0)
     return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """Let row t see columns 0..t: bool [length, length]."""
+    """Allow row t the columns 0 to t: bool [length, length]."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def real_tokens(
     rule: MaskRule, ids: Tensor, pad: int, lengths: Tensor | None = None
 ) -> Tensor:
-    """Tell source tokens from padding, bool [B, S]; all real where nothing tells."""
+    """Return which source tokens are not padding, bool [B, S]; all if unknown."""
     if not RULES[rule].by_length:
         return ids != pad
     if lengths is None:
@@ -70,7 +70,7 @@ def make_masks(
 ) -> Masks:
     """Return a rule's masks; bool [B, S] and [B, T] are False at padding.
 
-    Without ``causal`` the decoder's mask hides padding only.
+    Without ``causal`` the decoder's mask hides only padding.
     """
     padding = RULES[rule]
     past = causal_mask(target.shape[1], target.device)[None]
@@ -100,7 +100,7 @@ def _everything(real: Tensor) -> Tensor:
 def _hide(
     mask: Tensor, real: Tensor, *, keys: bool = False, rows: bool = False
 ) -> Tensor:
-    """Hide from ``mask`` what is not real [B, N], as keys, as rows, or not at all."""
+    """Hide tokens that are not ``real`` [B, N] as keys, as rows, or not at all."""
     if keys:
         mask = mask & real[:, None]
     return mask & real[:, :, None] if rows else mask

@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer of "Attention Is All You Need", every step kept."""
+"""The encoder-decoder Transformer of "Attention Is All You Need"; keeps every step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from visformer.values.config import ModelConfig
 from visformer.values.encodings import PASS_LOOKUP, Lookup
 from visformer.values.facts import SentenceSide
 
-LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one a layer
+LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one per layer
 
 
 class StackRecord(NamedTuple):
@@ -33,16 +33,16 @@ class StackRecord(NamedTuple):
     hidden: list[Tensor]  # L + 1 of [B, T, D]: the input, then each layer's output
     attention: list[Projections]  # L of them: self-attention
     cross: list[Projections]  # L of them in a decoder that reads an encoder, else none
-    output: Tensor  # [B, T, D], after the final norm where there is one
+    output: Tensor  # [B, T, D], after the final norm if there is one
 
 
 def norm_length(config: ModelConfig, *, cross: bool) -> int:
-    """Return how many tokens a norm of the encoder, or the decoder, runs over."""
+    """Return how many tokens a norm of the encoder or the decoder covers."""
     return config.decoder_norm_length if cross else config.encoder_norm_length
 
 
 class Layer(nn.Module):
-    """Self-attention, in a decoder cross attention, feed-forward; residuals, norms."""
+    """Self-attention, cross attention in a decoder, feed-forward; residuals, norms."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Layer(nn.Module):
         memory: Tensor | None = None,
         cross_mask: Tensor | None = None,
     ) -> tuple[Tensor, list[Projections]]:
-        """[B, T, D] -> [B, T, D], and what each attention projected.
+        """[B, T, D] -> [B, T, D], and the projections of each attention.
 
         The masks broadcast to [B, T, T] and [B, T, S]. Without the encoder's output
         ``memory`` [B, S, D] there is no cross attention.
@@ -111,7 +111,7 @@ class Stack(nn.Module):
         self.norm = norm
 
     def __iter__(self) -> Iterator[Layer]:
-        """Go through the layers, from the first to the last."""
+        """Iterate over the layers, from the first to the last."""
         return iter(cast("Iterator[Layer]", self.layers))
 
     def forward(
@@ -133,12 +133,12 @@ class Stack(nn.Module):
 
 
 def _each(mask: LayerMasks) -> Iterable[Tensor]:
-    """Return a mask for every layer."""
+    """Return one mask per layer."""
     return itertools.repeat(mask) if isinstance(mask, Tensor) else mask
 
 
 def make_stack(config: ModelConfig, *, cross: bool, dropout: float) -> Stack:
-    """Build a config's decoder, which attends across to the encoder, or its encoder."""
+    """Build a config's decoder, which has cross attention, or its encoder."""
     count = config.decoder_layers if cross else config.encoder_layers
     length = norm_length(config, cross=cross)
 
@@ -182,7 +182,7 @@ def make_stack(config: ModelConfig, *, cross: bool, dropout: float) -> Stack:
         )
 
     final = norm() if config.final_norm else nn.Identity()
-    return Stack((layer() for _ in range(count)), final)
+    return Stack((layer() for _layer in range(count)), final)
 
 
 class Transformer(nn.Module):
@@ -215,7 +215,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw fresh weights: Xavier uniform; tables normal, deviation D^-0.5."""
+        """Draw fresh weights: Xavier uniform; tables normal with deviation D^-0.5."""
         for name, parameter in self.named_parameters():
             if "embedding" in name or "positions" in name:
                 nn.init.normal_(parameter, std=self.config.d_model**-0.5)
@@ -225,14 +225,14 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
 
     def replace_positions(self, table: Tensor) -> None:
-        """Take a stored table [P, D] in place of the computed one; float32."""
+        """Use a stored table [P, D] instead of the computed one; float32."""
         shape = (self.config.max_positions, self.config.d_model)
         if table.shape != shape:
             raise ValueError(f"positions are {list(table.shape)}, not {list(shape)}")
         self.positions = table.to(self.output.weight.device, torch.float32)
 
     def position_table(self, side: SentenceSide) -> Tensor:
-        """Return the positions that a side's tokens get, [P, D]; zeros where none."""
+        """Return the positions of a side's tokens, [P, D]; zeros if there are none."""
         if self.config.positions != "learned":
             return self.positions
         return self.source_positions if side == "source" else self.target_positions
@@ -245,9 +245,9 @@ class Transformer(nn.Module):
         *,
         lookup: Lookup | None = None,
     ) -> Tensor:
-        """Embed and scale, add position (section 3.4): ids [B, T] -> [B, T, D].
+        """Embed, scale and add positions (section 3.4): ids [B, T] -> [B, T, D].
 
-        ``lookup`` says which positions; by default those of a whole pass.
+        ``lookup`` chooses the positions; by default those of a whole pass.
         """
         tables = {"source": self.source_embedding, "target": self.target_embedding}
         rows_of = lookup or PASS_LOOKUP[self.config.position_axis]
@@ -281,8 +281,8 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor, pad: int) -> Tensor:
         """Teacher-force source [B, S], target [B, T] -> decoder output [B, T, D].
 
-        The config's mask rule applies, with right padding where it goes by lengths. The
-        output projection is left to the caller, who may want some positions only.
+        The config's mask rule applies, with right padding if it masks by lengths. The
+        output projection is left to the caller, who may need only some positions.
         """
         masks = make_masks(self.config.mask_rule, source != pad, target != pad)
         memory = self.encode(source, masks.encoder).output

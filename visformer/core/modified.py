@@ -1,4 +1,4 @@
-"""Running a model under an Intervention: same weights, other masks or positions."""
+"""Running a model with an Intervention: same weights, other masks or positions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from visformer.values.modified_positions import change_table
 def modified_checkpoint(
     checkpoint: Checkpoint, intervention: Intervention
 ) -> Checkpoint:
-    """Return the checkpoint with the changed positions and mask value.
+    """Return the checkpoint with the modified positions and masked value.
 
-    Weights and hooks are shared, not copied. Where neither is changed it is the same
-    object, so that an unchanged run is the model's to the last bit.
+    Weights and hooks are shared, not copied. If neither is modified, it is the same
+    object, so that the run is the model's own to the last bit.
     """
     if intervention.masked_value is None and intervention.positions is None:
         return checkpoint
@@ -52,7 +52,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def _twin(module: Module) -> Module:
-    """Return modules that share every tensor and hook, and may be set otherwise."""
+    """Return a copy of modules that shares every tensor and hook but not settings."""
     twin = object.__new__(type(module))
     vars(twin).update(vars(module))  # copy.copy refuses a parametrized module
     twin._modules = {
@@ -68,7 +68,7 @@ def _changed(table: Tensor, intervention: Intervention) -> Tensor:
 
 
 class LayeredMasks(NamedTuple):
-    """The masks of a pass: bool [B, Q, K] of every kind, or one a layer of it."""
+    """The masks of a pass: bool [B, Q, K] for each kind, or one per layer."""
 
     encoder: LayerMasks
     decoder: LayerMasks
@@ -78,7 +78,7 @@ class LayeredMasks(NamedTuple):
 def modified_masks(
     intervention: Intervention, config: ModelConfig, original: Masks, opened: Tensor
 ) -> LayeredMasks:
-    """Return the model's own masks, bool [B, Q, K], as an intervention changes them.
+    """Return the model's masks, bool [B, Q, K], modified by an intervention.
 
     ``opened`` is the decoder's mask without its causal part.
     """
@@ -104,7 +104,7 @@ def layer_masks(
     original: Tensor,
     opened: Tensor,
 ) -> LayerMasks:
-    """Return a kind's masks as changed: one tensor, or one a layer where they differ.
+    """Return a kind's modified masks: one tensor, or one per layer if they differ.
 
     ``original`` is bool [B, Q, K]; ``opened`` the same without its causal part.
     """
@@ -122,7 +122,7 @@ def layer_masks(
 
 
 def host_mask(masks: LayerMasks, row: int) -> Bools:
-    """Return one sentence's mask, bool [Q, K], or [L, Q, K] where layers differ."""
+    """Return one sentence's mask, bool [Q, K], or [L, Q, K] if layers differ."""
     if isinstance(masks, Tensor):
         return read_only(masks[row].cpu().numpy())
     return read_only(torch.stack([mask[row] for mask in masks]).cpu().numpy())

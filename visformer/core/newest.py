@@ -1,4 +1,4 @@
-"""The newest rows of many hypotheses at once: what a search reads at each step."""
+"""The newest rows of many hypotheses at once, as a search needs them at each step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from visformer.core.whole_rows import WholeRows, rows_after
 
 
 class NewestRows:
-    """Decodes the last token of every hypothesis, from a cache where that is exact.
+    """Decodes the last token of every hypothesis, with a cache if that is exact.
 
-    It is not where a pad was chosen and its row attends to nothing, so to all that
-    comes after it too: each token then changes that row, which others may read, and
-    every step is a whole pass. A masked score of -inf makes such a row NaN for good.
+    It is not exact if a pad was chosen whose row has no allowed key and therefore
+    attends to everything, future tokens included: each token then changes that row,
+    which others may read, so every step is a whole pass. A masked score of -inf makes
+    such a row NaN permanently.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class NewestRows:
     def output(self, ids: Tensor) -> Tensor:
         """Return the decoder output [B, D] of the last of ids [B, T]."""
         checkpoint = self._checkpoint
-        visible = ids != checkpoint.tokenizer.pad  # a pad chosen is read by nobody
+        visible = ids != checkpoint.tokenizer.pad  # nothing reads a chosen pad
         self._whole |= self._leaks and not bool(visible.all())
         if self._whole or isinstance(self._state, WholeRows):
             masks = make_masks(checkpoint.config.mask_rule, self._real, visible)

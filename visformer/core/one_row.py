@@ -1,8 +1,8 @@
 """One new decoder row of one sentence on a CPU: what a step computes.
 
-A row is 25 or more products of a vector and a matrix. numpy's BLAS reads a matrix about
-twice as fast for them as torch's does, and its calls cost less: a step takes half as
-long. Norms, activations and softmaxes are torch's own functions, on the same memory.
+A row consists of 25 or more vector-matrix products. numpy's BLAS reads a matrix about
+twice as fast for them as torch's, and its calls cost less: a step takes half the time.
+Norms, activations and softmaxes are torch's own functions, on the same memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from visformer.values.encodings import Lookup
 
 
 class OneRow:
-    """Extends the cache of one sentence by one row, where nothing is masked."""
+    """Extends the cache of one sentence by one row, if nothing is masked."""
 
     def __init__(
         self, packed: PackedDecoder, cache: Tensor, memory: Sequence[Tensor]
     ) -> None:
-        """``cache`` [2 L, 1, H, limit, d] will be written to; all is on the CPU.
+        """``cache`` [2 L, 1, H, limit, d] will be written to; all are on the CPU.
 
         ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
         """
@@ -53,7 +53,7 @@ class OneRow:
         x += placed.numpy().reshape(-1)
         row = np.empty(columns.width("decoder"), np.float32)
         row[columns.part("decoder", "hidden", 0)] = x
-        with np.errstate(all="ignore"):  # a broken model's NaN is shown, not warned of
+        with np.errstate(all="ignore"):  # NaN of a broken model is shown, no warning
             for index, part in enumerate(self._layers):
                 x = self._layer(index, part, x, row, at)
                 row[columns.part("decoder", "hidden", index + 1)] = x
@@ -64,7 +64,7 @@ class OneRow:
     def _layer(
         self, index: int, part: PackedLayer, x: Floats, row: Floats, at: int
     ) -> Floats:
-        """Run one layer on [D]; leave q, k, v and the cross query in ``row``."""
+        """Run one layer on [D]; store q, k, v and the cross query in ``row``."""
         first, width = self._columns.part("decoder", "queries", index).start, len(x)
 
         def attend_back(x: Floats) -> Floats:
@@ -106,5 +106,5 @@ class OneRow:
 
 
 def _on_arrays(function: Function) -> Callable[[Floats], Floats]:
-    """Return a function of tensors as one of arrays, on the same memory."""
+    """Turn a function of tensors into one of arrays, on the same memory."""
     return lambda x: function(torch.from_numpy(x)).numpy()

@@ -1,7 +1,7 @@
-"""A decoder's matrices, packed for rows: copied from the model.
+"""Copies of a decoder's matrices, packed for the computation of single rows.
 
-Query, key and value stand side by side, and each matrix lies as a single row multiplies
-it fastest: that is up to twice as fast as ``F.linear``'s [out, in].
+Query, key and value are side by side, and each matrix is stored in the order in which
+vector x matrix is fastest: up to twice as fast as ``F.linear``'s [out, in].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from visformer.values.row_columns import Columns
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """x W + b of one vector, by numpy: its BLAS reads W twice as fast as torch's."""
+    """x W + b for one vector, by numpy: its BLAS reads W twice as fast as torch's."""
 
     bias: Floats
     weight: Floats  # [in, out]
@@ -43,7 +43,7 @@ class Product:
 
 
 class Affine:
-    """x W + b of one or several layers that read the same x, side by side."""
+    """x W + b for one or several layers that read the same x, side by side."""
 
     def __init__(self, *linears: nn.Linear) -> None:
         self._linears = linears
@@ -63,13 +63,13 @@ class Affine:
     def is_current(self) -> bool:
         """Whether the layers still hold the numbers that were copied.
 
-        Each matrix is read once, through a product: a difference too small to change
-        that sum is none that a row would show.
+        Each matrix is read once, in a product: a difference too small to change its
+        result would not show in a row either.
         """
         return torch.equal(self._fingerprint(), self._mark)
 
     def _fingerprint(self) -> Tensor:
-        """Return as many numbers as there are outputs, as bits: NaN equals itself."""
+        """Return one number per output, as bits, so that NaN equals itself."""
         marks = []
         for linear in self._linears:
             weight, bias = linear.weight, linear.bias
@@ -87,13 +87,13 @@ class Affine:
 
     @cached_property
     def product(self) -> Product:
-        """The same of one vector, sharing the memory; on the CPU only."""
+        """The same for one vector, sharing the memory; only on the CPU."""
         return Product(self.bias.numpy(), self.weight.numpy())
 
 
 @lru_cache(maxsize=16)
 def _probe(size: int, device: torch.device) -> Tensor:
-    """Return random numbers from 1 to 2, so that every weight counts in a product."""
+    """Return random numbers from 1 to 2, so that every weight affects a product."""
     drawn = torch.rand(size, generator=torch.Generator().manual_seed(0))
     return (1 + drawn).to(device)
 
@@ -102,7 +102,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def _function(norm: nn.Module) -> Function:
-    """Return a norm as a plain function: to call a module costs more than the norm."""
+    """Return a norm as a plain function: calling a module costs more than the norm."""
     if type(norm) is not nn.LayerNorm:
         return norm
     shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
@@ -114,7 +114,7 @@ def _function(norm: nn.Module) -> Function:
 
 
 class PackedLayer(NamedTuple):
-    """One decoder layer's matrices, packed."""
+    """The packed matrices of one decoder layer."""
 
     qkv: Affine
     self_output: Affine
@@ -128,7 +128,7 @@ class PackedLayer(NamedTuple):
 
 
 class PackedDecoder:
-    """A model's decoder, packed for rows, of the weights that it has by then."""
+    """A model's decoder, packed with the weights that it has at that time."""
 
     @torch.no_grad()
     def __init__(self, model: Transformer, columns: Columns) -> None:
@@ -143,11 +143,11 @@ class PackedDecoder:
 
     @torch.no_grad()
     def is_current(self) -> bool:
-        """Whether the model is still as it was packed, by the numbers themselves."""
+        """Whether the model is unchanged since packing, judged by its numbers."""
         return self.is_stamped() and all(part.is_current() for part in self._affines)
 
     def is_stamped(self) -> bool:
-        """Whether the model is still as it was packed, as far as torch has counted."""
+        """Whether the model is unchanged since packing, judged by torch's counters."""
         return self._stamp.holds()
 
     @staticmethod

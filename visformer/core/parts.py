@@ -1,6 +1,6 @@
 """The parts of a layer: attention, feed-forward, norms, dropout, and their order.
 
-Passes over whole sequences and cached steps run the same functions.
+Passes over whole sequences and cached steps share these functions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
 }
 Array = TypeVar("Array", Tensor, Floats)  # one row is computed in numpy
-QUERY_BLOCK = 1024  # queries attended at a time, so that no long [H, Q, K] exists
+QUERY_BLOCK = 1024  # queries computed at once, so that [H, Q, K] stays small
 
 
 class Projections(NamedTuple):
-    """What one attention computed before its scores, heads still side by side."""
+    """What one attention computes before its scores, with the heads side by side."""
 
     queries: Tensor  # [B, Q, D]
     keys: Tensor  # [B, K, D]
@@ -36,10 +36,10 @@ class Projections(NamedTuple):
 
 
 class Dropout(nn.Module):
-    """Dropout whose CPU masks take one random byte an element, not one float.
+    """Dropout whose CPU masks need one random byte per element instead of a float.
 
-    Drawing floats is a third of a small model's training time on a CPU; a byte states
-    the rate to 1/256, and the survivors are scaled by the rate that really holds.
+    Drawing floats takes a third of a small model's training time on a CPU; a byte gives
+    the rate to 1/256, and kept elements are scaled by the actual rate.
     """
 
     def __init__(self, rate: float) -> None:
@@ -89,7 +89,7 @@ def attention_weights(
 def weights_by_blocks(
     q: Tensor, k: Tensor, mask: Tensor | None, masked_value: float
 ) -> Iterator[Tensor]:
-    """Yield the weights of some queries at a time, [B, H, n, K].
+    """Yield the weights for blocks of queries, [B, H, n, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
@@ -110,9 +110,10 @@ def attend(
     *,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Weigh the values ``v`` [B, H, K, d]: -> the heads side by side, [B, Q, D].
+    """Weight the values ``v`` [B, H, K, d] -> the heads side by side, [B, Q, D].
 
-    The others are those of ``weights_by_blocks``; ``dropout`` falls on the weights.
+    The other arguments are those of ``weights_by_blocks``; ``dropout`` applies to the
+    weights.
     """
     blocks = [
         (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
@@ -122,7 +123,7 @@ def attend(
 
 
 class Attention(nn.Module):
-    """Multi-head attention (section 3.2.2) that hands out what it computed."""
+    """Multi-head attention (section 3.2.2) that also returns its projections."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ def feed_forward(
 ) -> Array:
     """act(x W1 + b1) W2 + b2 (section 3.3), [..., D] -> [..., D], gated or not.
 
-    A gate multiplies what is activated by a second projection of x (Shazeer 2020).
+    A gate multiplies the activations by a second projection of x (Shazeer 2020).
     """
     inner = activation(w1(x))  # [..., F]
     if gate is not None:
@@ -229,8 +230,8 @@ def make_norm(
 ) -> nn.Module:
     """Return a fresh norm.
 
-    It runs over the width of each token, or, with a ``length`` T, over [T, D] at once.
-    A norm without a mean (``"rms"``, Zhang & Sennrich 2019) has no bias either.
+    It normalises each token over the width or, with a ``length`` T, [T, D] at once. A
+    norm without a mean (``"rms"``, Zhang & Sennrich 2019) has no bias either.
     """
     shape = (length, d_model) if length else (d_model,)
     if kind == "rms":

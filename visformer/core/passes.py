@@ -39,7 +39,7 @@ from visformer.values.row_columns import Columns
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
 
-WHOLE_LAYER = 1 << 24  # weights of a layer up to which its heads are made together
+WHOLE_LAYER = 1 << 24  # most weights of a layer whose heads are computed together
 IdRows = Sequence[Sequence[int]] | np.ndarray | Tensor
 
 Lengths = Sequence[int] | np.ndarray | Tensor
@@ -58,15 +58,16 @@ def run(
 ) -> list[Trace]:
     """Run a batch in one pass: ids [B, S] and [B, T], padded with the pad ids.
 
-    Returns one Trace a row, pads included. Row t of the target is read to predict what
-    follows it; a step's choice is the next target token, and the model's own best after
-    the last one. Models that mask by lengths take ``source_lengths`` [B], and mask no
-    source token without them. ``masks``, bool [B, Q, K] by kind, True = may attend,
-    replace what the model's own rule makes of the ids; an ``intervention`` alters the
-    run on top of that. Without ``source_ids`` the decoder runs alone, as tutorials 002
-    and 003 allow: cross attention is skipped, its residual and norm too. Raises
-    InputError for unequal batches, lengths beyond the model's positions, ids outside
-    the vocabulary, and lengths, masks or interventions that do not fit.
+    Returns one Trace per row, pads included. Row t of the target predicts the token
+    after it; a step's choice is the next target token and, after the last one, the
+    model's own best. Models that mask by lengths take ``source_lengths`` [B]; without
+    them, no source token is masked. ``masks``, bool [B, Q, K] by kind, True = may
+    attend, replace those that the model's own rule derives from the ids; an
+    ``intervention`` modifies the run on top of that. Without ``source_ids`` the decoder
+    runs alone, as tutorials 002 and 003 allow: cross attention is skipped, with its
+    residual and norm. Raises InputError for unequal batches, lengths beyond the model's
+    positions, ids outside the vocabulary, and lengths, masks or interventions that do
+    not fit.
     """
     changed = intervention or NO_CHANGES
     checkpoint = modified_checkpoint(checkpoint, changed)
@@ -265,7 +266,7 @@ def _trace(
     decoded: StackRecord,
     row: int,
 ) -> Trace:
-    """Cut one row out of a batch's records."""
+    """Extract one row from a batch's records."""
     final, tokenizer = checkpoint.config.final_norm, checkpoint.tokenizer
     pieces = [Token(i, tokenizer.source.token(i), 0, 0) for i in source.tolist()]
     start = empty_trace(
@@ -300,7 +301,7 @@ def _own_weights(
     decoded: StackRecord,
     row: int,
 ) -> OwnWeights:
-    """Return what makes a pass's weights again: the same operations on its batch."""
+    """Return a function that recomputes a pass's weights, by the same operations."""
     projections = {
         "encoder": encoded.attention,
         "decoder": decoded.attention,

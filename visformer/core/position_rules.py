@@ -1,4 +1,4 @@
-"""Positional encodings as a model computes them: bit for bit its own table."""
+"""Positional encodings, bit for bit as each model computes them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from visformer.values.config import FrequencyForm, ModelConfig, Positions
 
-# float32 rounds the two forms apart, by 5e-4 at position 5,000
+# the two forms differ by float32 rounding: 5e-4 at position 5,000
 _ANGLES: dict[FrequencyForm, Callable[[Tensor, Tensor, int], Tensor]] = {
     "exp": lambda position, even, width: (
         position * torch.exp(even * (-math.log(10_000.0) / width))
@@ -35,7 +35,7 @@ def sinusoidal(
 
 
 def halves(length: int, d_model: int, form: FrequencyForm = "power") -> Tensor:
-    """Return the encodings with all sines before all cosines, as Marian has them.
+    """Return the encodings with all sines before all cosines, as in Marian.
 
     They are computed in double precision, as transformers does, then cast to float32.
     """
@@ -65,6 +65,6 @@ _TABLES: dict[Positions, Callable[[int, int, FrequencyForm], Tensor]] = {
 
 
 def fixed_table(config: ModelConfig) -> Tensor:
-    """Return the table that is not learned, float32 [P, D]; zeros where none is."""
+    """Return the table that is not learned, float32 [P, D]; zeros if there is none."""
     make = _TABLES[config.positions]
     return make(config.max_positions, config.d_model, config.position_form)

@@ -26,7 +26,7 @@ BASE: Mapping[str, Any] = {  # the size of the paper's base model
     "decoder_layers": 6,
     "feed_forward": 2048,
 }
-TUTORIAL: Mapping[str, Any] = {  # what the five have in common: tables, output apart
+TUTORIAL: Mapping[str, Any] = {  # common to all five: separate tables and output
     "shared_embedding": False,
     "tied_output": False,
     "output_bias": True,
@@ -35,13 +35,13 @@ TUTORIAL: Mapping[str, Any] = {  # what the five have in common: tables, output 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A model's choices and usual sizes, its special ids, and its first weights."""
+    """A model's choices and usual sizes, its special ids and its initialisation."""
 
     name: str
     fields: Mapping[str, Any]  # of ModelConfig
     ids: Mapping[str, int] = field(default_factory=lambda: dict(USUAL_IDS))
     draw: Callable[[Transformer], None] = Transformer.initialise
-    ends_source: bool = False  # typed ids go in as they are
+    ends_source: bool = False  # typed ids are used as they are
     never_pads: bool = False  # whether decoding never chooses the pad
 
 

@@ -1,4 +1,4 @@
-"""From tensors to Traces: what a pass computed, as rows of numpy."""
+"""From tensors to Traces: the results of a pass as numpy rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def host(tensor: Tensor) -> Floats:
 
 
 def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
-    """Lay a stack's record out as rows, [B, T, Columns.width(...)]."""
+    """Arrange a stack's record as rows, [B, T, Columns.width(...)]."""
     parts: list[Tensor] = []
     for index, projections in enumerate(record.attention):
         parts.extend(projections)
@@ -40,7 +40,7 @@ def stack_rows(record: StackRecord, *, final_norm: bool) -> Tensor:
 
 
 def memory_rows(record: StackRecord) -> Tensor:
-    """Lay the cross attention's k and v out, [B, S, Columns.width("memory")]."""
+    """Arrange the cross attention's k and v, [B, S, Columns.width("memory")]."""
     parts = [
         part
         for projections in record.cross

@@ -40,11 +40,11 @@ def check_strategy(strategy: Strategy) -> None:
 def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
     """Choose a token id from logits [V].
 
-    Sampling draws from a generator seeded by the strategy's seed and the step, so that
-    the same step of the same sentence draws the same token however it was reached.
+    Sampling uses a generator seeded by the strategy's seed and the step, so that the
+    same step of the same sentence draws the same token however it was reached.
     """
     if strategy.name == "greedy":
-        return int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
+        return int(logits.numpy(force=True).argmax())  # ten times as fast as torch's
     p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
     generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
     return int(torch.multinomial(p.to("cpu"), 1, generator=generator))

@@ -1,4 +1,4 @@
-"""Beam search over a batch of sentences, for text that nobody watches being made."""
+"""Beam search over a batch of sentences, for translation without Traces."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from visformer.language import _
 from visformer.values.config import ModelConfig
 
 log = logging.getLogger(__name__)
-BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
+BATCH_TOKENS = 2048  # source tokens decoded at once, times the number of beams
 
 
 @dataclass(slots=True)
 class Beams:
-    """The hypotheses of one sentence that have ended: the ``width`` best, best first.
+    """The finished hypotheses of one sentence: the ``width`` best, best first.
 
-    The rules of ``early_stopping`` are transformers': True looks no further once there
-    are ``width`` of them; False once the best that goes on would, ended now, not be
-    better than the worst of them; "never" is False that takes the best to go on to the
-    limit where the length penalty favours long ones.
+    The rules of ``early_stopping`` are those of transformers: True stops as soon as
+    there are ``width`` of them; False stops when the best unfinished one, if it ended
+    now, would not beat the worst of them; "never" is like False, but assumes that the
+    best one continues to the limit if the length penalty favours long ones.
     """
 
     width: int
@@ -43,18 +43,18 @@ class Beams:
     def add(self, score: float, ids: list[int]) -> None:
         """Keep a hypothesis with its score, the sum of log-probabilities."""
         self.finished.append((self._mean(score, len(ids)), ids))
-        # of equals the first came first
+        # the sort is stable: of equals, the earlier comes first
         self.finished.sort(key=lambda hypothesis: -hypothesis[0])
         del self.finished[self.width :]
 
     def look(self, best: float, length: int) -> None:
-        """Close where no better hypothesis is looked for; ``best`` is the best left."""
+        """Close when the search ends; ``best`` is the best unfinished hypothesis."""
         stopping, longer = self.rules.early_stopping, self.rules.length_penalty > 0
         if stopping == "never" and longer:
             length = self.limit
         full = len(self.finished) == self.width
         hopeless = full and self._mean(best, length) <= self.finished[-1][0]
-        # a single beam is greedy search; where all is -inf (or NaN) nothing goes on
+        # a single beam is greedy search; if all are -inf (or NaN), nothing continues
         early = full and (stopping is True or self.width == 1)
         self.closed |= early or hopeless or not best > -math.inf
 
@@ -111,8 +111,8 @@ def search(
 ) -> list[list[int]]:
     """Return the best target ids of each source, the end-of-sentence token included.
 
-    At most 2 S + 50 tokens are made, or as many as the checkpoint's own rules of
-    generation allow, and never more than the model's positions.
+    At most 2 S + 50 tokens are generated, or as many as the checkpoint's own rules
+    allow, and never more than the model's positions.
     """
     results: list[list[int]] = [[]] * len(sources)
     for batch in _batches(checkpoint.config, sources, beam):
@@ -128,7 +128,7 @@ def search(
 def _batches(
     config: ModelConfig, sources: Sequence[Sequence[int]], beam: int
 ) -> list[list[int]]:
-    """Put sources of about one length together: their indices."""
+    """Group sources of similar length: their indices."""
     batches: list[list[int]] = []
     for index in sorted(range(len(sources)), key=lambda i: len(sources[i])):
         size = len(sources[index]) * beam  # the longest so far
@@ -140,8 +140,8 @@ def _batches(
 
 
 def _together(config: ModelConfig, first: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether a batch leaves both sentences what they are alone."""
-    hidden = RULES[config.mask_rule].source_keys  # else padding would be read
+    """Whether both sentences give the same result in one batch as alone."""
+    hidden = RULES[config.mask_rule].source_keys  # otherwise padding would be read
     return config.position_axis != "batch" and (hidden or len(first) == len(other))
 
 
@@ -170,7 +170,7 @@ def _search(
 def _expand(
     checkpoint: Checkpoint, newest: NewestRows, limits: Tensor, beam: int
 ) -> list[list[int]]:
-    """Grow the beams of all sentences until each has ended or is at its limit."""
+    """Extend the beams of all sentences until each has ended or reached its limit."""
     rules, ends = checkpoint.generation, checkpoint.ends
     count, device = len(limits), checkpoint.device
     beams = [Beams(beam, limit, rules) for limit in limits.tolist()]
@@ -178,12 +178,12 @@ def _expand(
     ending = torch.tensor(ends, device=device)
     first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
     scores = torch.full((count, beam), -math.inf, device=device)
-    scores[:, 0] = 0.0  # all beams start alike: only one may branch
+    scores[:, 0] = 0.0  # all beams start the same: only one may branch
     for length in range(1, int(limits.max()) + 1):
         last = limits == length
         steps = _next(checkpoint, newest, consumed, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
-        # so many that ``beam`` of them go on, even if all beams end in every way
+        # enough for ``beam`` of them to continue, even if all beams end in every way
         top, flat = total.flatten(1).topk(
             min(beam * max(2, 1 + len(ends)), beam * steps.shape[1])
         )
@@ -210,7 +210,7 @@ def _next(
     last: Tensor,
     beam: int,
 ) -> Tensor:
-    """Score the next tokens of the rows made so far, [N, t] -> [N, V]."""
+    """Score the next tokens of the rows so far, [N, t] -> [N, V]."""
     rules = checkpoint.generation
     steps = newest.logits(consumed)
     if beam > 1:
@@ -225,7 +225,7 @@ def _next(
 def _collect(beams: list[Beams], grown: Tensor, top: Tensor, ended: Tensor) -> None:
     """Move hypotheses that have ended to the finished ones.
 
-    Only the best ``width`` count: the others are there in case these all end.
+    Only the best ``width`` count: the others are spares in case these all end.
     """
     for row, column in ended[:, : beams[0].width].nonzero().tolist():
         score = top[row, column].item()

@@ -1,4 +1,4 @@
-"""What stands in for the cache where the decoder's own modules have to run."""
+"""The replacement for the cache if the decoder's own modules have to run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, Lookup
 class WholeRows:
     """Keeps no row: every step is a pass over all of them.
 
-    A hook or a stranger's module may do what it likes with any row, so that only a pass
-    over the same ids is what ``run`` would show.
+    A hook or a custom module may change any row, so only a pass over the same ids gives
+    the same result as ``run``.
     """
 
     length = 0
@@ -39,7 +39,7 @@ class WholeRows:
 
     @property
     def lookup(self) -> Lookup:
-        """Which positions the rows get."""
+        """How the rows look up their positions."""
         return (PASS_LOOKUP if self.whole_pass else STEP_LOOKUP)[self._axis]
 
     def shorten(self, length: int) -> None:
@@ -56,7 +56,7 @@ def rows_after(
     real: Tensor,
     limit: int,
 ) -> DecoderState | WholeRows:
-    """Return what keeps the decoder's rows; ``packed`` is ``checkpoint.packed``."""
+    """Return the store of the decoder's rows; ``packed`` is ``checkpoint.packed``."""
     if packed is None:
         return WholeRows(checkpoint, memory, real)
     return DecoderState(packed, memory, real, limit)
