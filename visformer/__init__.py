@@ -1,4 +1,4 @@
-"""Visformer: an encoder-decoder Transformer, visible while it works.
+"""Visformer makes a Transformer visible while it works.
 
 The public API. Nothing here imports torch or Qt before it is used.
 """
@@ -52,7 +52,7 @@ __all__ = [
     "run",
     "show",
 ]
-_MODULES = {  # where the names that are not defined here stand
+_MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
     "Causal": "values.intervention",
     "Cell": "values.intervention",

@@ -1,4 +1,4 @@
-"""What a row of a sentence being decoded may attend to, and whether that is settled."""
+"""What a row of a sentence being decoded may attend to, and whether that is final."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from visformer.values.arrays import Bools
 
 
 def changes_rows(checkpoint: Checkpoint, consumed: Sequence[int]) -> bool:
-    """Whether the next token changes rows: one attends to nothing, and so to all.
+    """Whether the next token changes an earlier row.
 
-    Masked scores that are infinite make such a row NaN, whatever comes next.
+    It does if a row has no allowed key and therefore attends to all of them, unless
+    masked scores are infinite, which makes such a row NaN in any case.
     """
     config, pad = checkpoint.config, checkpoint.tokenizer.pad
     if config.masked_value == -math.inf or pad not in consumed:
@@ -29,7 +30,7 @@ def may_read(
 ) -> tuple[Bools, Bools]:
     """Return what row ``at`` may attend to: bool [at + 1] of the target, and [S].
 
-    ``readable`` bool [S] are the source tokens that a row with a token may read.
+    ``readable`` bool [S] are the source tokens that a row of a real token may read.
     """
     padding = RULES[checkpoint.config.mask_rule]
     pad, seen = checkpoint.tokenizer.pad, np.ones(at + 1, bool)

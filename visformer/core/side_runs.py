@@ -1,4 +1,4 @@
-"""Passes for a question beside the sentence: a batch of texts, a shuffled source."""
+"""Passes for side requests: a batch of texts, a shuffled source."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""How many threads a call uses: one where several would only wait for each other.
+"""How many threads a call uses: one if several would only wait for each other.
 
-torch and numpy each bring a pool as large as the computer. A step is hundreds of small
-products, now of one, now of the other: their threads wake, spin and stand in each
-other's way, which makes a step three times as slow, and seventy times beside other
-work.
+torch and numpy each have a pool with one thread per core. A step consists of hundreds
+of small products by one or the other: their threads wake, spin and block each other,
+which makes a step 3 times slower, and 70 times slower beside other work.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import torch
 
 from visformer.core.model import Transformer
 
-SMALL = 1 << 33  # multiplications of a call that one thread does in some 250 ms
-_BLAS = (  # how the libraries that numpy is built with are asked and told
+SMALL = 1 << 33  # multiplications that one thread does in about 250 ms
+_BLAS = (  # names of the functions that get and set the threads of numpy's library
     ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
     ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
     ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
@@ -33,9 +32,9 @@ _BLAS = (  # how the libraries that numpy is built with are asked and told
 
 @contextlib.contextmanager
 def few_threads(multiplications: float = 0) -> Iterator[None]:
-    """Run numpy's products on one thread, and torch's too where they are few.
+    """Run numpy's products on one thread, and torch's too if there are few.
 
-    The caller's settings hold again afterwards; more threads than those are never used.
+    The caller's settings are restored afterwards and never exceeded.
     """
     before = torch.get_num_threads()
     alone = before > 1 and multiplications < SMALL
@@ -51,10 +50,10 @@ def few_threads(multiplications: float = 0) -> Iterator[None]:
 
 
 def work(model: Transformer, tokens: int, sentences: int = 1) -> float:
-    """Return about how many multiplications it takes to run so many tokens at once.
+    """Return roughly how many multiplications a pass over ``tokens`` tokens takes.
 
-    ``tokens`` is of each sentence. Every weight is used once for each of them, and
-    attention compares each with each.
+    ``tokens`` is the number per sentence. Every weight is used once per token, and
+    attention compares every pair of tokens.
     """
     config = model.config
     layers = config.encoder_layers + config.decoder_layers
@@ -64,10 +63,10 @@ def work(model: Transformer, tokens: int, sentences: int = 1) -> float:
 
 
 class _NumpyThreads:
-    """The threads of numpy's products: one for all Python threads, while any needs it.
+    """Limits numpy's products to one thread while any Python thread needs that.
 
-    The setting is the process's, so that the first to begin notes it, and the last to
-    end puts it back.
+    The setting belongs to the process, so the first to begin records it and the last to
+    end restores it.
     """
 
     def __init__(self) -> None:
@@ -96,7 +95,7 @@ _NUMPY = _NumpyThreads()
 
 
 def _functions() -> tuple[Callable[[], int], Callable[[int], Any]] | None:
-    """Return what asks and tells numpy's library; None for one that is not known."""
+    """Return the getter and setter of numpy's library; None for an unknown one."""
     for path in _libraries():
         with contextlib.suppress(OSError):
             library = ctypes.CDLL(path)
@@ -107,8 +106,8 @@ def _functions() -> tuple[Callable[[], int], Callable[[int], Any]] | None:
 
 
 def _libraries() -> list[str]:
-    """Return the libraries to look in: numpy's own, then those beside it."""
-    # a library's names are looked for in those that it needs, too; not on Windows
+    """Return the libraries to search: numpy's own, then those beside it."""
+    # a lookup includes the libraries that a library depends on, except on Windows
     names = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
     own = [sys.modules[name].__file__ for name in names if name in sys.modules]
     folder = Path(np.__file__).parents[1] / "numpy.libs"

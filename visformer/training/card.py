@@ -35,7 +35,7 @@ class Card:
     languages: tuple[str, str] = ("", "")
     data: str  # where the pairs come from
     licence: str = ""  # of the data and the weights
-    pairs: str  # how many are trained on and held out
+    pairs: str  # the numbers for training, validation and the test
     training: Mapping[str, str] = field(default_factory=dict)  # what -> how
 
 
@@ -163,7 +163,7 @@ def _measured(scores: Scores, beam: int) -> dict[str, str]:
 
 
 def hardware(device: torch.device, processes: int) -> str:
-    """Name what a model is trained on."""
+    """Describe the hardware that a model is trained on."""
     if device.type == "cuda":
         what = torch.cuda.get_device_name(device)
     else:

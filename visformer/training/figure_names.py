@@ -1,4 +1,4 @@
-"""Names, addresses and codes to be copied letter by letter, drawn at random."""
+"""Random names, addresses and codes, which are copied letter by letter."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def _lists() -> dict[str, list[Any]]:
 
 
 def word(draw: Random, kind: str) -> str:
-    """Draw a word of a list: "places", "vowels" and so on."""
+    """Draw a word from a list: "places", "vowels" and so on."""
     return str(draw.choice(_lists()[kind]))
 
 
 def words(draw: Random, kind: str) -> list[str]:
-    """Draw a row of a list that has a word for each language, or writing."""
+    """Draw a row from a list that has one word per language or script."""
     return list(draw.choice(_lists()[kind]))
 
 
 def many_words(draw: Random, kind: str, count: int) -> list[list[str]]:
-    """Draw several rows of such a list, perhaps one of them twice."""
+    """Draw several rows from such a list, possibly with repetitions."""
     return [list(row) for row in draw.choices(_lists()[kind], k=count)]
 
 
 def any_name(draw: Random) -> str:
-    """Draw a name: a known one, one with rare letters, or one of no language."""
+    """Draw a name: a real one, one with rare letters, or an invented one."""
     form = draw.randrange(9)
     if form == 0:
         return word(draw, "places")
@@ -58,7 +58,7 @@ def any_name(draw: Random) -> str:
 
 
 def invented(draw: Random) -> str:
-    """Draw one to four syllables, most of them with an accent or a rare letter."""
+    """Draw one to four syllables, often with an accent or a rare letter."""
     rare = draw.random() < 0.6
     text = ""
     for _ in range(draw.choice((1, 2, 2, 3, 3, 4))):
@@ -68,13 +68,13 @@ def invented(draw: Random) -> str:
 
 
 def letters(draw: Random) -> str:
-    """Draw a word of random letters, most with a capital in front."""
+    """Draw a word of random letters, mostly capitalised."""
     text = "".join(draw.choices(string.ascii_lowercase, k=draw.randint(3, 9)))
     return text.upper() if draw.random() < 0.2 else text.capitalize()
 
 
 def foreign(draw: Random) -> str:
-    """Draw a word of letters that are cut into bytes: Greek, Cyrillic and others."""
+    """Draw a word of letters that are split into bytes: Greek, Cyrillic and others."""
     blocks = ((0x3B1, 0x3C9), (0x430, 0x44F), (0x1EA0, 0x1EF9), (0x3042, 0x3093))
     low, high = draw.choice((*blocks, (0xAC00, 0xD7A3)))
     text = "".join(chr(draw.randint(low, high)) for _ in range(draw.randint(2, 6)))
@@ -82,7 +82,7 @@ def foreign(draw: Random) -> str:
 
 
 def bare(text: str) -> str:
-    """Return ``text`` in plain ASCII letters: what has no plain form is left out."""
+    """Return ``text`` in ASCII, without the letters that have no ASCII form."""
     apart = unicodedata.normalize("NFD", text)
     return "".join(letter for letter in apart if letter.isascii())
 
@@ -94,7 +94,7 @@ def _login(draw: Random) -> str:
 
 
 def mail(draw: Random) -> str:
-    """Draw a mail address."""
+    """Draw an email address."""
     user = _login(draw)
     if draw.random() < 0.5:
         user += draw.choice("._-") + _login(draw)
@@ -111,7 +111,7 @@ def _host(draw: Random) -> str:
 
 
 def web(draw: Random) -> str:
-    """Draw the address of a page."""
+    """Draw the address of a web page."""
     front = draw.choice(("www.", "https://", "https://www.", "http://"))
     end = f"/{_login(draw)}" if draw.random() < 0.5 else ""
     if draw.random() < 0.2:
@@ -120,7 +120,7 @@ def web(draw: Random) -> str:
 
 
 def code(draw: Random) -> str:
-    """Draw a code of letters, figures and signs."""
+    """Draw a code of letters, digits and signs."""
     form = draw.choice(
         ("AA-###", "A##", "#A", "AAA ####", "##-AA-##", "A#A #A#", "#.#.##")
     )

@@ -1,7 +1,7 @@
-"""Figures and names as English, French and Chinese write them, drawn at random.
+"""Random figures and names as written in English, French and Chinese.
 
 Each function draws one value and writes it in every language: "7:30 p.m.", "19 h 30",
-"晚上7点30分". French groups thousands by a no-break space and has a decimal comma.
+"晚上7点30分". French groups thousands by a no-break space and uses a decimal comma.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from visformer.training.normalisation import NO_BREAK
 
 
 class Translations(NamedTuple):
-    """One thing as three languages write it."""
+    """One value as written in three languages."""
 
     en: str
     fr: str
     zh: str
 
 
-SIGNS = "$€£¥"  # of money, the same in every language
+SIGNS = "$€£¥"  # of currencies, the same in every language
 
 
 def size(draw: Random, most_digits: int = 6) -> int:
-    """Draw a whole number of 1 to ``most_digits`` digits, above 1."""
+    """Draw a whole number above 1 with at most ``most_digits`` digits."""
     digits = draw.randint(1, most_digits)
     low = max(2, 10 ** (digits - 1))
     number = draw.randint(low, 10**digits - 1)
@@ -38,9 +38,9 @@ def size(draw: Random, most_digits: int = 6) -> int:
 
 
 def whole(draw: Random, number: int) -> Translations:
-    """Write a whole number, thousands grouped in English and French.
+    """Write a whole number, with thousands grouped in English and French.
 
-    Chinese groups them or not, and of four digits nobody always does.
+    In Chinese grouping is optional, and with four digits in every language.
     """
     bare, grouped = str(number), f"{number:,}"
     if len(bare) == 4 and draw.random() < 0.3:
@@ -66,7 +66,7 @@ def amount(draw: Random) -> Translations:
 
 
 def time(draw: Random) -> Translations:
-    """Draw a time of day: of 24 hours, with a.m. or p.m., or on the hour."""
+    """Draw a time of day: in 24 hours, with a.m. or p.m., or on the hour."""
     hour, minute = draw.randint(0, 23), draw.choice((draw.randint(0, 59), 30, 15, 45))
     clock, half = hour % 12 or 12, "a.m." if hour < 12 else "p.m."
     french, form = f"{hour} h {minute:02}", draw.randrange(5)
@@ -89,14 +89,14 @@ def time(draw: Random) -> Translations:
 
 
 def _half_day(draw: Random, hour: int) -> str:
-    """Return what Chinese says for a.m. or p.m."""
+    """Return the Chinese words for a.m. or p.m."""
     if hour < 12:
         return draw.choice(("早上", "上午")) if hour > 5 else "凌晨"
     return "晚上" if hour > 18 or (hour == 18 and draw.random() < 0.5) else "下午"
 
 
 def year(draw: Random) -> Translations:
-    """Draw a year, most of them of the last centuries."""
+    """Draw a year, mostly of the last centuries."""
     low, high = draw.choice(((1000, 1799), (1800, 1999), (1900, 2035), (1900, 2035)))
     text = str(draw.randint(low, high))
     return Translations(text, text, text + "年")
@@ -108,7 +108,7 @@ def _ordinal(number: int) -> str:
 
 
 def date(draw: Random) -> Translations:
-    """Draw a date, with its year or without."""
+    """Draw a date, with or without a year."""
     english, french, chinese = words(draw, "months")
     day, form = draw.randint(1, 31), draw.randrange(6)
     numbered = _ordinal(day) if form % 2 else str(day)
@@ -125,7 +125,7 @@ def date(draw: Random) -> Translations:
 
 
 def written_date(draw: Random) -> Translations:
-    """Draw a date in figures, which is copied."""
+    """Draw a numeric date, which is copied."""
     day, month, number = draw.randint(13, 31), draw.randint(1, 12), year(draw).en
     text = draw.choice(
         (f"{number}-{month:02}-{day:02}", f"{day:02}/{month:02}/{number}")
@@ -185,13 +185,13 @@ def count(draw: Random) -> Translations:
 
 
 def span(draw: Random) -> Translations:
-    """Draw a stretch of time."""
+    """Draw a duration."""
     number, unit = str(size(draw, 3)), words(draw, "stretches")
     return Translations(f"{number} {unit[0]}", f"{number} {unit[1]}", number + unit[2])
 
 
 def percentage(draw: Random) -> Translations:
-    """Draw a share in per cent."""
+    """Draw a percentage."""
     number = decimal(draw) if draw.random() < 0.4 else whole(draw, draw.randint(0, 100))
     sign = "%" if draw.random() < 0.8 else " percent"
     return Translations(number.en + sign, f"{number.fr} %", f"{number.zh}%")
@@ -251,13 +251,13 @@ def total(draw: Random) -> Translations:
 
 
 def plain(draw: Random) -> Translations:
-    """Draw a number that is copied: of a room, a page, a bus."""
+    """Draw a number of a room, a page or a bus, which is copied."""
     text = str(size(draw, 4))
     return Translations(text, text, text)
 
 
 def number(draw: Random) -> Translations:
-    """Draw a whole number, thousands grouped, or one with decimal places."""
+    """Draw a whole number with grouped thousands, or one with decimal places."""
     if draw.random() < 0.15:
         myriads = draw.randint(2, 99)
         return whole(draw, myriads * 10_000)._replace(zh=f"{myriads}万")
@@ -265,13 +265,13 @@ def number(draw: Random) -> Translations:
 
 
 def ordinal(draw: Random) -> Translations:
-    """Draw a rank from the second on."""
+    """Draw a rank, from the second."""
     rank = size(draw, 2)
     return Translations(_ordinal(rank), f"{rank}e", f"第{rank}")
 
 
 def score(draw: Random) -> Translations:
-    """Draw a result, which is copied: "3-1"."""
+    """Draw a score, which is copied: "3-1"."""
     text = f"{draw.randint(0, 9)}{draw.choice(('-', '-', ':'))}{draw.randint(0, 9)}"
     return Translations(text, text, text)
 
@@ -283,7 +283,7 @@ def fraction(draw: Random) -> Translations:
 
 
 def name(draw: Random) -> Translations:
-    """Draw a name, a Chinese one at times, which Chinese alone writes in its signs."""
+    """Draw a name, sometimes a Chinese one, written in characters only in Chinese."""
     if draw.random() > 0.15:
         return _copied(any_name)(draw)
     family = words(draw, "chinese families")
@@ -301,7 +301,7 @@ def _copied(make: Callable[[Random], str]) -> Callable[[Random], Translations]:
 
 
 def emoji(draw: Random) -> str:
-    """Draw one or two pictures."""
+    """Draw one or two emoji."""
     blocks = ((0x1F600, 0x1F64F), (0x1F300, 0x1F5FF), (0x1F900, 0x1F9FF))
     low, high = draw.choice((*blocks, (0x2600, 0x26FF), (0x1F680, 0x1F6C5)))
     return "".join(chr(draw.randint(low, high)) for _ in range(draw.choice((1, 1, 2))))

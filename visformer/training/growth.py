@@ -1,7 +1,7 @@
-"""A sentencepiece model with further pieces, and the matrices that belong to it.
+"""Adding pieces to a sentencepiece model, and rows to the matrices that belong to it.
 
-The file is a protocol buffer: fields in a row, each a number, a type and a content. No
-more of it is read and written here than growing needs; the numbers are those of
+The file is a protocol buffer: a sequence of fields, each a number, a type and a
+content. Only what growing needs is read and written here; the numbers are those of
 sentencepiece's own schema, sentencepiece_model.proto.
 """
 
@@ -43,8 +43,8 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
     """Return ``old`` with the single characters and bytes that only ``fresh`` has.
 
     Both are sentencepiece models. Old pieces keep their ids, new ones follow. Text is
-    normalised and cut as ``fresh`` does, figures one by one: an old piece of several
-    characters with a digit among them keeps its id, but is used no more.
+    normalised and split as by ``fresh``, digits one by one: an old piece of several
+    characters that include a digit keeps its id but is no longer used.
     """
     pieces = [_retired(piece) for piece in _pieces(old)]
     known = {piece.text for piece in pieces}
@@ -59,10 +59,10 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
 
 
 def grow_model(model: Transformer, rows: int) -> Transformer:
-    """Return ``model`` with ``rows`` tokens on each side: at least as many as now.
+    """Return ``model`` with ``rows`` tokens on each side, at least as many as now.
 
-    Old rows of the embeddings and the output are kept. New ones are drawn: in each
-    column with the mean and the spread of the old ones. Shared matrices stay shared.
+    Old rows of the embeddings and the output are kept. New ones are drawn with the mean
+    and the spread of the old ones in each column. Shared matrices stay shared.
     """
     config = replace(model.config, source_vocabulary=rows, target_vocabulary=rows)
     grown = Transformer(config)
@@ -76,7 +76,7 @@ def grow_model(model: Transformer, rows: int) -> Transformer:
 
 
 def _more_rows(matrix: Tensor, rows: int) -> Tensor:
-    generator = torch.Generator().manual_seed(rows)  # alike in matrices that are shared
+    generator = torch.Generator().manual_seed(rows)  # the same in shared matrices
     shape = (rows - len(matrix), *matrix.shape[1:])
     drawn = torch.randn(shape, generator=generator).to(matrix)
     return torch.cat([matrix, matrix.mean(0) + drawn * matrix.std(0)])
@@ -148,7 +148,7 @@ def write_fields(fields: list[Field]) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number written in groups of seven bits, lowest first, and its end."""
+    """Return a number stored in groups of seven bits, lowest first, and its end."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -24,7 +24,7 @@ SENTENCEPIECE, VOCABULARY = "tokenizer.model", "vocab.json"
 
 
 class Prepared(NamedTuple):
-    """Everything that training and the checkpoint need of the data."""
+    """Everything that training and the checkpoint need from the data."""
 
     tokenizer: Tokenizer
     files: TokenizerFiles
@@ -68,7 +68,7 @@ class SubwordData:
         self.dropped = len(split.train) - len(self._kept)
 
     def epoch(self, number: int) -> Sequence[Example]:
-        """Return the training examples of this epoch, the same whenever asked."""
+        """Return the training examples of this epoch, the same each time."""
         generated = self._generate(number)
         if not self._alpha:
             return [*self._kept, *self._fitting(self._encoded(generated))]
@@ -93,7 +93,7 @@ class SubwordData:
 
 
 class ToyData:
-    """Strings of a task, drawn anew each epoch."""
+    """Strings of a task, new ones in each epoch."""
 
     def __init__(self, task: Task, *, count: int, valid: Sequence[Pair]) -> None:
         self.pad = SPECIAL["pad"]
@@ -102,7 +102,7 @@ class ToyData:
         self.valid = self._examples(valid)
 
     def epoch(self, number: int) -> Sequence[Example]:
-        """Return the training examples of this epoch, the same whenever asked."""
+        """Return the training examples of this epoch, the same each time."""
         return self._examples(self._task.pairs("train", self._count, number))
 
     def _examples(self, pairs: Sequence[Pair]) -> list[Example]:

@@ -85,7 +85,7 @@ def train(options: TrainCommand, report: Report) -> None:
 
 def _device(name: str | None) -> torch.device:
     if world() > 1 and name in (None, "cuda"):
-        return default_device()  # each process its own
+        return default_device()  # a separate one for each process
     return choose_device(name)
 
 

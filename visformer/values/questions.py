@@ -9,14 +9,14 @@ from typing import Literal
 Value = str | int | float | bool
 Overrides = tuple[tuple[str, Value], ...]  # keywords of ``load``, and the extras below
 OTHER = "other"  # the second file of a model saved in two: d2l's other half
-TARGET_TOKENIZER = "target_tokenizer"  # where it is not the source's
-NAMES = "names."  # before a part around a Transformer: which tensor it is
-TARGET_PAD = "target_pad"  # where it is not the source's
+TARGET_TOKENIZER = "target_tokenizer"  # if it differs from the source's
+NAMES = "names."  # prefix of a part around a Transformer: which tensor it is
+TARGET_PAD = "target_pad"  # if it differs from the source's
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
 WhenToAsk = Literal[
     "never", "open", "always"
-]  # "open": where the file leaves something
+]  # "open": if the file leaves something open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class Question:
     label: str
     kind: AnswerKind
     why: str  # what it is, in plain words
-    default: Value | None = None  # what ``load`` takes for granted
+    default: Value | None = None  # what ``load`` assumes
     choices: tuple[tuple[Value, str], ...] = ()  # value and words, of a choice
     most: int = 0  # of an integer, which is not negative
     nothing: str = ""  # what no answer means, in words; "": an answer is needed
-    mandatory: bool = False  # whether ``load`` takes nothing for granted
+    mandatory: bool = False  # whether ``load`` assumes nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Questionnaire:
 
     layout: str  # in words
     sizes: str  # in words
-    introduction: str  # how to answer, and whose the defaults are
+    introduction: str  # how to answer, and where the defaults come from
     questions: tuple[Question, ...]
 
 
 def merged(overrides: Overrides, more: Mapping[str, Value | None]) -> Overrides:
-    """Return both; ``more`` wins, and None in it takes an override back."""
+    """Return both; ``more`` wins, and None in it removes an override."""
     both = {**dict(overrides), **more}
     return tuple((name, value) for name, value in both.items() if value is not None)

@@ -13,9 +13,7 @@ class Strategy:
     name: Literal["greedy", "sample"] = "greedy"
     temperature: float = 1.0  # > 0
     top_k: int = 0  # keep the k most probable; 0 keeps all
-    top_p: float = (
-        1.0  # keep the smallest set with this share of probability, in (0, 1]
-    )
+    top_p: float = 1.0  # keep the smallest set with this total probability, in (0, 1]
     seed: int = 0
 
 
