@@ -78,7 +78,7 @@ _MODULES = {  # where the names that are not defined here are defined
 def open_trace(path: str | Path) -> Trace:
     """Read a Trace that ``Trace.save`` wrote.
 
-    Raises InputError where the file cannot be read, is damaged or is too new.
+    Raises InputError if the file cannot be read, is damaged or is too new.
     """
     from visformer.values.trace_file import read_trace
 

@@ -276,7 +276,7 @@ class Decoding:
         return token
 
     def _extend(self, choices: Sequence[Choice | None]) -> None:
-        """Compute a row per choice; None (only by itself) lets the model choose."""
+        """Compute a row per choice; a single None lets the model choose."""
         # the row of a choice is the one that consumes the choice before it
         given = [choice[0] for choice in choices[:-1] if choice]
         bos, recorded = self.checkpoint.tokenizer.bos, self._recording.choices
@@ -341,7 +341,7 @@ class Decoding:
             recording.append(row)
 
     def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:
-        """Choose the token after those consumed from logits [V]; tell who did."""
+        """Choose the next token from logits [V]; returns it and who chose it."""
         rules, at = self.checkpoint.generation, len(consumed) - 1
         free = choose(logits, self.strategy, at)
         if not rules.restricts:
@@ -361,7 +361,7 @@ class Decoding:
         return state.extend(ids, visible)[0]
 
     def _whole(self, consumed: list[int]) -> _Pass:
-        """Compute all rows anew, in one pass."""
+        """Recompute all rows in one pass."""
         checkpoint = self.checkpoint
         ids = torch.tensor([consumed], device=checkpoint.device)
         rule, pad = checkpoint.config.mask_rule, checkpoint.tokenizer.pad

@@ -1,4 +1,4 @@
-"""The layouts: each a ``LayoutSpec`` in a file of its own, all in ``LAYOUTS``."""
+"""The layouts: one ``LayoutSpec`` per module, all listed in ``LAYOUTS``."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def halves(names: Sequence[str]) -> dict[str, str]:
     Empty if the file has the usual prefixes or no such parts.
     """
     usual = {prefix: _usual_prefix(names, prefix) for prefix in _before_blocks(names)}
-    alone = set(usual) == {""}  # one of the two, saved by itself
+    alone = set(usual) == {""}  # one of the two, saved separately
     both = len(usual) == 2 and len(set(usual.values())) == 2
     if not alone and not both:
         return {}
