@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,10 @@ from visformer.pictures.attention.weights import (
     layer_weights,
     row_weights,
 )
+from visformer.values.arrays import Floats
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
 
 
@@ -78,6 +82,38 @@ def test_a_growing_trace_only_adds_rows(
         derived.pop()
     starts = [rows.start for _, rows in derived]
     assert starts == ([0] if kind == "encoder" else [0, 1, 2, 3, 4])
+
+
+def odd_rows(trace: Trace, what: str) -> Trace:
+    """Let a decoder row read a later key, or nothing at all, or have weights kept."""
+    mask = trace.masks["decoder"].copy()
+    if what == "ahead":
+        mask[1, 5] = True
+    elif what == "nothing":
+        mask[3] = False
+    captured: dict[tuple[Kind, int], Floats] = {}
+    if what == "captured":
+        captured["decoder", 0] = np.ones((2, len(trace), len(trace)), np.float32)
+    masks = {**trace.masks, "decoder": mask}
+    return replace(trace, masks=masks, captured=captured)
+
+
+@pytest.mark.parametrize("what", ["causal", "ahead", "nothing", "captured"])
+def test_only_the_first_rows_of_a_long_run_are_derived(
+    monkeypatch: pytest.MonkeyPatch, derived: list[tuple[int, slice]], what: str
+) -> None:
+    monkeypatch.setattr(weights, "FEWEST", 2)
+    trace = odd_rows(make_trace(target=9, masked_value=-1e9), what)
+    new = {}
+    for step in (1, 2, 3, 4, 9, 6, 1):
+        before = len(derived)
+        found = head_weights(trace.until(step), "decoder", 0, 0)
+        new[step] = [(rows.start, rows.stop) for _, rows in derived[before:]]
+        np.testing.assert_array_equal(
+            found, trace.until(step).attention("decoder", 0, 0)
+        )
+    if what == "causal":
+        assert new == {1: [], 2: [], 3: [(2, None)], 4: [], 9: [(4, None)], 6: []}
 
 
 def test_two_traces_side_by_side_do_not_evict_each_other(

@@ -3,7 +3,8 @@
 A Trace that grows shares its storage with the shorter ones, and its rows do not change.
 So weights are derived once, new rows are added, and an earlier step is a slice. That is
 exact if no query gives weight to a later key; if one does, the weights are derived for
-the rows shown.
+the rows shown. Of a long run only the first rows are derived, up to the next power of
+two: its later rows may not even have been read from their file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 WHOLE_LAYER = 1 << 20  # numbers of a layer up to which its heads are derived together
+FEWEST = 64  # rows derived at once of a run that has as many
 WHOLE_HEAD = 1 << 21  # numbers of a head up to which the overview caches it
 
 WeightsKey = tuple[Kind, int, int | None]  # kind, layer, head or all
@@ -75,7 +77,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     weights = _kept(trace, key)
     if weights is not None:
         return weights
-    whole = trace.whole
+    whole = trace.whole.until(_rows_derived(len(trace)))
     kept: _KeptWeights | None = whole.memo.find(whole.storage, key)
     queries = len(trace.tokens(key[0])[0])
     if kept is None or kept.weights.shape[1] < queries:
@@ -103,6 +105,7 @@ def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
 def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     """Derive the rows that are not cached, and cache all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
+    done = done if _rows_stay(whole, key, done) else 0
     weights = whole.attention_heads(*key).weights(slice(done, None))  # [H, Q - Q', K]
     sliceable = key[0] != "decoder" or not _reads_later(weights, done)
     if kept is not None and done:
@@ -112,6 +115,26 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     whole.memo.keep(
         whole.storage, key, _KeptWeights(read_only(weights), sliceable), weights.size
     )
+
+
+def _rows_derived(shown: int) -> int:
+    """Return the number of rows to derive where so many are shown."""
+    rows = FEWEST
+    while rows < shown:
+        rows *= 2
+    return rows
+
+
+def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
+    """Tell whether later keys leave the weights of the first rows as they are."""
+    kind, layer, _ = key
+    if kind != "decoder":
+        return True
+    if whole.is_captured(kind, layer):
+        return False
+    mask = whole.mask(kind, layer)[:rows]
+    # a row that may attend to nothing may give every key the same weight
+    return bool(mask[:, :rows].any(-1).all()) and not mask[:, rows:].any()
 
 
 def _reads_later(weights: Floats, first: int) -> bool:

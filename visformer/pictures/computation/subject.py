@@ -254,7 +254,7 @@ def _rows_stand(trace: Trace, stack: StackName) -> bool:
     )
     return all(
         trace.model.attention[kind].masked_value <= MASKED_FOR_SURE
-        and bool(trace.masks[kind].any(-1).all())
+        and bool(np.asarray(trace.masks[kind]).any(-1).all())
         for kind in kinds
         if kind in trace.kinds
     )

@@ -184,7 +184,7 @@ def _steps(data: Any) -> tuple[Step, ...]:
     steps = []
     for step in older:
         ids = np.array([id for id, _token, _share in step.candidates], np.int64)
-        shares = np.array([share for *_rest, share in step.candidates], np.float32)
+        shares = np.array([share for *_rest, share in step.candidates], np.float64)
         tokens = [token for _id, token, _share in step.candidates]
         values = {**msgspec.structs.asdict(step)}
         values["candidates"] = candidates_from(ids, tokens, shares)

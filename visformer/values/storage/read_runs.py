@@ -186,14 +186,15 @@ class _StoredRun:
 
         Raises InputError where something else is missing.
         """
+        whole = len(self._facts.target)
         for array, blocks in self._arrays:
             found = blocks.whole_rows()
-            if not array.by_target and found < array.shape[-2]:
+            if array.by_target:
+                whole = min(whole, found)
+            elif found < array.shape[-2]:
                 at = found // self._facts.height
                 raise _cut(self._file, f"{array.name}/{at}")
-        rows = [b.whole_rows() for array, b in self._arrays if array.by_target]
-        counted = [steps.whole()] if self._facts.has_steps else []
-        return min([len(self._facts.target), *rows, *counted])
+        return min(whole, steps.whole()) if self._facts.has_steps else whole
 
     def _steps(self, facts: RunFacts) -> StoredSteps:
         count = len(facts.target) if facts.has_steps else 0

@@ -34,11 +34,15 @@ class BlockedArray:
     def whole_rows(self) -> int:
         """Return how many rows, from the first on, have their blocks in the file."""
         rows, places = self.shape[-2], self.file.places
-        for at, first in enumerate(range(0, rows, self.height)):
+        size, first = self._size(self.height), 0
+        for at in range(-(-rows // self.height)):
+            last = rows - first < self.height
             place = places.get(f"{self.name}/{at}")
-            size = self._size(min(self.height, rows - first))
-            if place is None or place.size != size:
+            if place is None or place.size != (
+                self._size(rows - first) if last else size
+            ):
                 return first
+            first += self.height
         return rows
 
     def block(self, at: int) -> NDArray[Any]:

@@ -301,7 +301,7 @@ def _fills(facts: RunFacts) -> dict[int, Candidates]:
     for at, candidates in facts.fills:
         _require(0 <= at < len(facts.source), "fills")
         ids = np.array([id for id, _, _ in candidates], np.int64)
-        shares = np.array([share for *_, share in candidates], np.float32)  # None: NaN
+        shares = np.array([share for *_, share in candidates], np.float64)  # None: NaN
         tokens = [token for _, token, _ in candidates]
         fills[at] = candidates_from(ids, tokens, shares)
     return fills
