@@ -9,6 +9,7 @@ import numpy as np
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_source
+from visformer.pictures.attention.maps import border
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
@@ -136,6 +137,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         column_axis=_("key (is read)"),
         ends=("False", "True"),
         note="" if mask.size else _(NO_CELLS),
+        border=border(trace, kind),
         masked=~mask,
     )
 

@@ -174,11 +174,11 @@ def _alone_words(trace: Trace, row: int) -> str:
     if not trace.steps:
         return reads
     predicts = _(
-        "The softmax of its logits predicts token {next}: “{predicted}”.",
+        "It predicts token {next}: “{predicted}”.",
         next=row + 2,
         predicted=visible(trace.steps[row].token),
     )
-    return f"{reads} {predicts}"
+    return " ".join((reads, predicts))
 
 
 def _read(trace: Trace, row: int) -> str:

@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import axes, labels
+from visformer.pictures.absent import captured_words, has_target
+from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Matrix, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
@@ -208,12 +209,14 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         ends=bar,
         note=note,
         masked=~trace.mask(kind, layer),
+        done=captured_words(trace, kind, range(layer, layer + 1)),
+        border=border(trace, kind),
     )
 
 
 def text_words(trace: Trace | None, baseline: Trace | None) -> str:
     """Return the text of a run, and of its baseline if the run is modified."""
-    if trace is None:
+    if trace is None or (not trace.steps and not has_target(trace)):
         return ""
     if not trace.intervention or baseline is None:
         return _("Original: {text}", text=trace.text)

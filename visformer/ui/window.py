@@ -27,6 +27,7 @@ from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
 from visformer.pictures.fills import cell_of
 from visformer.session import answers, openings, runs
+from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Session, State
@@ -169,6 +170,10 @@ class MainWindow(QMainWindow):
         self._header.draw(state)
         self.source.setPlaceholderText(source_hint(state.about))
         self.strategy.draw(state)
+        fixed = "" if state.opened is not None else fixed_words(state)
+        for part in (self.strategy, self.reference):
+            part.setEnabled(not fixed)
+            part.setToolTip(fixed)
         self.status.draw(state)
 
     # ---- what the user does ----------------------------------------------------

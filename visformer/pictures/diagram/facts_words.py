@@ -41,7 +41,7 @@ def attention_words(model: ModelFacts, kind: Kind) -> str:
     """Name an attention block by its heads, their size, and the keys they share."""
     facts = model.attention[kind]
     template = _BLOCKS[kind][facts.key_heads < facts.heads]
-    return _(template, heads=_heads(facts), size=facts.head_size, keys=_keys(facts))
+    return _(template, heads=facts.heads, size=facts.head_size, keys=_keys(facts))
 
 
 def facts_words(model: ModelFacts, path: BlockPath, part: str) -> str:
@@ -76,6 +76,4 @@ def _heads(facts: AttentionFacts) -> str:
 
 
 def _keys(facts: AttentionFacts) -> str:
-    return ngettext(
-        "{n} with keys and values", "{n} with keys and values", facts.key_heads
-    )
+    return ngettext("{n} key head", "{n} key heads", facts.key_heads)

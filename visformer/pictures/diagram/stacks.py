@@ -271,7 +271,7 @@ class Stacks:
             words=_("{layer}, closed", layer=name),
             inset=SIDE,
         )
-        if stack == "decoder":
+        if stack == "decoder" and "cross" in self.model.kinds:
             self.entries.append((box.x, box.centre[1]))
 
     def _open_layer(

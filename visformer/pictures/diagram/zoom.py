@@ -70,7 +70,7 @@ def zoom(
     ``head``: the head whose weights are quoted where its mask is described.
     """
     figure, path = Figure(trace, model, x, width), block_path(id)
-    figure.head(_heading(path, id))
+    figure.head(_heading(model, path, id))
     part, _dot, what = path.part.partition(".")
     if what == "mask":
         _mask(figure, path, head)
@@ -91,9 +91,11 @@ def zoom(
     return figure.boxes, figure.arrows
 
 
-def _heading(path: BlockPath, id: str) -> str:
+def _heading(model: ModelFacts, path: BlockPath, id: str) -> str:
     if path.layer is None or not path.part:
         return title(id)
+    if model.known is None:  # whether it is masked, its rules would tell
+        id = id.replace("decoder.", "encoder.")
     return _(_HEADINGS[path.stack], block=title(id), layer=layer_words(path.layer))
 
 

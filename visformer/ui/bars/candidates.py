@@ -63,6 +63,8 @@ class CandidatesPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._title, self._summary = plain_label(_("next token")), plain_label("")
+        for label in (self._title, self._summary):
+            label.setWordWrap(True)
         self.shown = CandidateTable("", "", ())
         self._fixed = False  # no row can be chosen: no model is behind the run
         self.table = _CandidateRows()

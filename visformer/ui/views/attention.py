@@ -90,7 +90,7 @@ class AttentionView(View):
         self.bar = LookBar()
         self.bar.changed.connect(self._choose_look)
         self.bar.scale_chosen.connect(self._choose_scale)
-        self._absent = paragraph("")
+        self._absent = paragraph(_("kinds of attention that are not there"))
         self._lay_out()
 
     def _panel(self, kind: Kind) -> KindPanel:

@@ -75,7 +75,7 @@ class ComputationView(View):
                 ("head", _("head of the computation"), self._choose_head),
             )
         }
-        self._hint = _yielding(plain_label(_(HINT), faint=True))
+        self._absent = paragraph(_("kinds of attention that are not there"))
         self._heading = _yielding(plain_label(""))
         self._heading.setAccessibleName(_("the cell that is shown"))
         self._formula = paragraph(_("the formula of this stage"))
@@ -103,18 +103,20 @@ class ComputationView(View):
         first.addWidget(self.page_bar)
         for box in self.choosers.values():
             first.addWidget(box)
-        first.addWidget(self._hint, 1)
+        first.addWidget(_yielding(plain_label(_(HINT), faint=True)), 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
         layout.addLayout(first)
         for bar in self.stages.values():
             layout.addWidget(bar)
+        layout.addWidget(self._absent)
         layout.addWidget(self._formula)
         layout.addWidget(self.maps, 1)
         layout.addWidget(self._heading)
         layout.addWidget(self._words)
         layout.addWidget(self.table)
+        layout.addStretch()  # takes the room where there are no matrices
         self._keep_room()
 
     def _keep_room(self) -> None:
@@ -198,10 +200,9 @@ class ComputationView(View):
             bar.setVisible(page == stage.page)
             for index, title in enumerate(titles_on(page, *looked)):
                 bar.setTabText(index, title)
-        self._hint.setText(
-            missing_kinds_words(state.shown.model if state.shown else None) or _(HINT)
-        )
-        self._hint.setToolTip(self._hint.text())
+        model = None if state.shown is None else state.shown.model
+        self._absent.setText(missing_kinds_words(model))
+        self._absent.setVisible(bool(self._absent.text()))
         self._colour_tabs()
         kind, layer, head = self.choosers.values()
         if [kind.itemData(index) for index in range(kind.count())] != list(kinds):

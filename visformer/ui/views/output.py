@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
-from visformer.pictures.absent import has_output, no_lens_words
+from visformer.pictures.absent import has_output, has_target, no_lens_words
 from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
@@ -107,10 +107,11 @@ class OutputView(View):
         hint = plain_label(_(HINT), faint=True)
         hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         chooser.addWidget(hint, 1)
+        self._right = _column(self._softmax, self.logits)
         self._above = _splitter(
             Qt.Orientation.Horizontal,
             _column(self._output, self.products),
-            _column(self._softmax, self.logits),
+            self._right,
         )
         self._below = _splitter(
             Qt.Orientation.Horizontal,
@@ -191,7 +192,9 @@ class OutputView(View):
     def _draw_lens(self) -> None:
         state = self._state
         self._how.setText(self._lens_words())
-        self._below.setVisible(state.shown is None or not no_lens_words(state.shown))
+        lens = state.shown is None or not no_lens_words(state.shown)
+        for part in (self._below, self._right):
+            part.setVisible(lens)
         self._ranks.setText(rank_words(state.shown, state.lens))
         one = step_lens(state.shown, state.lens)
         self._step_map.draw(one.matrix if one else None)
@@ -268,7 +271,7 @@ class OutputView(View):
     def _lens_words(self) -> str:
         """Say how the lens is computed, or why there is none."""
         trace = self._state.shown
-        if trace is None:
+        if trace is None or not has_target(trace):
             return ""
         return no_lens_words(trace) or how_words(trace.model)
 

@@ -70,7 +70,8 @@ class PositionInput(View):
         side.setBuddy(self.side)
         position.setBuddy(self.position)
         line = QHBoxLayout()
-        for widget in (side, self.side, position, self.position):
+        fields = side, self.side, position, self.position
+        for widget in fields:
             line.addWidget(widget)
         line.addWidget(self.about, 1)
         maps, plots = QSplitter(Qt.Orientation.Horizontal), QSplitter()
@@ -89,6 +90,8 @@ class PositionInput(View):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(both, 1)
+        layout.addStretch()  # takes the room where there are no pictures
+        self._known = (*fields, both)  # hidden where no encodings are known
 
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
@@ -102,7 +105,7 @@ class PositionInput(View):
             if shown is not None and self._side == "source"
             else shown
         )
-        if self._changed("maps", state.positions, rows, self._side):
+        if self._changed("maps", state.positions, rows, self._side, state.model):
             self._draw_maps()
 
     def _fill_sides(self) -> None:
@@ -135,9 +138,10 @@ class PositionInput(View):
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
         model = state.model
-        unknown = _(UNKNOWN)
-        if model is not None and model.known is None:
-            unknown = nothing_words(model)
+        known = model is None or model.known is not None
+        for part in self._known:
+            part.setVisible(known)
+        unknown = _(UNKNOWN) if known else nothing_words(model)
         self.about.setText(_(ADDS_UP) if pictures else unknown)
         table = self._table()
         self.position.setRange(0, 0 if table is None else len(table) - 1)

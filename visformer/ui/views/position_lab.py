@@ -81,6 +81,7 @@ class PositionLab(View):
         line.addStretch(1)
         line.addWidget(self.shuffle)
         both = QSplitter(Qt.Orientation.Vertical)
+        self._rows: list[QSplitter] = []
         for pair in (self._tables, self._attention):
             row = QSplitter(Qt.Orientation.Horizontal)
             row.setChildrenCollapsible(False)
@@ -88,6 +89,7 @@ class PositionLab(View):
                 heat_map.failed.connect(self.fail)
                 row.addWidget(heat_map)
             both.addWidget(row)
+            self._rows.append(row)
         both.setStretchFactor(0, 2)
         both.setStretchFactor(1, 3)
         both.setChildrenCollapsible(False)
@@ -108,6 +110,8 @@ class PositionLab(View):
         if self._changed("tables", state.trace, state.positions, change):
             pictures = table_pictures(state.trace, state.positions, change)
             draw_both(self._tables, pictures)
+            model = state.model
+            self._rows[0].setVisible(model is None or model.known is not None)
         head = state.kind, state.layer, state.head, state.scale
         if self._changed("attention", state.shown, state.baseline, *head):
             looked = state.shown, state.baseline, state.selection
