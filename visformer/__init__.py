@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
     from visformer.core.passes import run
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
         PositionChange,
     )
     from visformer.values.step import Candidate, Step
+    from visformer.values.storage.saved_session import SavedRun, SavedSession
+    from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
 
@@ -42,14 +46,19 @@ __all__ = [
     "ModelConfig",
     "ModelFacts",
     "PositionChange",
+    "RunSelection",
+    "SavedRun",
+    "SavedSession",
     "Step",
     "Strategy",
     "Trace",
     "VisformerError",
     "build",
     "load",
+    "open_session",
     "open_trace",
     "run",
+    "save_session",
     "show",
 ]
 _MODULES = {  # where the names that are not defined here are defined
@@ -65,6 +74,9 @@ _MODULES = {  # where the names that are not defined here are defined
     "ModelConfig": "values.config",
     "ModelFacts": "values.facts",
     "PositionChange": "values.intervention",
+    "RunSelection": "values.storage.stored_facts",
+    "SavedRun": "values.storage.saved_session",
+    "SavedSession": "values.storage.saved_session",
     "Step": "values.step",
     "Strategy": "values.strategy",
     "Trace": "values.trace",
@@ -76,13 +88,38 @@ _MODULES = {  # where the names that are not defined here are defined
 
 
 def open_trace(path: str | Path) -> Trace:
-    """Read a Trace that ``Trace.save`` wrote.
+    """Read a Trace that ``Trace.save`` wrote; of a session, the run that was shown.
 
-    Raises InputError if the file cannot be read, is damaged or is too new.
+    Its numbers are read when they are asked for. ``Trace.missing`` says what a file
+    that is cut off or damaged no longer holds. Raises InputError where the file cannot
+    be read, is damaged beyond that or is too new.
     """
-    from visformer.values.trace_file import read_trace
+    return open_session(path).shown.trace
 
-    return read_trace(Path(path))
+
+def open_session(path: str | Path) -> SavedSession:
+    """Read a session: the runs that ``save_session`` or ``Trace.save`` wrote.
+
+    Raises InputError as ``open_trace`` does.
+    """
+    from visformer.values.trace_file import read_session
+
+    return read_session(Path(path))
+
+
+def save_session(
+    path: str | Path, runs: Iterable[SavedRun | Trace], *, shown: int = 0
+) -> None:
+    """Write runs into one file, whole or not at all.
+
+    ``shown`` is the number, from 0, of the run that a window shows first. Raises
+    InputError where the file cannot be written.
+    """
+    from visformer.values.storage.saved_session import SavedRun
+    from visformer.values.trace_file import write_session
+
+    named = [run if isinstance(run, SavedRun) else SavedRun(trace=run) for run in runs]
+    write_session(named, Path(path), shown)
 
 
 def show(trace: Trace | str | Path) -> int:

@@ -29,6 +29,7 @@ from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
 from visformer.text import clean
 from visformer.values.questions import Overrides, Questionnaire
+from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
@@ -154,6 +155,15 @@ def _resolved(
     path: Location, layout: str | None, reader: WeightReader
 ) -> tuple[str, Files]:
     """Return the layout, and the folder or the weight files that a path means."""
+    for part in _parts(path):
+        if is_trace_file(Path(part)):
+            raise CheckpointError(
+                _(
+                    "{file} is a recorded trace, not a model: open it with "
+                    "visformer.open_trace, or in the window.",
+                    file=_name(part),
+                )
+            )
     if isinstance(path, tuple | list):
         files = tuple(WeightFile(Path(part), reader) for part in path)
         return layout or _recognised(files) or _in_two_files(), files

@@ -60,6 +60,14 @@ def write_session(runs: Sequence[SavedRun], path: Path, shown: int = 0) -> None:
         ) from error
 
 
+def is_trace_file(path: Path) -> bool:
+    """Tell whether a file begins as a Visformer trace does, whatever its name."""
+    try:
+        return RegularFile(path).read(0, len(MAGIC)) == MAGIC
+    except InputError:
+        return False
+
+
 def read_trace(path: Path) -> Trace:
     """Read the Trace that was shown; InputError names what is wrong with the file."""
     return read_session(path).shown.trace
