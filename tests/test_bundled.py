@@ -11,7 +11,7 @@ import pytest
 from visformer import paths
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.search import translate
+from visformer.core.translation import translate
 from visformer.formats.loading import load
 from visformer.values.trace_file import read_trace
 

@@ -175,7 +175,7 @@ def test_a_translation_is_one_line_whatever_the_model_makes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = ["a\nb", " c   d "]
-    monkeypatch.setattr("visformer.core.search.translate", lambda *_, **__: made)
+    monkeypatch.setattr("visformer.core.translation.translate", lambda *_, **__: made)
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"x\ny\n")))
     assert main(["translate", "--checkpoint", str(folder), "--device", "cpu"]) == 0
     assert capsys.readouterr().out == "a b\nc d\n"

@@ -10,7 +10,8 @@ import torch
 from tests.models import BOS, EOS, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.search import search, translate
+from visformer.core.search import search
+from visformer.core.translation import translate
 from visformer.errors import InputError
 
 SOURCES = ["hello", "a", "transformers attend", "xyz", "qwertyuiop"]

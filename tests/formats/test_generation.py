@@ -14,7 +14,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.mask_rules import padded
 from visformer.core.passes import run
-from visformer.core.search import search, translate
+from visformer.core.search import search
+from visformer.core.translation import translate
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
 from visformer.values.facts import KINDS

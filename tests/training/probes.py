@@ -15,7 +15,7 @@ import torch
 
 from tests.training.probe_sentences import CHINESE, ENGLISH
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.search import translate
+from visformer.core.translation import translate
 from visformer.formats.layouts.native import read_native
 
 PROBES = {"en-fr": ENGLISH, "zh-en": CHINESE}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.models import tiny_checkpoint
-from visformer.core.search import translate
+from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.training.data import Pair
 from visformer.training.evaluate import evaluate, score

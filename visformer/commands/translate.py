@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Translate to the end of the input; returns 0."""
     if options.beam is not None and options.beam < 1:
         raise InputError(_("--beam is {n}, but must be at least 1.", n=options.beam))
-    from visformer.core.search import translate
+    from visformer.core.translation import translate
     from visformer.formats.loading import load
 
     given: dict[str, Any] = dict(overrides(options))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -33,6 +35,7 @@ from visformer.language import _
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.not_finite import not_finite_words
 from visformer.values.recording import Recording, Row
 from visformer.values.step import Origin
 from visformer.values.strategy import Strategy
@@ -41,6 +44,7 @@ from visformer.values.trace import Trace
 if TYPE_CHECKING:
     from visformer.core.incremental import DecoderState
 
+log = logging.getLogger(__name__)
 Choice = tuple[int, Origin]  # a token id, and who chose it
 
 
@@ -136,6 +140,7 @@ class Decoding:
         self.start = start
         self._recording = Recording(start, self.limit)
         self._position = self.changed = 0
+        self._warned = False  # that the numbers are not finite
 
     @property
     def trace(self) -> Trace:
@@ -154,12 +159,17 @@ class Decoding:
 
     @property
     def ended(self) -> bool:
-        """Whether the current step ended the sentence or reached the limit."""
+        """Whether the current step ended the sentence or reached the limit.
+
+        A step whose probabilities are NaN ends it: no later choice means anything.
+        """
         return self._position == self.limit or self._ends_at(self._position)
 
     def _ends_at(self, position: int) -> bool:
-        steps = self._recording.steps
-        return position > 0 and steps[position - 1].id in self.checkpoint.ends
+        if position == 0:
+            return False
+        step = self._recording.steps[position - 1]
+        return step.id in self.checkpoint.ends or math.isnan(step.probability)
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens forward, but not past the end or the limit."""
@@ -304,6 +314,9 @@ class Decoding:
         tokens = len(consumed) - (0 if whole else start)
         with torch.inference_mode(), few_threads(work(model, tokens)):
             self._compute(recording, consumed, given, whole=whole)
+        if not self._warned and math.isnan(recording.steps[-1].probability):
+            self._warned = True
+            log.warning("%s", not_finite_words(recording.trace()))
 
     def _compute(
         self,

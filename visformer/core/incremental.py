@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -188,14 +186,6 @@ class DecoderState:
 
 def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:
     return attention.key, attention.value
-
-
-def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
-    p, log_p = logits.softmax(-1), logits.log_softmax(-1)
-    # 0 log 0 counts as 0: a float32 below e^-200 is 0; where logits are NaN, so is this
-    entropy = -(p * log_p.clamp_min(-200)).sum(-1) / math.log(2)
-    return p, p.topk(min(count, p.shape[-1]), -1).indices, entropy
 
 
 def warm_up(packed: PackedDecoder | None) -> None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.incremental import most_probable
 from visformer.core.packed import PackedDecoder
 from visformer.core.rows import check_ids, host
 from visformer.core.threads import few_threads
+from visformer.core.token_order import most_probable, ranks
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.values.arrays import Floats, Ids, read_only
@@ -101,7 +101,7 @@ def _read(
         log_sums=host(logits.logsumexp(-1)),
         chosen_logits=host(logits[:, chosen]),
         chosen_probabilities=host(chosen_p),
-        chosen_ranks=_host_ids((p > chosen_p[:, None]).sum(-1) + 1),
+        chosen_ranks=_host_ids(ranks(logits, chosen)),
         tempered_log_sum=float((logits[-1] / temperature).logsumexp(-1)),
         weight=host(model.output.weight[chosen].clone()),
         bias=None if bias is None else float(bias[chosen]),

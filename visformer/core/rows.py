@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.incremental import most_probable
 from visformer.core.model import StackRecord
+from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
@@ -177,6 +177,7 @@ class Distribution:
         """``logits`` is [n, V]."""
         p, best, entropy = most_probable(logits, CANDIDATES)
         self._checkpoint = checkpoint
+        self._logits: NDArray[np.float32] = logits.to("cpu", torch.float32).numpy()
         self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()
         self.best: Ids = best.cpu().numpy()  # [n, 50], best first
         self.entropy: list[float] = entropy.tolist()
@@ -184,12 +185,15 @@ class Distribution:
     def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
         """Describe the choice of ``id`` at a row."""
         p, token = self.p[row], self._checkpoint.tokenizer.target.token
+        logits = self._logits[row]
+        higher = int(np.count_nonzero(logits > logits[id]))
+        before = int(np.count_nonzero(logits[:id] == logits[id]))
         best = self.best[row]
         return Step(
             id=id,
             token=token(id),
             probability=float(p[id]),
-            rank=int(np.count_nonzero(p > p[id])) + 1,
+            rank=higher + before + 1,
             candidates=Candidates(best, map(token, best.tolist()), p[best]),
             entropy=self.entropy[row],
             origin=origin,

@@ -43,9 +43,16 @@ def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
     Sampling uses a generator seeded by the strategy's seed and the step, so that the
     same step of the same sentence draws the same token however it was reached.
     """
+    best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
     if strategy.name == "greedy":
+<<<<<<< HEAD
         return int(logits.numpy(force=True).argmax())  # ten times as fast as torch's
+=======
+        return best
+>>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
     p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
+    if not bool(p.isfinite().all()):
+        return best  # NaN, from which nothing can be drawn
     generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
     return int(torch.multinomial(p.to("cpu"), 1, generator=generator))
 
@@ -56,7 +63,8 @@ def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     ``top_k`` keeps the k most probable (0: all); ``top_p`` the smallest set whose
     probabilities reach it (Holtzman et al. 2020).
     """
-    p, order = logits.softmax(-1).sort(descending=True)
+    ordered, order = logits.sort(descending=True, stable=True)
+    p = ordered.softmax(-1)
     if top_k:
         p[top_k:] = 0
     before = p.cumsum(-1) - p  # the first token always stays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,14 +13,16 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.generation import Generation
 from visformer.core.mask_rules import RULES, encoder_mask, padded, real_tokens
 from visformer.core.newest import NewestRows
-from visformer.core.rows import source_pieces
 from visformer.core.threads import few_threads, work
-from visformer.errors import InputError
-from visformer.language import _
+from visformer.core.token_order import best_first
 from visformer.values.config import ModelConfig
 
+<<<<<<< HEAD
 log = logging.getLogger(__name__)
 BATCH_TOKENS = 2048  # source tokens decoded at once, times the number of beams
+=======
+BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
+>>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
 
 
 @dataclass(slots=True)
@@ -64,46 +65,6 @@ class Beams:
     def best(self) -> list[int]:
         """Return the ids with the highest score; none if all numbers were NaN."""
         return self.finished[0][1] if self.finished else []
-
-
-def translate(
-    checkpoint: Checkpoint, sources: Sequence[str], *, beam: int | None = None
-) -> list[str]:
-    """Translate every text, in order; blank ones stay empty.
-
-    ``beam`` 1 is greedy search, None the checkpoint's own number of beams.
-    ``checkpoint.generation`` decides which of N beams is best, by default that with the
-    highest mean log-probability per token, and which tokens may be chosen. A source
-    longer than the model's positions is cut.
-    """
-    beam = checkpoint.generation.beams if beam is None else beam
-    if beam < 1:
-        raise InputError(
-            _("The number of beams is {n}, but must be at least 1.", n=beam)
-        )
-    tokenizer, positions = checkpoint.tokenizer, checkpoint.config.max_positions
-    ids = {}
-    for index, text in enumerate(sources):
-        if text.strip():
-            pieces, cut_from = source_pieces(checkpoint, text)
-            if cut_from:
-                log.warning("%s", cut_notice(cut_from, positions, text))
-            ids[index] = [piece.id for piece in pieces]
-    results = [""] * len(sources)
-    best = search(checkpoint, list(ids.values()), beam=beam)
-    for index, tokens in zip(ids, best, strict=True):
-        results[index] = tokenizer.decode(tokens)
-    return results
-
-
-def cut_notice(tokens: int, positions: int, text: str) -> str:
-    """Say that a sentence is too long for the model."""
-    return _(
-        "“{text}…” is cut to {most:,} tokens, the model's limit; it has {n:,}.",
-        text=text.strip()[:40],
-        most=positions,
-        n=tokens,
-    )
 
 
 def search(
@@ -183,15 +144,20 @@ def _expand(
         last = limits == length
         steps = _next(checkpoint, newest, consumed, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
+<<<<<<< HEAD
         # enough for ``beam`` of them to continue, even if all beams end in every way
         top, flat = total.flatten(1).topk(
             min(beam * max(2, 1 + len(ends)), beam * steps.shape[1])
         )
+=======
+        # so many that ``beam`` of them go on, even if all beams end in every way
+        top, flat = best_first(total.flatten(1), beam * max(2, 1 + len(ends)))
+>>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
         ended = torch.isin(tokens, ending) | last[:, None]
         grown = torch.cat([consumed[first + parents], tokens[:, :, None]], 2)
         _collect(beams, grown, top, ended)
-        scores, order = top.masked_fill(ended, -math.inf).topk(beam)
+        scores, order = best_first(top.masked_fill(ended, -math.inf), beam)
         for sentence, best in zip(beams, scores[:, 0].tolist(), strict=True):
             sentence.look(best, length)
         if all(sentence.closed for sentence in beams):

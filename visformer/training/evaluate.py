@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.search import translate
+from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.training.data import Pair, references

@@ -1,0 +1,42 @@
+"""Whether a run's numbers are numbers: NaN and infinity, named where they begin."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from visformer.language import _
+from visformer.values.facts import StackName
+from visformer.values.trace import Trace
+
+
+def not_finite_words(trace: Trace) -> str:
+    """Say from which layer on the hidden states are not finite; "" where all are.
+
+    Of a run whose steps are numbers nothing is read: it is "" at once.
+    """
+    if not any(math.isnan(step.probability) for step in trace.steps):
+        return ""
+    stacks: tuple[StackName, ...] = ("encoder", "decoder")
+    for stack in stacks:
+        facts = trace.model.stacks.get(stack)
+        for layer in range(facts.hidden if facts else 0):
+            if np.isfinite(trace.hidden(stack, layer)).all():
+                continue
+            if layer == 0:
+                return _(
+                    "The {stack}'s input is not finite (NaN or infinity), so that the "
+                    "predictions mean nothing: look at the embeddings.",
+                    stack=stack,
+                )
+            return _(
+                "The numbers of {stack} layer {layer} and all that follow are not "
+                "finite (NaN or infinity), so that the predictions mean nothing.",
+                stack=stack,
+                layer=layer,
+            )
+    return _(
+        "The logits are not finite (NaN or infinity), so that the predictions mean "
+        "nothing: look at the output projection."
+    )
