@@ -13,9 +13,9 @@ from string import Formatter
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "visformer"
+from tests.catalogue import PACKAGE, TEMPLATES
+
 DOOR = PACKAGE / "language.py"  # defines the functions, and passes templates on
-TEMPLATES = {"_": 1, "N_": 1, "ngettext": 2}  # function -> how many templates it takes
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != DOOR]
 SHOWN = {  # function -> how many texts of its first arguments a person reads
     **dict.fromkeys(("setText", "setToolTip", "setWindowTitle", "setTitle"), 1),
