@@ -45,11 +45,7 @@ def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
     """
     best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
     if strategy.name == "greedy":
-<<<<<<< HEAD
-        return int(logits.numpy(force=True).argmax())  # ten times as fast as torch's
-=======
         return best
->>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
     p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
     if not bool(p.isfinite().all()):
         return best  # NaN, from which nothing can be drawn

@@ -17,12 +17,7 @@ from visformer.core.threads import few_threads, work
 from visformer.core.token_order import best_first
 from visformer.values.config import ModelConfig
 
-<<<<<<< HEAD
-log = logging.getLogger(__name__)
 BATCH_TOKENS = 2048  # source tokens decoded at once, times the number of beams
-=======
-BATCH_TOKENS = 2048  # source tokens, beams counted, that are decoded at a time
->>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
 
 
 @dataclass(slots=True)
@@ -144,15 +139,8 @@ def _expand(
         last = limits == length
         steps = _next(checkpoint, newest, consumed, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
-<<<<<<< HEAD
         # enough for ``beam`` of them to continue, even if all beams end in every way
-        top, flat = total.flatten(1).topk(
-            min(beam * max(2, 1 + len(ends)), beam * steps.shape[1])
-        )
-=======
-        # so many that ``beam`` of them go on, even if all beams end in every way
         top, flat = best_first(total.flatten(1), beam * max(2, 1 + len(ends)))
->>>>>>> 71b1f40 (One order of tokens: by logits, the lowest id at ties, in steps, table, ranks, search, sampling and lens; a model that is NaN stops and says where)
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
         ended = torch.isin(tokens, ending) | last[:, None]
         grown = torch.cat([consumed[first + parents], tokens[:, :, None]], 2)
