@@ -123,10 +123,13 @@ def save_session(
 
 
 def show(trace: Trace | str | Path) -> int:
-    """Open a window on a Trace or on the file of one; returns when it is closed."""
+    """Open a window on a Trace, or on a trace file; returns when it is closed."""
     from visformer import app
+    from visformer.values.storage.saved_session import SavedRun
 
-    return app.show(open_trace(trace) if isinstance(trace, str | Path) else trace)
+    if isinstance(trace, str | Path):
+        return app.show(open_session(trace).shown)
+    return app.show(SavedRun(trace=trace))
 
 
 def __dir__() -> list[str]:

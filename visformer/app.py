@@ -29,8 +29,8 @@ from visformer.language import N_, _
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
-from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace
+from visformer.values.storage.saved_session import SavedRun
+from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
 GARBAGE_MS = 1000
@@ -84,11 +84,11 @@ class App:
 
     def _show_recorded(self) -> None:
         try:
-            trace = read_trace(paths.resource(paths.FIRST_TRACE))
+            session = read_session(paths.resource(paths.FIRST_TRACE))
         except VisformerError:
             log.warning("no recorded first trace")
             return
-        self.window.show_trace(trace)
+        self.window.show_run(session.shown)
 
     def close(self) -> None:
         """End the engine and the window."""
@@ -114,14 +114,14 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     return code
 
 
-def show(trace: Trace) -> int:
-    """Run a window on a Trace alone, without an engine."""
+def show(run: SavedRun) -> int:
+    """Run a window on one run alone, without an engine."""
     existing = QApplication.instance()
     qt = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
     settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
     window = MainWindow(NoEngine(), settings)
     _report_faults(lambda message: window.session.set(error=message))
-    window.show_trace(trace)
+    window.show_run(run)
     window.show()
     return qt.exec()
 

@@ -199,7 +199,7 @@ OTHERS: list[tuple[tuple[str | int, ...], list[Any]]] = [
     (("source_spans",), [[[0, 1]], [[5, 2]] * 5, [[0, 99_999]] * 5, [[-1, 0]] * 5]),
     (("target",), [["a"] * 3, [1, 2, 3, 4]]),
     (("target_ids",), [[1], [None] * 4]),
-    (("has_steps",), [1, "yes", None]),
+    (("chosen",), [1, ["a"], [1, 2, 3, 4], None]),
     (("text",), [None, 3, ""]),
     (("height",), [0, -1, 1, 1 << 30, "64"]),
     (("prompt",), [-1, 5, "1"]),
@@ -219,7 +219,7 @@ OTHERS: list[tuple[tuple[str | int, ...], list[Any]]] = [
     (("encoder_of",), [1, -1]),
     (("memory_of",), [1, "0"]),
     (("name",), [None, 3, "x" * 2000]),
-    (("selection",), [None, {"kind": "x"}, {"layer": -1}, {"step": "1"}]),
+    (("selection",), [3, {"kind": "x"}, {"layer": -1}, {"step": "1"}]),
 ]
 WRONG = [
     *((("model", *path), value) for path, values in MODEL for value in values),

@@ -41,7 +41,7 @@ def test_runs_come_back_with_all_that_is_said_of_them(tmp_path: Path) -> None:
     assert session.names == ("baseline", "modified", "")
     assert (session.at, session.missing, session.version) == (1, "", (3, 0))
     assert (session.shown.note, session.shown.selection) == ("a note", selection)
-    assert session.runs[2].selection == RunSelection()
+    assert session.runs[2].selection is None
     for trace, run in zip(session.traces, saved, strict=True):
         assert_same(trace, run.trace)
     shown = visformer.open_trace(tmp_path / "a.vis")

@@ -258,10 +258,13 @@ def test_a_file_is_closed_when_its_trace_goes(tmp_path: Path) -> None:
 
     make_trace().save(tmp_path / "a.vis")
     (tmp_path / "b.vis").write_bytes(MAGIC + b"\x09\x00")
+    gc.collect()
     before = count()
     trace = read_trace(tmp_path / "a.vis")
     assert count() == before + 1
+    assert trace.until(2).attention("cross", 0).size
     del trace
+    assert count() == before
     with pytest.raises(InputError):
         read_trace(tmp_path / "b.vis")
     gc.collect()

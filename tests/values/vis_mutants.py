@@ -6,6 +6,7 @@ tries so many on the reader and says what each did.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import random
@@ -290,7 +291,7 @@ def _changed_json(data: bytes, draw: random.Random) -> bytes:
     for _ in range(draw.choice((1, 1, 1, 2, 5))):
         places = [*_places(value)]
         if not places:
-            value = draw.choice(ODD)
+            value = copy.deepcopy(draw.choice(ODD))
             continue
         holder, key = draw.choice(places)
         if draw.random() < 0.15:
@@ -300,7 +301,7 @@ def _changed_json(data: bytes, draw: random.Random) -> bytes:
         elif isinstance(holder[key], list) and draw.random() < 0.4:
             holder[key] = holder[key] * 2 if draw.random() < 0.5 else holder[key][1:]
         else:
-            holder[key] = draw.choice(ODD)
+            holder[key] = copy.deepcopy(draw.choice(ODD))
     return json.dumps(value).encode()
 
 

@@ -20,26 +20,45 @@ from visformer.session.wishes import History
 from visformer.text import MAX_CHARACTERS
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.step import Origin
+from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
+SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
 LAST = 1 << 30  # beyond any step: the cursor goes to the end
 
 
-def show_trace(state: State, trace: Trace) -> Next:
-    """Show a recorded Trace, whole; one without any attention is refused."""
+def first_step(trace: Trace, selection: RunSelection | None) -> int:
+    """Return the step at which a recorded Trace is first shown."""
+    if selection is not None and selection.step is not None:
+        return selection.step
+    return len(trace) if len(trace) <= SHOWN_WHOLE else 1
+
+
+def show_trace(
+    state: State, trace: Trace, selection: RunSelection | None = None
+) -> Next:
+    """Show a recorded Trace, and of it what was looked at when it was saved.
+
+    One without any attention is refused.
+    """
     if not trace.kinds:
         error = _("This trace contains no attention: there is nothing to show.")
         return Next(replace(state, error=error))
+    if selection is not None:
+        state = replace(
+            state, kind=selection.kind, layer=selection.layer, head=selection.head
+        )
     return Next(
         replace(
             state,
             awaiting=state.awaiting.without(is_question),
             wish=replace(state.wish, sentence=source_line(trace)),
             trace=trace,
-            step=len(trace),
+            step=first_step(trace, selection),
             recorded=True,
             error="",
+            notice=trace.missing,
             intervention=NO_CHANGES,
             baseline=None,
             passes=(),

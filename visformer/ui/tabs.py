@@ -27,6 +27,10 @@ class Tabs(QTabWidget):
             self.addTab(QWidget(), _(view.title))
         self.currentChanged.connect(lambda index: self.turned.emit(self._names[index]))
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is a view of this name."""
+        return name in self._classes
+
     def view(self, name: str) -> View:
         """Return a view; it is built when first asked for."""
         if name not in self._views:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from PySide6.QtCore import QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
@@ -46,14 +45,14 @@ from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
+from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
+from visformer.values.storage.saved_session import SavedRun
 from visformer.values.strategy import Strategy
-from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace
 
 
 class MainWindow(QMainWindow):
@@ -68,6 +67,7 @@ class MainWindow(QMainWindow):
         self._memory = Memory(settings)
         self._engine = engine
         self.session = Session(self._draw, engine, needed)
+        self._traces = TraceOpener(self.session, self.show_run, self)
         self._build()
         build_menus(self)
         build_keys(self)
@@ -155,16 +155,18 @@ class MainWindow(QMainWindow):
 
     def _draw(self, state: State) -> None:
         """Update every visible part from the State."""
-        self.strips.draw(state)
+        try:
+            self._draw_run(state)
+            damage = ""
+        except VisformerError as error:  # what is shown is read from a file only now
+            damage = str(error)
         self.transport.draw(state)
-        self.candidates.draw(state)
         self.modified.draw(state)
         self.form.draw(state)
         shown = state.shown.intervention if state.shown is not None else NO_CHANGES
         words = _("modified run: {changes}", changes=shown) if shown else ""
         self.setProperty(MODIFIED, words)
-        self.tabs.turn(state.tab).draw(state)
-        notice = state.error or state.notice
+        notice = state.error or damage or state.notice
         self._notice.setText(notice)
         self._notice.setVisible(bool(notice))
         self._header.draw(state)
@@ -175,6 +177,11 @@ class MainWindow(QMainWindow):
             part.setEnabled(not fixed)
             part.setToolTip(fixed)
         self.status.draw(state)
+
+    def _draw_run(self, state: State) -> None:
+        self.strips.draw(state)
+        self.candidates.draw(state)
+        self.tabs.turn(state.tab).draw(state)
 
     # ---- what the user does ----------------------------------------------------
 
@@ -189,20 +196,18 @@ class MainWindow(QMainWindow):
     ) -> None:
         """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
         if path.endswith(".vis"):
-            self.guarded(lambda: self.show_trace(read_trace(Path(path))))
-        else:
-            self.session.do(
-                openings.open_checkpoint,
-                path,
-                device,
-                given,
-                beside=beside,
-                then=then,
-            )
+            self._traces.open(path)
+            return
+        self.session.do(
+            openings.open_checkpoint, path, device, given, beside=beside, then=then
+        )
 
-    def show_trace(self, trace: Trace) -> None:
-        """Show a recorded Trace, its text in the source line."""
-        self.session.do(runs.show_trace, trace)
+    def show_run(self, run: SavedRun) -> None:
+        """Show a recorded run, its text in the source line."""
+        chosen = run.selection
+        self.session.do(runs.show_trace, run.trace, chosen)
+        if chosen is not None and self.tabs.has(chosen.tab):
+            self.session.set(tab=chosen.tab)
         self.source.setText(self.session.state.wish.sentence)
 
     def _answer(self, given: Mapping[str, Value | None]) -> None:

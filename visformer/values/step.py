@@ -87,3 +87,9 @@ class Step:
     # the user, or the reference target
     origin: Origin
     text: str  # the translation so far, this choice included
+
+
+def chosen_tokens(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return the token of each step; of steps in a file without reading them."""
+    known: tuple[str, ...] | None = getattr(steps, "chosen", None)
+    return tuple(step.token for step in steps) if known is None else known

@@ -13,6 +13,7 @@ from visformer.pictures.picture import Table, TokenPair
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide
+from visformer.values.step import chosen_tokens
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
@@ -39,8 +40,8 @@ def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if kind == "encoder" or not trace.steps:
         return tuple(visible(token) for token in queries), columns
     rows = tuple(
-        TokenPair(visible(token), visible(step.token))
-        for token, step in zip(queries, trace.steps, strict=True)
+        TokenPair(visible(token), visible(choice))
+        for token, choice in zip(queries, chosen_tokens(trace.steps), strict=True)
     )
     return rows, columns
 

@@ -143,7 +143,7 @@ def _trace(facts: dict[str, Any], blocks: dict[str, NDArray[Any]]) -> Trace:
             **facts,
             "model": _model(facts["model"]),
             "intervention": intervention,
-            "has_steps": True,
+            "chosen": [step.token for step in steps],
             "text": steps[-1].text if steps else "",
             "height": 1,
         }

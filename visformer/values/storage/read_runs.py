@@ -158,7 +158,7 @@ class _StoredRun:
             source_spans=facts.source_spans,
             target=facts.target,
             target_ids=read_only(np.array(facts.target_ids, np.int64)),
-            steps=steps if facts.has_steps else (),
+            steps=steps if facts.chosen else (),
             encoder_rows=self._shared("encoder", source, facts.encoder_of, rows),
             memory_rows=self._shared("memory", source, facts.memory_of, rows),
             decoder_rows=self._rows("decoder", len(facts.target)),
@@ -194,12 +194,11 @@ class _StoredRun:
             elif found < array.shape[-2]:
                 at = found // self._facts.height
                 raise _cut(self._file, f"{array.name}/{at}")
-        return min(whole, steps.whole()) if self._facts.has_steps else whole
+        return min(whole, steps.whole()) if self._facts.chosen else whole
 
     def _steps(self, facts: RunFacts) -> StoredSteps:
-        count = len(facts.target) if facts.has_steps else 0
         run = str(self._number)
-        return StoredSteps(self._file, run, count, facts.height, facts.text)
+        return StoredSteps(self._file, run, facts.chosen, facts.height, facts.text)
 
     def _held(self, holds: Holds) -> dict[tuple[Kind, int], Any]:
         """Return the arrays of one sort, unread, by kind and layer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.trace import Trace
@@ -15,7 +15,7 @@ class SavedRun:
     trace: Trace
     name: str = ""
     note: str = ""
-    selection: RunSelection = field(default_factory=RunSelection)
+    selection: RunSelection | None = None  # None: nobody has looked at it
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

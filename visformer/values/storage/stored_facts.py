@@ -22,7 +22,7 @@ from visformer.values.facts import (
     ModelFacts,
 )
 from visformer.values.intervention import Intervention
-from visformer.values.step import Candidates
+from visformer.values.step import Candidates, chosen_tokens
 from visformer.values.storage.file_blocks import Payload
 from visformer.values.storage.stored_steps import MOST_ID, candidates_from
 from visformer.values.trace import Trace
@@ -75,7 +75,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     source_spans: tuple[tuple[int, int], ...]
     target: tuple[str, ...]
     target_ids: tuple[int, ...]
-    has_steps: bool
+    chosen: tuple[str, ...]  # the token of each step; none where steps were not kept
     text: str  # of the last step
     height: int  # rows per block, of all arrays of the run
     prompt: int = 0
@@ -90,7 +90,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     memory_of: int = 0
     name: str = ""
     note: str = ""
-    selection: RunSelection = RunSelection()
+    selection: RunSelection | None = None
 
 
 class CheckedFacts(NamedTuple):
@@ -115,7 +115,7 @@ def facts_json(trace: Trace, **more: Any) -> bytes:
         "source_spans": trace.source_spans,
         "target": trace.target,
         "target_ids": trace.target_ids.tolist(),
-        "has_steps": bool(trace.steps),
+        "chosen": chosen_tokens(trace.steps),
         "text": trace.text,
         "prompt": trace.prompt,
         "truncated_from": trace.truncated_from,
@@ -254,6 +254,7 @@ def _check_tokens(facts: RunFacts) -> None:
     source, target = len(facts.source), len(facts.target)
     _require(len(facts.source_ids) == source, "source_ids")
     _require(len(facts.target_ids) == target, "target_ids")
+    _require(len(facts.chosen) in (0, target), "chosen")
     _require(not source or bool({"encoder", "cross"} & set(kinds)), "source")
     _require(not target or bool({"decoder", "cross"} & set(kinds)), "target")
     for id in (*facts.source_ids, *facts.target_ids):
@@ -272,7 +273,7 @@ def _check_numbers(facts: RunFacts, run: int) -> None:
     _require(0 <= facts.memory_of <= run, "memory_of")
     _require(len(facts.name) <= MOST_NAME, "name")
     _require(len(facts.note) <= MOST_TEXT, "note")
-    chosen, kinds = facts.selection, facts.model.attention
+    chosen, kinds = facts.selection or RunSelection(), facts.model.attention
     step = 0 if chosen.step is None else chosen.step
     for number in (chosen.layer, chosen.head, step):
         _require(0 <= number <= MOST_ID, "selection")

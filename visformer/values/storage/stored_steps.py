@@ -29,7 +29,6 @@ _OF_CANDIDATES = ("<i4", "<f4")
 class StepTexts(msgspec.Struct, frozen=True):
     """The texts of some steps, one entry each."""
 
-    tokens: tuple[str, ...]
     candidates: tuple[tuple[str, ...], ...]
     # what a step's text begins with: so many characters of the run's last text
     common: tuple[int, ...]
@@ -57,7 +56,6 @@ def texts_of(steps: Sequence[Step], text: str) -> StepTexts:
     common = tuple(_common(step.text, text) for step in steps)
     pairs = zip(steps, common, strict=True)
     return StepTexts(
-        tokens=tuple(step.token for step in steps),
         candidates=tuple(step.candidates.tokens for step in steps),
         common=common,
         rest=tuple(step.text[length:] for step, length in pairs),
@@ -72,8 +70,14 @@ def _common(one: str, other: str) -> int:
     return next(at for at in range(most) if one[at] != other[at])
 
 
-def steps_from(numbers: Payload, texts: Payload, count: int, text: str) -> list[Step]:
-    """Return ``count`` steps; ValueError where numbers or texts do not fit."""
+def steps_from(
+    numbers: Payload, texts: Payload, chosen: Sequence[str], text: str
+) -> list[Step]:
+    """Return the steps that chose some tokens; ValueError where the rest does not fit.
+
+    ``text`` is what their texts share beginnings with.
+    """
+    count = len(chosen)
     words = msgspec.json.decode(texts, type=StepTexts)
     reader = _NumberReader(numbers)
     ids, shares, ranks, entropies, amounts = (
@@ -91,7 +95,7 @@ def steps_from(numbers: Payload, texts: Payload, count: int, text: str) -> list[
     _check_candidates(best, best_shares)
     fields = zip(
         ids.tolist(),
-        words.tokens,
+        chosen,
         shares.tolist(),
         ranks.tolist(),
         _parts(best, best_shares, stops - amounts, stops, words.candidates),
@@ -179,21 +183,31 @@ class StoredSteps(Sequence[Step]):
     """The first steps of a run in a file, read block by block when asked."""
 
     def __init__(
-        self, file: BlockFile, prefix: str, count: int, height: int, text: str
+        self,
+        file: BlockFile,
+        prefix: str,
+        chosen: tuple[str, ...],
+        height: int,
+        text: str,
     ) -> None:
-        """``prefix``: of the blocks' names; ``height``: steps per block."""
-        self._of = file, prefix, count, height, text
+        """Take ``prefix`` of the blocks' names, ``height`` steps per block."""
+        self._of = file, prefix, chosen, height, text
         self._blocks: dict[int, list[Step]] = {}
-        self._length = count
+        self._length = len(chosen)
 
     def whole(self) -> int:
         """Return how many steps, from the first on, have their blocks in the file."""
-        file, prefix, count, height, _text = self._of
-        for at, first in enumerate(range(0, count, height)):
+        file, prefix, chosen, height, _text = self._of
+        for at, first in enumerate(range(0, len(chosen), height)):
             names = f"{prefix}/steps/{at}", f"{prefix}/texts/{at}"
             if not all(name in file.places for name in names):
                 return first
-        return count
+        return len(chosen)
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The token of each step, of which no block is read."""
+        return self._of[2][: self._length]
 
     def __len__(self) -> int:
         return self._length
@@ -221,9 +235,9 @@ class StoredSteps(Sequence[Step]):
     def _block(self, at: int) -> list[Step]:
         kept = self._blocks.get(at)
         if kept is None:
-            file, prefix, count, height, text = self._of
+            file, prefix, chosen, height, text = self._of
             steps, texts = f"{prefix}/steps/{at}", f"{prefix}/texts/{at}"
-            here = min(height, count - at * height)
+            here = chosen[at * height : (at + 1) * height]
             try:
                 kept = steps_from(file.read(steps), file.read(texts), here, text)
             except (ValueError, RecursionError) as error:

@@ -1,0 +1,81 @@
+"""Opens trace files off the window's thread; until then the run on screen stays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+from visformer.errors import VisformerError
+from visformer.language import _
+from visformer.session.runs import first_step
+from visformer.session.state import Session
+from visformer.values.storage.saved_session import SavedRun
+from visformer.values.trace_file import read_session
+
+
+class TraceOpener(QObject):
+    """Opens one file after another; only the newest is shown.
+
+    A thread reads what the first picture needs; one that a slow disk holds up does not
+    keep the program from ending.
+    """
+
+    _done = Signal(int, object)  # the number of an opening, its run or its error
+
+    def __init__(
+        self, session: Session, show: Callable[[SavedRun], None], parent: QObject
+    ) -> None:
+        """Show each run with ``show``, on the window's thread."""
+        super().__init__(parent)
+        self._session, self._show = session, show
+        self._newest = 0
+        self._busy = ""
+        self._done.connect(self._finish, Qt.ConnectionType.QueuedConnection)
+
+    def open(self, path: str) -> None:
+        """Open a file, and show the run that was shown when it was saved."""
+        self._newest += 1
+        self._busy = _("opening {file}", file=Path(path).name)
+        self._session.set(busy=self._busy, error="", notice="")
+        reading = threading.Thread(
+            target=self._read, args=(self._newest, path), daemon=True
+        )
+        reading.start()
+
+    def _read(self, number: int, path: str) -> None:
+        found: SavedRun | VisformerError
+        try:
+            found = read_session(Path(path)).shown
+            read_ahead(found)
+        except VisformerError as error:
+            found = error
+        try:
+            self._done.emit(number, found)
+        except RuntimeError:  # the window was closed
+            return
+
+    def _finish(self, number: int, found: SavedRun | VisformerError) -> None:
+        if number != self._newest:
+            return
+        if self._session.state.busy == self._busy:
+            self._session.set(busy="")
+        if isinstance(found, VisformerError):
+            self._session.set(error=str(found))
+        else:
+            self._show(found)
+
+
+def read_ahead(run: SavedRun) -> None:
+    """Read from the file what the first picture of a run is made of.
+
+    Raises InputError where some of it is damaged.
+    """
+    trace = run.trace
+    shown = trace.until(first_step(trace, run.selection))
+    tuple(shown.steps)
+    for kind in shown.kinds:
+        for layer in range(shown.layers(kind)):
+            shown.attention_heads(kind, layer)
