@@ -36,12 +36,13 @@ ROOMS = {  # room -> what it must not import
 }
 ENGINE = ("engine.handle", "engine.messages", "engine.mirror")  # its client's side
 ARROWS = {  # room -> all of ours that it may import
-    "values": ("errors", "files", "language", "text"),
+    "values": ("arguments", "errors", "files", "language", "text"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
-    "analysis": ("language", "values"),
-    "core": ("errors", "files", "language", "tokenizers", "values"),
+    "analysis": ("arguments", "language", "values"),
+    "core": ("arguments", "errors", "files", "language", "tokenizers", "values"),
     "formats": (
-        *("core", "errors", "files", "language", "text", "tokenizers", "values"),
+        *("arguments", "core", "errors", "files", "language", "text", "tokenizers"),
+        "values",
     ),
     "training": (
         *("core", "errors", "files", "formats", "language", "paths", "text"),
@@ -56,7 +57,8 @@ ARROWS = {  # room -> all of ours that it may import
         *(*ENGINE, "errors", "language", "pictures", "text", "values", "words"),
     ),
     "ui": (
-        *(*ENGINE, "errors", "language", "paths", "pictures", "session", "text"),
+        *(*ENGINE, "errors", "files", "language", "paths", "pictures", "session"),
+        "text",
         *("values", "words"),
     ),
 }

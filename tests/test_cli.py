@@ -31,8 +31,8 @@ def run(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 
 def test_translate_keeps_lines_and_order(folder: Path) -> None:
-    """A line out for a line in: blank ones, surrogates, NUL, no last newline."""
-    text = b"ab\n\nabc\n   \n\xff\xfe\x00\nab"
+    """A line out for a line in: a signature, blank ones, NUL, no last newline."""
+    text = b"\xef\xbb\xbfab\n\nabc\n   \na\x00bcd\nab"
     done = run("translate", "--checkpoint", str(folder), text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().split("\n")
@@ -61,6 +61,12 @@ def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> Non
         (["--nonsense"], "unrecognized arguments"),
         (["render", "--text", "a", "-o", "/no/such/x.png"], "no such folder"),
         (["render", "--text", "a", "-o", "x.png", "--size", "big"], "--size is big"),
+        (["render", "--text", "", "-o", "x.png"], "--text is empty"),
+        (["render", "--text", "  ", "-o", "x.png"], "--text is empty"),
+        (["--text", " "], "--text is empty"),
+        (["render", "--text", "a", "-o", "x.png", "--change", ""], "--change is empty"),
+        (["render", "--text", "a", "-o", "x.svg"], "not written as .svg, only as .png"),
+        (["tranlsate"], "a command (translate, render"),
         (["render", "--text", "a", "-o", "x.png", "--kind", "odd"], "--kind is odd"),
         (["render", "--text", "a", "-o", "x.png", "--zoom", "5"], "--zoom is 5"),
         (["render", "--text", "a", "-o", "x.png", "--stage", "no"], "--stage is no"),
@@ -174,11 +180,11 @@ def test_render_shows_the_last_layer_where_none_is_named() -> None:
 def test_a_translation_is_one_line_whatever_the_model_makes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = ["a\nb", " c   d "]
+    made = ["a\nb\r\nc", " c   d "]
     monkeypatch.setattr("visformer.core.translation.translate", lambda *_, **__: made)
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"x\ny\n")))
     assert main(["translate", "--checkpoint", str(folder), "--device", "cpu"]) == 0
-    assert capsys.readouterr().out == "a b\nc d\n"
+    assert capsys.readouterr().out == "a b c\n c   d \n"
 
 
 def test_inspect_names_sizes_and_checks(
@@ -200,7 +206,9 @@ def test_what_a_file_does_not_tell_is_told(
     path = tmp_path / "model.pt"
     torch.save(layout_models.scratch().state_dict(), path)
     assert main(["inspect", str(path)]) == 2
-    assert "heads" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert printed.err.startswith("visformer: model.pt does not say how many heads")
+    assert "layout: scratch" in printed.out
     assert main(["inspect", str(path), "--heads", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layout"] == "scratch"
 
@@ -213,7 +221,7 @@ def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
         *("--view", "computation", "--stage", "query"),
         *("--checkpoint", str(folder), "-o", str(output)),
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, b"")
     header = output.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1000, 700)

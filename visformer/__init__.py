@@ -5,12 +5,19 @@ The public API. Nothing here imports torch or Qt before it is used.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from visformer.analysis.leaks import leaks
+    from visformer.api import (
+        inspect,
+        open_session,
+        open_trace,
+        parse_change,
+        save_session,
+        show,
+        translate,
+    )
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
     from visformer.core.passes import run
@@ -54,12 +61,16 @@ __all__ = [
     "Trace",
     "VisformerError",
     "build",
+    "inspect",
+    "leaks",
     "load",
     "open_session",
     "open_trace",
+    "parse_change",
     "run",
     "save_session",
     "show",
+    "translate",
 ]
 _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
@@ -82,54 +93,18 @@ _MODULES = {  # where the names that are not defined here are defined
     "Trace": "values.trace",
     "VisformerError": "errors",
     "build": "formats.fresh",
+    "inspect": "api",
+    "leaks": "analysis.leaks",
     "load": "formats.loading",
+    "open_session": "api",
+    "open_trace": "api",
+    "parse_change": "api",
     "run": "core.passes",
+    "save_session": "api",
+    "show": "api",
+    "translate": "api",
 }
-
-
-def open_trace(path: str | Path) -> Trace:
-    """Read a Trace that ``Trace.save`` wrote; of a session, the run that was shown.
-
-    Its numbers are read when they are asked for. ``Trace.missing`` says what a file
-    that is cut off or damaged no longer holds. Raises InputError where the file cannot
-    be read, is damaged beyond that or is too new.
-    """
-    return open_session(path).shown.trace
-
-
-def open_session(path: str | Path) -> SavedSession:
-    """Read a session: the runs that ``save_session`` or ``Trace.save`` wrote.
-
-    Raises InputError as ``open_trace`` does.
-    """
-    from visformer.values.trace_file import read_session
-
-    return read_session(Path(path))
-
-
-def save_session(
-    path: str | Path, runs: Iterable[SavedRun | Trace], *, shown: int = 0
-) -> None:
-    """Write runs into one file, whole or not at all.
-
-    ``shown`` is the number, from 0, of the run that a window shows first. Raises
-    InputError where the file cannot be written.
-    """
-    from visformer.values.storage.saved_session import SavedRun
-    from visformer.values.trace_file import write_session
-
-    named = [run if isinstance(run, SavedRun) else SavedRun(trace=run) for run in runs]
-    write_session(named, Path(path), shown)
-
-
-def show(trace: Trace | str | Path) -> int:
-    """Open a window on a Trace, or on a trace file; returns when it is closed."""
-    from visformer import app
-    from visformer.values.storage.saved_session import SavedRun
-
-    if isinstance(trace, str | Path):
-        return app.show(open_session(trace).shown)
-    return app.show(SavedRun(trace=trace))
+_TAKE_A_PATH = ("Decoding", "run")  # in place of a checkpoint
 
 
 def __dir__() -> list[str]:
@@ -143,4 +118,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'visformer' has no attribute '{name}'")
     from importlib import import_module
 
+    if name in _TAKE_A_PATH:
+        import_module("visformer.api").let_paths_in()
     return getattr(import_module(f"visformer.{_MODULES[name]}"), name)

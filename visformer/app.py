@@ -17,6 +17,7 @@ from PySide6.QtCore import (
     QEvent,
     QSettings,
     QTimer,
+    QtMsgType,
     qInstallMessageHandler,
 )
 from PySide6.QtWidgets import QApplication
@@ -24,8 +25,9 @@ from PySide6.QtWidgets import QApplication
 from visformer import paths
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
-from visformer.errors import VisformerError
+from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
+from visformer.screen import check_screen
 from visformer.ui.bridge import Bridge
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
@@ -114,16 +116,32 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     return code
 
 
-def show(run: SavedRun) -> int:
-    """Run a window on one run alone, without an engine."""
-    existing = QApplication.instance()
-    qt = existing if isinstance(existing, QApplication) else QApplication(sys.argv[:1])
+def show(run: SavedRun, *, block: bool = True) -> int:
+    """Run a window on one run alone, without an engine; see ``visformer.show``."""
+    if threading.current_thread() is not threading.main_thread():
+        raise InputError(_("show opens a window: call it from the main thread."))
+    qt = QApplication.instance()
+    if not isinstance(qt, QApplication):
+        check_screen()
+        log_qt()
+        qt = QApplication(sys.argv[:1])
     settings = QSettings(str(paths.settings_file()), QSettings.Format.IniFormat)
     window = MainWindow(NoEngine(), settings)
-    _report_faults(lambda message: window.session.set(error=message))
     window.show_run(run)
     window.show()
-    return qt.exec()
+    if not block:
+        _shown.append(window)
+        qt.processEvents()
+        return 0
+    hooks = sys.excepthook, threading.excepthook
+    _report_faults(lambda message: window.session.set(error=message))
+    try:
+        return qt.exec()
+    finally:  # the script's next exception is its own again
+        sys.excepthook, threading.excepthook = hooks
+
+
+_shown: list[MainWindow] = []  # windows of scripts that went on: Qt holds none
 
 
 NO_ENGINE = N_("This window only shows a trace: start visformer to translate.")
@@ -154,7 +172,18 @@ def _log_to_file() -> None:
         faulthandler.enable(path.with_suffix(".faults").open("a"))
     except OSError:
         faulthandler.enable()
-    qInstallMessageHandler(lambda _kind, _context, text: log.warning("Qt: %s", text))
+    log_qt()
+
+
+def log_qt() -> None:
+    """Send Qt's own messages to the log; only what ends the process to the terminal."""
+
+    def heard(kind: QtMsgType, _context: object, text: str) -> None:
+        log.info("Qt: %s", text)
+        if kind == QtMsgType.QtFatalMsg and sys.stderr is not None:
+            print(f"visformer: Qt: {text}", file=sys.stderr, flush=True)
+
+    qInstallMessageHandler(heard)
 
 
 def _report_faults(tell: Callable[[str], None]) -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from visformer.commands.shared import add_overrides, explained_qt, overrides
+from visformer.commands.shared import (
+    add_overrides,
+    check_text,
+    complain,
+    explained_qt,
+    overrides,
+)
 from visformer.errors import InputError, VisformerError
+from visformer.files import exists, short
 from visformer.language import N_, _
+from visformer.screen import check_screen
 
 
 class Command(NamedTuple):
@@ -22,57 +31,105 @@ class Command(NamedTuple):
     """
 
     module: str
-    does: str  # marked with ``N_``
+    does: str  # in one line; both are marked with ``N_``
+    more: str = ""  # what its own help adds
 
 
 COMMANDS = {
     "translate": Command(
         "visformer.commands.translate",
-        N_(
-            "Translate standard input, one sentence per line, to standard output in "
-            "the same order."
-        ),
+        N_("Translate standard input to standard output, one sentence per line."),
     ),
     "render": Command(
         "visformer.commands.render", N_("Draw the window as a PNG, without a screen.")
     ),
-    "inspect": Command("visformer.commands.inspect", N_("Describe a checkpoint.")),
+    "inspect": Command(
+        "visformer.commands.inspect",
+        N_("Describe a checkpoint or a trace, and check that it computes right."),
+    ),
     "train": Command(
         "visformer.commands.train",
+        N_("Train a tokenizer and a model on tab-separated sentence pairs."),
         N_(
-            "Train a tokenizer and a model on tab-separated sentence pairs. The same "
-            "command with the same --out continues where it stopped; under torchrun, "
-            "it uses every process."
+            "The same command with the same --out continues where it stopped; under "
+            "torchrun, it uses every process."
         ),
     ),
     "bench": Command(
         "visformer.bench.bench_command",
+        N_("Measure speed and memory on this computer, against named peers."),
         N_(
-            "Measure speed and memory on this computer, against named peers that take "
-            "turns with Visformer. This takes some minutes and works best on an idle "
-            "computer."
+            "Visformer and its peers take turns. This takes some minutes and works "
+            "best on an idle computer."
         ),
     ),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, or 2 with one line on standard error for bad input."""
+    """Run a command and return its exit code.
+
+    0: done; 1: a check failed; 2: bad input, or a computer that will not do it, which
+    one line on standard error explains; 130: stopped. A reader that closes its end of
+    the output has seen enough: 0.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _fill_closed()
     # spinning threads make a small step 100 times slower beside a busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, in the window
     try:
-        return _run(given)
+        try:
+            return _run(given)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # what cannot be written is found out now
     except VisformerError as error:
-        print(f"visformer: {error}", file=sys.stderr)
-        return 2
+        return _refused(str(error))
     except BrokenPipeError:  # the reader of the output has closed it
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        return _refused(_system_words(error))
+    except MemoryError:
+        return _refused(_("There is not enough memory: close other programs."))
     except KeyboardInterrupt:
-        print(f"visformer: {_('stopped')}", file=sys.stderr)
+        complain(_("stopped"))
         return 130
+
+
+def _refused(sentence: str) -> int:
+    complain(sentence)
+    return 2
+
+
+def _system_words(error: OSError) -> str:
+    """Say what the system refused: a file that it names, or else the output."""
+    reason = error.strerror or type(error).__name__
+    if error.filename is None:
+        return _("The output cannot be written ({reason}).", reason=reason)
+    return _(
+        "{file} cannot be used ({reason}).",
+        file=short(str(error.filename), 90),
+        reason=reason,
+    )
+
+
+def _fill_closed() -> None:
+    """Open what the shell has closed (``<&-``), or a file would take its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _drop_output() -> None:
+    """Leave nothing to write when Python ends: it would fail again, and say so."""
+    with contextlib.suppress(OSError):
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(given: list[str]) -> int:
@@ -86,6 +143,10 @@ def _run(given: list[str]) -> int:
 class _Parser(argparse.ArgumentParser):
     """Bad arguments are bad input: one line, exit code 2."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:  # argparse itself says nothing where this cannot be written
+            (file or sys.stderr).write(message)
+
     def error(self, message: str) -> NoReturn:
         raise InputError(
             _("{fault} (see “{command} --help”)", fault=message, command=self.prog)
@@ -95,7 +156,8 @@ class _Parser(argparse.ArgumentParser):
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return a command's parser; InputError for bad arguments."""
     command = COMMANDS[name]
-    parser = _Parser(prog=f"visformer {name}", description=_(command.does))
+    words = " ".join(_(part) for part in (command.does, command.more) if part)
+    parser = _Parser(prog=f"visformer {name}", description=words)
     importlib.import_module(command.module).add_options(parser)
     return parser
 
@@ -106,36 +168,44 @@ def window_parser() -> argparse.ArgumentParser:
 
     parser = _Parser(
         prog="visformer",
+        usage="visformer [PATH] [--text TEXT] | visformer COMMAND …",
         description=_("Open a window that shows a Transformer while it works."),
-        epilog=_(
-            "Commands: {names}. Each has its own --help.", names=", ".join(COMMANDS)
-        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_commands_words(),
     )
     parser.add_argument(
         "path",
         nargs="?",
         help=_("checkpoint folder or file, or a recorded trace (*.vis)"),
     )
-    parser.add_argument("--text", default="", help=_("sentence to translate at once"))
+    parser.add_argument("--text", help=_("sentence to translate at once"))
     parser.add_argument("--version", action="version", version=__version__)
     add_overrides(parser)
     return parser
 
 
+def _commands_words() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {_(c.does)}" for name, c in COMMANDS.items()]
+    title = _("Commands, each with its own --help:")
+    return "\n".join([title, *lines])
+
+
 def _window(options: argparse.Namespace) -> int:
-    if options.path is not None and not Path(options.path).exists():
+    path, text = options.path, options.text
+    if path is not None and not exists(Path(path)):
         raise InputError(
             _(
-                "{path} does not exist. Give a checkpoint or a trace.",
-                path=options.path,
+                "{path} does not exist. Give a checkpoint, a trace or a command "
+                "({names}).",
+                path=short(path, 90),
+                names=", ".join(COMMANDS),
             )
         )
-    screens = ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
-    if sys.platform == "linux" and not any(os.environ.get(name) for name in screens):
-        raise InputError(
-            _("There is no screen here. Set DISPLAY, or use “visformer render”.")
-        )
+    if text is not None:
+        check_text(text)
+    check_screen()
     with explained_qt():
         from visformer import app
 
-    return app.run(options.path, options.text, overrides(options))
+    return app.run(path, text or "", overrides(options))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from visformer.errors import CheckpointError
+from visformer.errors import CheckpointError, InputError
 from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
@@ -283,6 +283,42 @@ def _is_within(path: Path, folder: Path) -> bool:
         return path.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link that leads to itself
         return False
+
+
+def save_result(path: Path, data: bytes) -> None:
+    """Write what a person asked for, whole or not at all; InputError where it fails.
+
+    A pipe or a device, such as /dev/stdout, takes it as it comes.
+    """
+    try:
+        path = path.resolve()  # a link stays a link
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+        else:
+            write_whole(path, data)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or _("its name is not valid")
+        raise InputError(
+            _(
+                "{path} cannot be written ({reason}): choose another folder or name.",
+                path=short(str(path), 90),
+                reason=reason,
+            )
+        ) from error
+
+
+def check_suffix(path: Path, suffix: str) -> None:
+    """Raise InputError where a name promises another format than is written."""
+    if path.suffix and path.suffix.lower() != suffix:
+        raise InputError(
+            _(
+                "{name} is not written as {given}, only as {suffix}: choose a name "
+                "that ends so.",
+                name=short(path.name),
+                given=short(path.suffix, 12),
+                suffix=suffix,
+            )
+        )
 
 
 def write_whole(path: Path, data: bytes) -> None:

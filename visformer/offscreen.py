@@ -10,16 +10,17 @@ from pathlib import Path
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 from PySide6.QtCore import QEventLoop, QSettings, QSize, QTemporaryDir, QTimer
-from PySide6.QtGui import QPixmap
 
-from visformer.app import App
+from visformer.app import App, log_qt
 from visformer.errors import InputError
+from visformer.files import check_suffix, save_result
 from visformer.language import _
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.state import Change, State
 from visformer.ui import theme, views
 from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.export import png
 from visformer.values.facts import KINDS
 from visformer.values.intervention import parse
 
@@ -32,6 +33,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
     size = _size(options.size)
     _check(options)
     intervention = parse(options.change)
+    log_qt()
     folder = QTemporaryDir()
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
     ini.setValue("theme", options.theme)
@@ -68,7 +70,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
-        _save(window.grab(), options.output)
+        save_result(Path(options.output), png(window.grab().toImage()))
     finally:
         app.close()
 
@@ -118,6 +120,9 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(
             _("--steps is {steps}: it must be 0 or more.", steps=options.steps)
         )
+    if any(not change.strip() for change in options.change):
+        raise InputError(_("--change is empty: say, for example, “causal off”."))
+    check_suffix(Path(options.output), ".png")
     if not Path(options.output).resolve().parent.is_dir():
         raise InputError(
             _("{path} cannot be written: no such folder.", path=options.output)
@@ -224,10 +229,3 @@ def _wait(done: Callable[[], bool], limit_ms: int) -> None:
     loop.exec()
     if faults:
         raise faults[0]
-
-
-def _save(image: QPixmap, path: str) -> None:
-    if not image.save(path, "PNG"):
-        raise InputError(
-            _("{path} cannot be written: choose another folder or name.", path=path)
-        )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from visformer.errors import InputError
+from visformer.files import save_result
 from visformer.pictures.picture import Table
 from visformer.ui.widgets import export as exports
 from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
@@ -70,3 +74,60 @@ def test_nothing_is_copied_where_there_is_nothing(widget: QWidget) -> None:
     QGuiApplication.clipboard().setText("before")
     export.copy(CSV)
     assert QGuiApplication.clipboard().text() == "before"
+
+
+@pytest.mark.parametrize("form", [PNG, CSV])
+def test_a_full_disk_leaves_the_old_file_whole(
+    form: Format, widget: QWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / form.file
+    path.write_bytes(b"old")
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    export = Export(widget, lambda: TABLE)
+    said: list[str] = []
+    export.failed.connect(said.append)
+
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        export.save(form)
+    assert len(said) == 1
+    assert "cannot be written (No space left on device)" in said[0]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    export.save(form)
+    assert len(said) == 1
+    assert path.read_bytes()[:3] in (b"\x89PN", b',"b')
+
+
+def test_a_name_of_another_format_is_refused(
+    widget: QWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "picture.svg"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    export = Export(widget, lambda: TABLE)
+    said: list[str] = []
+    export.failed.connect(said.append)
+    export.save(PNG)
+    assert said == [
+        "picture.svg is not written as .svg, only as .png: choose a name that ends so."
+    ]
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+def test_a_pipe_takes_it_as_it_comes_and_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_bytes(b"old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    save_result(tmp_path / "link.csv", b"new")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_bytes() == b"new"
+    before = os.stat(os.devnull).st_rdev
+    save_result(Path(os.devnull), b"new")
+    assert os.stat(os.devnull).st_rdev == before  # still a device
+    with pytest.raises(InputError, match="cannot be written"):
+        save_result(tmp_path / "no" / "such.csv", b"new")
+    with pytest.raises(InputError, match="cannot be written"):
+        save_result(tmp_path / "a\0b.csv", b"new")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from visformer.commands.shared import add_device, add_overrides, overrides
+from visformer.api import inspect
+from visformer.commands.shared import (
+    add_device,
+    add_overrides,
+    complain,
+    overrides,
+    results,
+)
 from visformer.errors import CheckpointError
 from visformer.language import _
-from visformer.values.storage.describe import describe_file
-from visformer.values.trace_file import is_trace_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,33 +34,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report; returns 0, or 2 if it names a problem."""
-    if is_trace_file(Path(options.path)) or options.path.endswith(".vis"):
-        report = describe_file(Path(options.path))
-    else:
-        report = _checkpoint_report(options)
-    if options.json:
-        print(json.dumps(report, ensure_ascii=False, indent=2))
-    else:
-        for line in _lines(report):
-            print(line)
-    return 2 if report["problem"] else 0
-
-
-def _checkpoint_report(options: argparse.Namespace) -> dict[str, Any]:
-    from visformer.formats.loading import inspect
-
+    """Print the report; returns 0, 1 if a check failed, or 2 if there is a problem."""
+    output = results()
     given: dict[str, Any] = dict(overrides(options))
-    report = inspect(Path(options.path), **given)
-    if report["problem"] and not report["tensors"]:
+    report = inspect(options.path, check=options.check, device=options.device, **given)
+    if report["problem"] and not report.get("tensors", True):
         raise CheckpointError(report["problem"])
-    if options.check:
-        from visformer.core.check import check
-        from visformer.formats.loading import load
+    if options.json:
+        text = json.dumps(strict(report), ensure_ascii=False, indent=2, allow_nan=False)
+        print(text, file=output)
+    else:
+        for line in _lines({**report, "problem": None}):
+            print(line, file=output)
+    if report["problem"]:
+        complain(report["problem"])
+        return 2
+    return 0 if report.get("check", {"passed": True})["passed"] else 1
 
-        checkpoint = load(Path(options.path), device=options.device, **given)
-        report["check"] = check(checkpoint)
-    return report
+
+def strict(value: Any) -> Any:
+    """Return plain data as JSON can say it: what is no number is null."""
+    if isinstance(value, dict):
+        return {key: strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(part) for part in value]
+    broken = isinstance(value, float) and not math.isfinite(value)
+    return None if broken else value
 
 
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:

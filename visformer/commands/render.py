@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from visformer.commands.shared import add_checkpoint, checkpoint_path, explained_qt
+from visformer.commands.shared import (
+    add_checkpoint,
+    check_text,
+    checkpoint_path,
+    explained_qt,
+)
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.values.facts import KINDS
@@ -90,6 +95,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the picture; returns 0."""
+    check_text(options.text)
     with explained_qt():
         from visformer.offscreen import render  # sets Qt's platform first
 

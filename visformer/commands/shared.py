@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from visformer import paths
 from visformer.errors import InputError
@@ -25,6 +28,28 @@ def explained_qt() -> Iterator[None]:
                 reason=error,
             )
         ) from error
+
+
+def complain(sentence: str) -> None:
+    """Write one line on standard error, if there is one."""
+    if sys.stderr is not None:  # print would take standard output instead
+        with contextlib.suppress(OSError):
+            print(f"visformer: {sentence}", file=sys.stderr, flush=True)
+
+
+def results() -> TextIO:
+    """Return standard output, as UTF-8; InputError where it is closed."""
+    if sys.stdout is None:
+        raise InputError(_("Standard output is closed: give it a file or a pipe."))
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return sys.stdout
+
+
+def check_text(text: str) -> None:
+    """Raise InputError for a sentence of nothing but blanks."""
+    if not text.strip():
+        raise InputError(_("--text is empty: give a sentence to translate."))
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:

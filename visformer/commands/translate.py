@@ -12,6 +12,7 @@ from visformer.commands.shared import (
     add_overrides,
     checkpoint_path,
     overrides,
+    results,
 )
 from visformer.errors import InputError
 from visformer.language import _
@@ -35,27 +36,45 @@ def run(options: argparse.Namespace) -> int:
     """Translate to the end of the input; returns 0."""
     if options.beam is not None and options.beam < 1:
         raise InputError(_("--beam is {n}, but must be at least 1.", n=options.beam))
+    if sys.stdin is None:
+        raise InputError(_("Standard input is closed: give it one sentence per line."))
+    output = results()
+    groups = _groups(1 if sys.stdin.isatty() else GROUP)  # one by one to a person
     from visformer.core.translation import translate
     from visformer.formats.loading import load
 
     given: dict[str, Any] = dict(overrides(options))
     checkpoint = load(checkpoint_path(options), device=options.device, **given)
-    for lines in _groups():
+    for lines in groups:
         for text in translate(checkpoint, lines, beam=options.beam):
             # exactly one line per input line, whatever the model returns
-            sys.stdout.write(" ".join(text.split()) + "\n")
-        sys.stdout.flush()
+            output.write(" ".join(text.splitlines()) + "\n")
+        output.flush()
     return 0
 
 
-def _groups() -> Iterator[list[str]]:
-    """Yield the lines of standard input in groups; one by one when a person types."""
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    size = 1 if sys.stdin.isatty() else GROUP
+def _groups(size: int) -> Iterator[list[str]]:
+    """Yield the lines of standard input in groups.
+
+    Raises InputError at the first line that is not UTF-8, after those before it.
+    """
     group: list[str] = []
-    for raw in sys.stdin.buffer:
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        group.append(clean(text))
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            readable = 3 * raw.count(0) < len(raw)  # every second byte of UTF-16 is 0
+        except UnicodeDecodeError:
+            readable = False
+        if not readable:
+            yield group
+            raise InputError(
+                _(
+                    "Line {n} of the input is not UTF-8. Convert the input, for "
+                    "example with “iconv -t utf-8”.",
+                    n=number,
+                )
+            )
+        group.append(clean(text.rstrip("\r\n")))
         if len(group) >= size:
             yield group
             group = []

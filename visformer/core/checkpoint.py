@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from visformer.arguments import wrong_type
 from visformer.core.counting import count_blocks
 from visformer.core.edits import ModelStamp, packable
 from visformer.core.generation import Generation
@@ -128,6 +131,29 @@ class Checkpoint:
             source_pad=tokenizer.source_pad,
             blocks=count_blocks(self.model),
         )
+
+
+Opener = Callable[[str | Path], Checkpoint]
+_openers: list[Opener] = []  # none while nobody has told how
+
+
+def accept_paths(opener: Opener) -> None:
+    """Let ``opened`` take the path of a checkpoint, which ``opener`` reads."""
+    _openers[:] = [opener]
+
+
+def opened(checkpoint: Checkpoint | str | Path) -> Checkpoint:
+    """Return a checkpoint, read from its path where that is given.
+
+    Raises TypeError for anything else, and what reading it raises.
+    """
+    if isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    if isinstance(checkpoint, str | Path) and _openers:
+        return _openers[0](checkpoint)
+    raise wrong_type(
+        "checkpoint", checkpoint, _("what visformer.load returns, or its path")
+    )
 
 
 def available_devices() -> tuple[str, ...]:

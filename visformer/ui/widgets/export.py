@@ -11,6 +11,8 @@ from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
 from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
+from visformer.errors import InputError
+from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
 
@@ -84,16 +86,11 @@ class Export(QObject):
             return
         content = form.make(self._widget, table)
         try:
-            Path(path).write_bytes(
-                _png(content) if isinstance(content, QImage) else content.encode()
-            )
-        except OSError as error:
-            sentence = _(
-                "{path} cannot be written ({reason}): choose another folder or name.",
-                path=path,
-                reason=error.strerror or type(error).__name__,
-            )
-            self.failed.emit(sentence)
+            check_suffix(Path(path), Path(form.file).suffix)
+            data = png(content) if isinstance(content, QImage) else content.encode()
+            save_result(Path(path), data)
+        except InputError as error:
+            self.failed.emit(str(error))
 
 
 def modification(widget: QWidget) -> str:
@@ -124,7 +121,8 @@ def picture(widget: QWidget) -> QImage:
     return image
 
 
-def _png(image: QImage) -> bytes:
+def png(image: QImage) -> bytes:
+    """Return an image as a PNG file."""
     buffer = QBuffer()
     buffer.open(QBuffer.OpenModeFlag.WriteOnly)
     QImageWriter(buffer, b"png").write(image)

@@ -1,0 +1,162 @@
+"""The public functions that no room of its own has; see ``visformer.__all__``.
+
+Nothing here imports torch or Qt before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visformer import paths
+from visformer.arguments import as_path, whole_number, wrong_type
+from visformer.language import _
+from visformer.values.intervention import Intervention, parse
+from visformer.values.storage.describe import describe_file
+from visformer.values.storage.saved_session import SavedRun, SavedSession
+from visformer.values.trace import Trace
+from visformer.values.trace_file import is_trace_file, read_session, write_session
+
+if TYPE_CHECKING:
+    from visformer.core.checkpoint import Checkpoint
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Read a Trace that ``Trace.save`` wrote; of a session, the run that was shown.
+
+    Its numbers are read when they are asked for. ``Trace.missing`` says what a file
+    that is cut off or damaged no longer holds. Raises InputError where the file cannot
+    be read, is damaged beyond that or is too new.
+    """
+    return open_session(path).shown.trace
+
+
+def open_session(path: str | Path) -> SavedSession:
+    """Read a session: the runs that ``save_session`` or ``Trace.save`` wrote.
+
+    Raises InputError as ``open_trace`` does.
+    """
+    return read_session(as_path("path", path))
+
+
+def save_session(
+    path: str | Path, runs: Iterable[SavedRun | Trace], *, shown: int = 0
+) -> None:
+    """Write runs into one file, whole or not at all.
+
+    ``shown`` is the number, from 0, of the run that a window shows first. Raises
+    InputError where the file cannot be written.
+    """
+    allowed = _("Traces and SavedRuns")
+    if isinstance(runs, Trace | SavedRun | str) or not isinstance(runs, Iterable):
+        raise wrong_type("runs", runs, allowed)
+    named = []
+    for run in runs:
+        if not isinstance(run, Trace | SavedRun):
+            raise wrong_type("runs", run, allowed)
+        named.append(run if isinstance(run, SavedRun) else SavedRun(trace=run))
+    write_session(named, as_path("path", path), whole_number("shown", shown))
+
+
+def show(
+    trace: Trace | SavedRun | SavedSession | str | Path, *, block: bool = True
+) -> int:
+    """Open a window on a Trace, a session, or the file of one.
+
+    It blocks: the call returns 0 when the window is closed. With ``block=False`` it
+    returns 0 at once, and the window is alive as long as something runs Qt's events:
+    ``%gui qt`` in IPython, or a later ``show`` that blocks. Raises InputError where
+    there is no screen, away from the main thread, and for a file that cannot be read.
+    """
+    from visformer.commands.shared import explained_qt
+
+    if isinstance(trace, str | Path):
+        trace = open_session(trace)
+    if isinstance(trace, SavedSession):
+        trace = trace.shown
+    if isinstance(trace, Trace):
+        trace = SavedRun(trace=trace)
+    if not isinstance(trace, SavedRun):
+        raise wrong_type("trace", trace, _("a Trace, a session, or the path of one"))
+    with explained_qt():
+        from visformer import app
+
+    return app.show(trace, block=bool(block))
+
+
+def parse_change(text: str) -> Intervention:
+    """Read a change as ``--change`` takes it: “causal off”, “hide 3 @ layer 2”.
+
+    Several are separated by semicolons. Layers and tokens count from 1. Raises
+    InputError, with what can be said, for anything else.
+    """
+    if not isinstance(text, str):
+        raise wrong_type("text", text, _("a text such as “causal off”"))
+    return parse([text])
+
+
+def inspect(
+    path: str | Path | tuple[str | Path, str | Path],
+    *,
+    check: bool = False,
+    device: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Describe a checkpoint, or a file of Traces, as plain data: what is in it.
+
+    It is what ``visformer inspect`` prints: ``problem`` is the sentence about what is
+    wrong, or None. ``check`` also runs a checkpoint's model, on ``device``, and
+    compares its ways to compute; ``options`` are keywords of ``load``. Raises
+    InputError for options that do not exist, and for a file of Traces that cannot be
+    opened.
+    """
+    if not isinstance(path, tuple | list):
+        path = as_path("path", path)
+        if path.suffix == ".vis" or is_trace_file(path):
+            return describe_file(path)
+    from visformer.formats.loading import inspect as describe
+    from visformer.formats.loading import load
+
+    report = describe(path, **options)
+    if check and not report["problem"]:
+        from visformer.core.check import check as compared
+
+        report["check"] = compared(load(path, device=device, **options))
+    return report
+
+
+def translate(
+    texts: str | Iterable[str],
+    checkpoint: Checkpoint | str | Path | None = None,
+    beam: int = 1,
+) -> list[str]:
+    """Translate texts, or one, in order; blank ones stay empty.
+
+    Without a checkpoint, by the bundled English-French model. ``beam`` 1 is greedy
+    search. Raises InputError where the model's numbers are not finite.
+    """
+    allowed = _("a text, or several")
+    if isinstance(texts, str):
+        texts = [texts]
+    elif isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise wrong_type("texts", texts, allowed)
+    texts = list(texts)
+    for text in texts:
+        if not isinstance(text, str):
+            raise wrong_type("texts", text, allowed)
+    whole_number("beam", beam, least=1)
+    let_paths_in()
+    from visformer.core.checkpoint import opened
+    from visformer.core.translation import translate as translated
+
+    model = opened(paths.checkpoint() if checkpoint is None else checkpoint)
+    return translated(model, texts, beam=beam)
+
+
+def let_paths_in() -> None:
+    """Tell core, which knows no files, how the path of a checkpoint is opened."""
+    from visformer.core.checkpoint import accept_paths
+    from visformer.formats.loading import load
+
+    accept_paths(load)

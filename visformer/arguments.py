@@ -1,0 +1,105 @@
+"""What callers pass: accepted where it is clear, refused in one sentence elsewhere.
+
+A wrong type is a TypeError, a wrong value an InputError; both name the argument, what
+was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from visformer.errors import InputError
+from visformer.files import short
+from visformer.language import _
+
+MOST = 3.4e38  # what float32 holds
+
+
+def wrong_type(argument: str, given: object, allowed: str) -> TypeError:
+    """Return the error of an argument that is of no kind that is allowed."""
+    return TypeError(_wrong(argument, given, allowed))
+
+
+def wrong_value(argument: str, given: object, allowed: str) -> InputError:
+    """Return the error of an argument whose value is not allowed."""
+    return InputError(_wrong(argument, given, allowed))
+
+
+def _wrong(argument: str, given: object, allowed: str) -> str:
+    return _(
+        "{argument} is {given}, but must be {allowed}.",
+        argument=argument,
+        given=_written(given),
+        allowed=allowed,
+    )
+
+
+def _written(given: object) -> str:
+    """Write a value as Python does where that is short, else its type."""
+    if given is None or isinstance(given, str | bytes | numbers.Number):
+        return short(repr(given), 40)
+    return _("of type {type}", type=type(given).__name__)
+
+
+def whole_number(
+    argument: str, given: object, *, least: int = 0, most: int | None = None
+) -> int:
+    """Return a whole number, of Python's or numpy's; an error for anything else."""
+    allowed = _("a whole number from {least} on", least=least)
+    if most is not None:
+        allowed = _("a whole number from {least} to {most}", least=least, most=most)
+    try:
+        number = operator.index(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):  # a tensor of several raises those
+        raise wrong_type(argument, given, allowed) from None
+    if isinstance(given, bool):
+        raise wrong_type(argument, given, allowed)
+    if number < least or (most is not None and number > most):
+        raise wrong_value(argument, number, allowed)
+    return number
+
+
+def real_number(argument: str, given: object, allowed: str) -> float:
+    """Return a number that float32 can hold; -inf too. An error for anything else."""
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
+        raise wrong_type(argument, given, allowed)
+    try:
+        number = float(given)
+    except OverflowError:
+        number = math.inf
+    if not (abs(number) <= MOST or number == -math.inf):  # NaN is neither
+        raise wrong_value(argument, given, allowed)
+    return number
+
+
+def one_of(argument: str, given: object, choices: Iterable[str]) -> str:
+    """Return a word that is among the choices; an error for anything else."""
+    known = list(choices)
+    allowed = _("one of {choices}", choices=", ".join(known))
+    if not isinstance(given, str):
+        raise wrong_type(argument, given, allowed)
+    if given not in known:
+        raise wrong_value(argument, given, allowed)
+    return given
+
+
+def as_path(argument: str, given: object) -> Path:
+    """Return a path, ``~`` expanded; an error for what is none or empty."""
+    allowed = _("the path of a file or folder")
+    if not isinstance(given, str | os.PathLike):
+        raise wrong_type(argument, given, allowed)
+    text: Any = os.fspath(given)
+    if not isinstance(text, str):
+        raise wrong_type(argument, text, allowed)
+    if not text.strip():
+        raise wrong_value(argument, text, allowed)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # no such user
+        return Path(text)
