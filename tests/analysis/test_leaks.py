@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.general_traces import Shape, any_trace
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.analysis.leaks import forbidden, leaks
@@ -27,6 +28,16 @@ def test_a_query_that_sees_the_future_is_named_with_its_largest_weight() -> None
     assert leak[:5] == ("decoder", 0, int(weights.argmax()), 0, 2)
     assert leak.weight == weights.max()
     assert leak.what == "future"
+
+
+def test_what_was_given_whole_is_no_leak() -> None:
+    shape = Shape(kinds=("decoder",))
+    seen = np.tri(4, dtype=bool)
+    seen[:3, :3] = True  # a prompt of three tokens reads itself in both directions
+    trace = replace(any_trace(shape, prompt=3), masks={"decoder": seen})
+    assert leaks(trace) == []
+    named = {leak[3:5] for leak in leaks(replace(trace, prompt=2))}
+    assert named == {(0, 2), (1, 2)}
 
 
 def test_pads_are_told_by_their_ids() -> None:

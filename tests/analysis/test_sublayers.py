@@ -71,6 +71,19 @@ def test_a_layer_leaves_what_the_model_leaves(name: str, stack: StackName) -> No
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_a_decoder_that_ran_alone_skips_its_cross_attention(name: str) -> None:
+    checkpoint = tiny_checkpoint(**MODELS[name])
+    trace = run(checkpoint, None, [[2, 10, 11, 12]])[0]
+    for layer in range(2):
+        parameters = layer_parameters(checkpoint, "decoder", layer)
+        assert parameters.belong_to(trace.model)
+        rows = LayerRows(trace, parameters, slice(None))
+        assert rows.cross_attention is None
+        output = rows.feed_forward.residual.output
+        assert close(output, trace.hidden("decoder", layer + 1))
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_queries_keys_and_values_follow_from_what_is_read(name: str) -> None:
     checkpoint = tiny_checkpoint(**MODELS[name])
     trace, whole = passed(checkpoint), slice(None)

@@ -82,4 +82,5 @@ def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
     future = np.zeros(shape, bool)
     if kind == "decoder":
         future = ~np.tri(*shape, dtype=bool)
+        future[:, : trace.prompt] = False  # given whole: nothing of it is to come
     return future, np.broadcast_to(keys, shape), ~queries

@@ -1,0 +1,92 @@
+"""Traces of every sort of model, a window on them, and their heads' numbers by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tests.general_traces import SCALES, Shape, any_trace
+from visformer.ui.window import MainWindow
+from visformer.values.arrays import Floats
+from visformer.values.facts import KINDS, Kind
+from visformer.values.score_bias import bias_rows
+from visformer.values.trace import Trace
+
+SUBSETS = [kinds for n in (1, 2, 3) for kinds in combinations(KINDS, n)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Trace and the numbers that its model's heads were made with."""
+
+    name: str
+    trace: Trace
+    shape: Shape
+
+
+def cases(kinds: tuple[Kind, ...]) -> list[Case]:
+    plain = Shape(kinds=kinds)
+    shapes: dict[str, tuple[Shape, dict[str, Any]]] = {
+        "grouped keys": (plain, {}),
+        "keys of their own": (replace(plain, key_heads=4), {}),
+        "one key head": (replace(plain, key_heads=1, masked_value=-1e9), {}),
+        "bias by distance": (plain, {"bias": "distance"}),
+        "bias per cell": (plain, {"bias": "full"}),
+        "captured": (plain, {"captured": True}),
+        "no hidden states": (replace(plain, hidden=False, output=False), {}),
+        "only the output": (replace(plain, hidden=False), {}),
+        "no steps": (plain, {"steps": False}),
+        "prompt": (plain, {"prompt": 2, "bias": "distance"}),
+        "nothing decoded": (plain, {"target": 0}),
+    }
+    return [
+        Case(name, any_trace(shape, **given), shape)
+        for name, (shape, given) in shapes.items()
+    ]
+
+
+def weights(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
+    """Derive a head's weights [Q, K] from the rows, without asking the Trace."""
+    if (kind, layer) in trace.captured:
+        captured: Floats = trace.captured[kind, layer][head]
+        return captured
+    scores = scaled(case, trace, kind, layer, head)
+    biases = trace.biases.get(kind)
+    if biases is not None:
+        bias = bias_rows(biases[layer], slice(None), scores.shape)
+        scores += bias[head if len(bias) > 1 else 0].astype(np.float64)
+    masked: Floats = np.where(trace.masks[kind], scores, case.shape.masked_value)
+    powers = np.exp(masked - masked.max(-1, keepdims=True, initial=-1e30))
+    made: Floats = powers / powers.sum(-1, keepdims=True)
+    return made
+
+
+def scaled(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
+    """Derive q.k times the scale, [Q, K], in double precision."""
+    shape, part = case.shape, trace.columns.part
+    rows: Floats = trace.encoder_rows if kind == "encoder" else trace.decoder_rows
+    if kind == "cross":
+        q = rows[:, part("decoder", "cross queries", layer)]
+        k = trace.memory_rows[:, part("memory", "keys", layer)]
+    else:
+        q, k = (rows[:, part(kind, name, layer)] for name in ("queries", "keys"))
+    group = shape.heads // shape.key_heads
+    query = q.reshape(-1, shape.heads, shape.head_size)[:, head]
+    key = k.reshape(-1, shape.key_heads, shape.head_size)[:, head // group]
+    return np.asarray(query.astype(float) @ key.T.astype(float) * SCALES[layer])
+
+
+def shown(window: MainWindow) -> Trace:
+    trace = window.session.state.shown
+    assert trace is not None
+    return trace
+
+
+def view(window: MainWindow, kind: type[Any], name: str) -> Any:
+    window.session.set(tab=name)
+    found = window.tabs.view(name)
+    assert isinstance(found, kind)
+    return found

@@ -1,0 +1,223 @@
+"""Traces of any model in a real window: every tab draws its own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QComboBox, QPushButton, QSpinBox, QWidget
+from pytestqt.qtbot import QtBot
+
+from tests.general_traces import Shape, any_trace
+from tests.ui.any_traces import SUBSETS, Case, cases, scaled, shown, view, weights
+from tests.ui.windows import make_window
+from visformer.pictures.absent import missing_kinds_words
+from visformer.pictures.computation.stages import STAGES
+from visformer.pictures.look import FORMS, SUMMARIES, Look, TokenGroup
+from visformer.ui.views import VIEWS
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.mask_lab import MaskLab
+from visformer.ui.views.masks import MasksPage, MasksView
+from visformer.ui.views.output import OutputView
+from visformer.ui.views.position_lab import PositionLab
+from visformer.ui.views.positions import PositionsView
+from visformer.ui.views.view import PagedView
+from visformer.ui.window import MainWindow
+from visformer.values.facts import KINDS, Kind
+from visformer.values.score_bias import bias_rows
+from visformer.words import number
+
+
+@pytest.fixture
+def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
+    return make_window(qtbot, tmp_path)[0]
+
+
+def pages(window: MainWindow) -> Iterator[str]:
+    """Turn to every tab, and to every page of each."""
+    for entry in VIEWS:
+        window.session.set(tab=entry.name)
+        drawn = window.tabs.view(entry.name)
+        names = [page.name for page in entry.pages]
+        if not isinstance(drawn, PagedView):
+            yield entry.name
+        else:
+            for page in names:
+                drawn.turn(page)
+                yield f"{entry.name} {page}"
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
+    """One window shows one Trace after the other: what one leaves must not stay."""
+    for case in cases(kinds):
+        window.show_trace(case.trace)
+        for _page in pages(window):
+            for step in (0, len(case.trace)):
+                window.session.set(step=step)
+                window.grab()
+            for kind in KINDS:
+                window.choose_kind(kind)
+                assert window.session.state.kind in kinds
+        assert window.session.state.error == ""
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_every_stage_and_form_draws(
+    window: MainWindow, kinds: tuple[Kind, ...]
+) -> None:
+    for case in cases(kinds):
+        window.show_trace(case.trace)
+        for kind in kinds:
+            window.session.set(kind=kind, tab="computation")
+            for stage in STAGES:
+                window.session.set(stage=stage.name)
+                computation = view(window, ComputationView, "computation")
+                said = computation._words.text()
+                assert said, (case.name, stage.name)
+                if stage.weighs and case.trace.tokens(kind)[0]:
+                    assert "only the attention of “any” is known" in said
+        window.session.set(tab="attention")
+        for summary, form in zip(SUMMARIES, cycle(FORMS), strict=False):
+            window.session.set(look=Look(form=form, summary=summary))
+            window.grab()
+            hide: frozenset[TokenGroup] = frozenset({"special", "punctuation"})
+            look = Look(form=form, summary=summary, words=True, hide=hide)
+            window.session.set(look=look)
+            window.grab()
+        window.session.set(look=Look())
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_the_numbers_are_the_models_own(
+    window: MainWindow, kinds: tuple[Kind, ...]
+) -> None:
+    for case in cases(kinds):
+        window.show_trace(case.trace)
+        for layer, head in ((0, 3), (1, 1)):
+            window.session.set(tab="attention", layer=layer, head=head)
+            trace = shown(window)
+            maps = view(window, AttentionView, "attention").maps
+            for kind in kinds:
+                want = weights(case, trace, kind, layer, head)
+                got = maps[kind].matrix.values
+                assert np.allclose(got, want, atol=1e-5), (case.name, kind)
+                if want.size:
+                    check_stages(window, case, kind, (layer, head))
+        check_masks(window, kinds)
+        check_output(window)
+
+
+def check_stages(
+    window: MainWindow, case: Case, kind: Kind, at: tuple[int, int]
+) -> None:
+    """The scale and the softmax stage hold the same numbers, step by step."""
+    computation = view(window, ComputationView, "computation")
+    window.session.set(kind=kind, stage="scale", locked=None)
+    trace = shown(window)
+    want = scaled(case, trace, kind, *at)
+    numbers = computation._picture.table.values
+    assert np.allclose(numbers[1], want[-1], atol=1e-4), (case.name, kind)
+    cell = computation._subject
+    score = number(float(want[cell.query, cell.key]))
+    assert f"= {score}" in computation._words.text()
+    biased = bool(trace.biases)
+    assert len(numbers) == (4 if biased else 2)
+    assert ("bias" in computation._formula.text()) == biased
+    assert computation.stages["attention"].tabText(5) == (
+        "× scale, + b" if biased else "× scale"
+    )
+    if biased:
+        bias = bias_rows(trace.biases[kind][at[0]], slice(None), want.shape)
+        row = bias[at[1] if len(bias) > 1 else 0][-1]
+        assert np.allclose(numbers[2], row)
+        assert np.allclose(numbers[3], want[-1] + row, atol=1e-4)
+    window.session.set(stage="weighted")
+    values = computation._picture.maps[1].make().values
+    assert values.shape[1] == case.shape.value_size
+    z = computation._picture.maps[2].make().values
+    assert np.allclose(z, weights(case, trace, kind, *at) @ values, atol=1e-4)
+
+
+def check_masks(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
+    masks, trace = view(window, MasksView, "masks"), shown(window)
+    masks.turn("masks")
+    maps = masks.page(MasksPage)._maps
+    for (kind, part), (heat_map, _label) in maps._cells.items():
+        there = kind in kinds and part == "combined"  # no rule is known
+        assert heat_map.isVisibleTo(masks) == there
+        if there:
+            mask = trace.mask(kind, window.session.state.layer)
+            assert np.array_equal(heat_map.matrix.values, mask)
+
+
+def check_output(window: MainWindow) -> None:
+    output, trace = view(window, OutputView, "output"), shown(window)
+    there = "decoder" in trace.model.stacks and trace.model.stacks["decoder"].output
+    assert output._output.isVisibleTo(output) == there
+    if there and len(trace):
+        assert np.array_equal(output._output.matrix.values, trace.decoder_output)
+    assert not output._steps_map.isVisibleTo(output)
+    if "decoder" in trace.kinds:
+        assert "There is no logit lens" in output._how.text()
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_what_is_not_there_is_said_and_not_offered(
+    window: MainWindow, kinds: tuple[Kind, ...]
+) -> None:
+    for case in cases(kinds):
+        window.show_trace(case.trace)
+        missing = missing_kinds_words(case.trace.model)
+        attention = view(window, AttentionView, "attention")
+        panels = {k: p.isVisibleTo(attention) for k, p in attention.panels.items()}
+        assert panels == {kind: kind in kinds for kind in KINDS}
+        assert attention._absent.text() == missing
+        computation = view(window, ComputationView, "computation")
+        assert _kinds(computation.choosers["kind"]) == [*kinds]
+        assert computation._absent.text() == missing
+        masks = view(window, MasksView, "masks")
+        assert missing in masks.page(MasksPage)._maps._legend.text()
+        masks.turn("lab")
+        assert _kinds(masks.page(MaskLab).kind) == [*kinds]
+        target = {"decoder", "cross"} & set(kinds)
+        assert window.transport.isVisibleTo(window) == bool(target)
+        assert window.strips.target.isVisibleTo(window) == bool(target)
+        assert window.candidates.isVisibleTo(window) == bool(target)
+
+
+def _kinds(box: QComboBox) -> list[Kind]:
+    return [box.itemData(index) for index in range(box.count())]
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_labs_are_off_where_no_model_is_behind_the_trace(
+    window: MainWindow, kinds: tuple[Kind, ...]
+) -> None:
+    window.show_trace(any_trace(Shape(kinds=kinds)))
+    masks, positions = (
+        view(window, MasksView, "masks"),
+        view(window, PositionsView, "positions"),
+    )
+    lab, places = masks.page(MaskLab), positions.page(PositionLab)
+    for _page in pages(window):
+        window.grab()
+    fields = lab.causal, lab.offset, lab.masked_value, lab.hide_button
+    for field in (*fields, places.form, places.amount, places.seed, places.shuffle):
+        assert not field.isEnabled()
+    reason = "the model that made it is not open"
+    assert reason in lab.text.text()
+    assert reason in lab.causal.toolTip()
+    assert reason in places._fixed.text()
+    for control in lab.findChildren(QWidget):
+        field = isinstance(control, QComboBox | QSpinBox | QPushButton)
+        if field and control.isEnabled() and control.isVisibleTo(lab):
+            assert control in (lab.kind, lab.layers)
+    before = window.session.state.intervention
+    if lab.mask_map.matrix is not None and lab.mask_map.matrix.values.size:
+        lab.mask_map.clicked.emit((0, 0))
+    assert window.session.state.intervention == before
