@@ -13,6 +13,7 @@ from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, Kind
 from visformer.values.score_bias import bias_rows
+from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace import Trace
 
 SUBSETS = [kinds for n in (1, 2, 3) for kinds in combinations(KINDS, n)]
@@ -42,6 +43,8 @@ def cases(kinds: tuple[Kind, ...]) -> list[Case]:
         "prompt": (plain, {"prompt": 2, "bias": "distance"}),
         "nothing decoded": (plain, {"target": 0}),
     }
+    if "decoder" not in kinds and "cross" not in kinds:  # no target, so no prompt
+        del shapes["prompt"], shapes["nothing decoded"], shapes["no steps"]
     return [
         Case(name, any_trace(shape, **given), shape)
         for name, (shape, given) in shapes.items()
@@ -77,6 +80,11 @@ def scaled(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Float
     query = q.reshape(-1, shape.heads, shape.head_size)[:, head]
     key = k.reshape(-1, shape.key_heads, shape.head_size)[:, head // group]
     return np.asarray(query.astype(float) @ key.T.astype(float) * SCALES[layer])
+
+
+def show_in(window: MainWindow, trace: Trace) -> None:
+    """Show a recorded Trace, as ``visformer.show`` does."""
+    window.show_run(SavedRun(trace=trace))
 
 
 def shown(window: MainWindow) -> Trace:

@@ -12,7 +12,16 @@ from PySide6.QtWidgets import QComboBox, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.general_traces import Shape, any_trace
-from tests.ui.any_traces import SUBSETS, Case, cases, scaled, shown, view, weights
+from tests.ui.any_traces import (
+    SUBSETS,
+    Case,
+    cases,
+    scaled,
+    show_in,
+    shown,
+    view,
+    weights,
+)
 from tests.ui.windows import make_window
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.computation.stages import STAGES
@@ -55,7 +64,7 @@ def pages(window: MainWindow) -> Iterator[str]:
 def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
     """One window shows one Trace after the other: what one leaves must not stay."""
     for case in cases(kinds):
-        window.show_trace(case.trace)
+        show_in(window, case.trace)
         for _page in pages(window):
             for step in (0, len(case.trace)):
                 window.session.set(step=step)
@@ -71,7 +80,7 @@ def test_every_stage_and_form_draws(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
     for case in cases(kinds):
-        window.show_trace(case.trace)
+        show_in(window, case.trace)
         for kind in kinds:
             window.session.set(kind=kind, tab="computation")
             for stage in STAGES:
@@ -97,7 +106,7 @@ def test_the_numbers_are_the_models_own(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
     for case in cases(kinds):
-        window.show_trace(case.trace)
+        show_in(window, case.trace)
         for layer, head in ((0, 3), (1, 1)):
             window.session.set(tab="attention", layer=layer, head=head)
             trace = shown(window)
@@ -110,6 +119,27 @@ def test_the_numbers_are_the_models_own(
                     check_stages(window, case, kind, (layer, head))
         check_masks(window, kinds)
         check_output(window)
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_a_file_holds_the_same_numbers(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, kinds: tuple[Kind, ...]
+) -> None:
+    for case in cases(kinds):
+        path = tmp_path / f"{case.name}.vis"
+        case.trace.save(path)
+        window.open(str(path))
+        qtbot.waitUntil(lambda: not window.session.state.busy, timeout=30_000)
+        assert window._notice.text() == "", case.name
+        trace = shown(window)
+        maps = view(window, AttentionView, "attention").maps
+        for kind in kinds:
+            layer, head = window.session.state.layer, window.session.state.head
+            want = weights(case, case.trace, kind, layer, head)
+            assert np.allclose(maps[kind].matrix.values, want, atol=1e-5), case.name
+            assert trace.model.attention == case.trace.model.attention
+        for _page in pages(window):
+            window.grab()
 
 
 def check_stages(
@@ -171,7 +201,7 @@ def test_what_is_not_there_is_said_and_not_offered(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
     for case in cases(kinds):
-        window.show_trace(case.trace)
+        show_in(window, case.trace)
         missing = missing_kinds_words(case.trace.model)
         attention = view(window, AttentionView, "attention")
         panels = {k: p.isVisibleTo(attention) for k, p in attention.panels.items()}
@@ -198,7 +228,7 @@ def _kinds(box: QComboBox) -> list[Kind]:
 def test_labs_are_off_where_no_model_is_behind_the_trace(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
-    window.show_trace(any_trace(Shape(kinds=kinds)))
+    show_in(window, any_trace(Shape(kinds=kinds)))
     masks, positions = (
         view(window, MasksView, "masks"),
         view(window, PositionsView, "positions"),

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from tests.general_traces import Shape, any_trace
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.ui.any_traces import shown, view
+from tests.ui.any_traces import show_in, shown, view
 from tests.ui.windows import FakeEngine, make_window
 from visformer.pictures.look import Look
 from visformer.ui.views.architecture import ArchitectureView
@@ -45,7 +45,7 @@ def decoder_alone(prompt: int) -> Trace:
 def test_a_prompt_is_the_source_and_what_follows_the_target(
     window: MainWindow,
 ) -> None:
-    window.show_trace(decoder_alone(prompt=3))
+    show_in(window, decoder_alone(prompt=3))
     assert window.source.text() == "a b c"
     texts = [chip.token for chip in window.strips.source._row.chips]
     assert texts == ["▁a", "▁b", "▁c"]
@@ -65,7 +65,7 @@ def test_a_prompt_is_the_source_and_what_follows_the_target(
 
 
 def test_both_strips_are_tinted_by_the_one_sequence(window: MainWindow) -> None:
-    window.show_trace(decoder_alone(prompt=3))
+    show_in(window, decoder_alone(prompt=3))
     strips = window.strips
     tints = [c.tint for c in (*strips.source._row.chips, *strips.target._row.chips)]
     row = shown(window).attention("decoder", 0, 0)[-1]
@@ -73,7 +73,7 @@ def test_both_strips_are_tinted_by_the_one_sequence(window: MainWindow) -> None:
 
 
 def test_the_prompts_end_is_marked(window: MainWindow) -> None:
-    window.show_trace(decoder_alone(prompt=3))
+    show_in(window, decoder_alone(prompt=3))
     attention = view(window, AttentionView, "attention")
     canvas = attention.maps["decoder"].canvas
     assert canvas._border == (3, 3)
@@ -83,7 +83,7 @@ def test_the_prompts_end_is_marked(window: MainWindow) -> None:
     window.session.set(look=Look(form="text"))
     pieces = attention.panels["decoder"].panel("text").canvas._tinted.keys
     assert [piece.text for piece in pieces if piece.after_prompt] == ["d"]
-    window.show_trace(decoder_alone(prompt=0))
+    show_in(window, decoder_alone(prompt=0))
     assert not any(
         piece.after_prompt
         for piece in attention.panels["decoder"].panel("text").canvas._tinted.keys
@@ -94,14 +94,14 @@ def test_the_prompts_end_is_marked(window: MainWindow) -> None:
 
 
 def test_no_row_of_the_table_can_be_chosen(window: MainWindow, qtbot: QtBot) -> None:
-    window.show_trace(decoder_alone(prompt=3))
+    show_in(window, decoder_alone(prompt=3))
     assert "click" not in window.candidates._summary.text()
     with qtbot.assertNotEmitted(window.candidates.chosen):
         window.candidates.table.clicked.emit(window.candidates._model.index(1, 0))
 
 
 def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:
-    window.show_trace(any_trace(Shape(kinds=("decoder",)), steps=False))
+    show_in(window, any_trace(Shape(kinds=("decoder",)), steps=False))
     said = "This trace does not contain what the model predicted."
     assert window.candidates._summary.text() == said
     chips = window.strips.target._row.chips
@@ -123,7 +123,7 @@ def masked() -> Trace:
 
 def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     trace = masked()
-    window.show_trace(trace)
+    show_in(window, trace)
     panel, row = window.candidates, window.strips.source._row
     assert panel.isVisibleTo(window)
     assert "(token 2)" in panel._title.text()
@@ -142,7 +142,7 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
 
 
 def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:
-    window.show_trace(masked())
+    show_in(window, masked())
     window.choose_kind("cross")
     assert window.session.state.kind == "encoder"
     assert "encoder alone" in window._notice.text()
@@ -152,7 +152,7 @@ def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:
 
 
 def test_captured_weights_are_named(window: MainWindow) -> None:
-    window.show_trace(any_trace(captured=True))
+    show_in(window, any_trace(captured=True))
     attention = view(window, AttentionView, "attention")
     said = "weights as captured from the model"
     assert said in attention.maps["cross"]._done.text()
@@ -164,7 +164,7 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     assert "captured" in computation._formula.text()
     row = trace.captured["cross", 0][0][-1]
     assert np.array_equal(picture.table.values[-1], row)
-    window.show_trace(any_trace())
+    show_in(window, any_trace())
     assert "captured" not in computation._formula.text()
 
 
@@ -177,7 +177,7 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     ],
 )
 def test_shared_keys_are_named(window: MainWindow, key_heads: int, said: str) -> None:
-    window.show_trace(any_trace(Shape(key_heads=key_heads)))
+    show_in(window, any_trace(Shape(key_heads=key_heads)))
     window.session.set(tab="computation", stage="product", head=2)
     words = view(window, ComputationView, "computation")._words.text()
     assert words.endswith(said or ".")
@@ -200,7 +200,7 @@ def test_a_part_of_the_open_model_ran(qtbot: QtBot, tmp_path: Path) -> None:
         decoder_rows=whole.decoder_rows[:, : columns.width("decoder")],
         masks={"decoder": whole.masks["decoder"]},
     )
-    window.show_trace(alone)
+    show_in(window, alone)
     window.receive(opened_model(whole.model))
     assert window.session.state.recorded
     positions = view(window, PositionsView, "positions")
@@ -226,7 +226,7 @@ def _sides(box: QComboBox) -> list[str]:
 def test_another_models_run_is_not_replaced(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     assert isinstance(engine, FakeEngine)
-    window.show_trace(decoder_alone(prompt=3))
+    show_in(window, decoder_alone(prompt=3))
     trace = window.session.state.trace
     window._choose_tokens(replace(window.session.state.wish.strategy, seed=3), 5)
     window._force(4)
