@@ -34,7 +34,12 @@ ROOMS = {  # room -> what it must not import
     "bench/bench_command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
 }
-ENGINE = ("engine.handle", "engine.messages", "engine.mirror")  # its client's side
+ENGINE = (
+    "engine.events",
+    "engine.handle",
+    "engine.messages",
+    "engine.mirror",
+)  # its client's side
 ARROWS = {  # room -> all of ours that it may import
     "values": ("arguments", "errors", "files", "language", "text"),
     "tokenizers": ("errors", "files", "language", "text", "values"),

@@ -158,6 +158,9 @@ class NoEngine:
     def ask(self, request: Request) -> int:
         raise VisformerError(_(NO_ENGINE))
 
+    def stop(self) -> None:
+        """Do nothing: nothing is computed."""
+
     def abandon(self) -> None:
         """Do nothing: there is no opening."""
 

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+
+MOST_CHARACTERS = 200  # of a sentence that is shown
+_LONG_WORD = re.compile(r"\S{41,}")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”")
+
 
 class VisformerError(Exception):
-    """Base of every error whose text is meant for the user."""
+    """Base of every error whose text is meant for the user.
+
+    The text is at most 200 characters long: values of strangers are cut.
+    """
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(brief(sentence))
 
 
 class CheckpointError(VisformerError):
@@ -13,3 +26,23 @@ class CheckpointError(VisformerError):
 
 class InputError(VisformerError):
     """Something the user typed, chose or passed cannot be used as it is."""
+
+
+def brief(sentence: str) -> str:
+    """Return a sentence with at most 200 characters: its long values are cut first."""
+    if len(sentence) <= MOST_CHARACTERS:
+        return sentence
+    words = _LONG_WORD.sub(lambda word: f"{word[0][:24]}…{word[0][-12:]}", sentence)
+    if len(words) <= MOST_CHARACTERS:
+        return words
+    return f"{words[:120]} … {words[-77:]}"  # what is wrong, and what to do
+
+
+def stack_words(error: BaseException) -> str:
+    """Return where an unexpected error was raised, for a log.
+
+    What its message quotes is left out: it may be of the user's text.
+    """
+    stack = "".join(traceback.format_tb(error.__traceback__))
+    message = brief(_QUOTED.sub("“…”", str(error)))
+    return f"{stack}{type(error).__name__}: {message}"

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
+from tests.engine.listener import (
+    SECONDS,
+    Listener,
+    decoded,
+    process_id,
+    request,
+)
 from tests.formats import layout_models
-from tests.formats.folders import write_letters
 from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.core.lens_rows import lens
-from visformer.engine.handle import Engine, Event, Replaced
+from visformer.engine.events import Event, Replaced
+from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Asked,
     Batch,
@@ -37,81 +41,6 @@ from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.values.intervention import parse
 from visformer.values.lens import streams
-
-SECONDS = 60
-
-
-class Listener:
-    """Collects events; waits for the one that is looked for."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._arrived = threading.Condition()
-
-    def __call__(self, event: Event) -> None:
-        with self._arrived:
-            self.events.append(event)
-            self._arrived.notify_all()
-
-    def wait(self, wanted: Callable[[Event], bool]) -> Event:
-        """Return the first event that is wanted, and forget it and those before."""
-        with self._arrived:
-            assert self._arrived.wait_for(
-                lambda: any(map(wanted, self.events)), SECONDS
-            )
-            at = next(i for i, event in enumerate(self.events) if wanted(event))
-            found, self.events = self.events[at], self.events[at + 1 :]
-            return found
-
-    def gather(self, *kinds: type) -> list[Event]:
-        """Return all events once there is one of each of these kinds; forget them."""
-        with self._arrived:
-            assert self._arrived.wait_for(
-                lambda: {type(event) for event in self.events} >= set(kinds), SECONDS
-            )
-            found, self.events = self.events, []
-            return found
-
-    def wait_for(self, *kinds: type) -> Event:
-        """Return the first event of these kinds."""
-        return self.wait(lambda event: isinstance(event, kinds))
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_letters(tmp_path_factory.mktemp("letters"))
-
-
-@pytest.fixture
-def engine() -> Iterator[tuple[Engine, Listener]]:
-    listener = Listener()
-    engine = Engine(listener)
-    yield engine, listener
-    engine.close()
-    names = [thread.name for thread in threading.enumerate()]
-    assert "engine-reader" not in names
-
-
-def request(source: str, **given: object) -> Decode:
-    return Decode(source=source, **given)  # type: ignore[arg-type]
-
-
-def process_id(handle: Engine) -> int:
-    """Return that of the process that works."""
-    return int(handle._current.process.pid)
-
-
-def decoded(listener: Listener, number: int) -> Decoded:
-    """Return the last Trace of a finished decode."""
-    last: list[Decoded] = []
-
-    def done(event: Event) -> bool:
-        if isinstance(event, Decoded) and event.number == number:
-            last.append(event)
-        return isinstance(event, Finished) and event.number == number
-
-    listener.wait(done)
-    return last[-1]
 
 
 def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
@@ -182,12 +111,14 @@ def test_a_reader_that_dies_leaves_the_open_model_alone(
     listener.wait_for(Opened)
     working = process_id(handle)
     handle.open(Open(path=str(folder)))
-    opening = handle._opening
-    assert opening is not None
-    opening[0].process.kill()
+    for _ in range(2):  # before they have started, which is tried twice
+        opening = handle._opening
+        assert opening is not None
+        opening.worker.process.kill()
+        opening.worker._threads[0].join(SECONDS)
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
-    assert "its reader ended (signal 9)" in refused.reason
+    assert "the engine does not start (signal 9)" in refused.reason
     assert process_id(handle) == working
 
 

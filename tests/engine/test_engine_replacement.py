@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tests.traces import make_trace, rows_of
-from visformer.engine.handle import Engine, Event, Replaced
+from visformer.engine.events import Closed, Down, Event, Replaced, Silent
+from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Decode,
     Finished,
@@ -18,13 +20,18 @@ from visformer.engine.messages import (
     Opened,
     Parameters,
     Passed,
+    Ready,
     Refused,
     Request,
     Shuffle,
     Started,
     Stepped,
+    Stop,
+    Stopped,
 )
 from visformer.engine.mirror import Decoded, Mirror
+from visformer.values.intervention import parse
+from visformer.values.strategy import Strategy
 
 
 class Mortal:
@@ -32,24 +39,25 @@ class Mortal:
 
     made: list[Mortal]
 
-    def __init__(self, receive: Callable[[Mortal, Any], None]) -> None:
+    def __init__(self, receive: Callable[[Mortal, Any], None], *_more: Any) -> None:
         self.process = types.SimpleNamespace(
             exitcode=-11, join=bool, kill=bool, is_alive=bool
         )
         self.how_it_ended = lambda: "signal 11"
         self.sent: list[Any] = []
         self.send, self.end = self.sent.append, bool
-        self._receive = receive
+        self._receive, self.heard = receive, False
         self.made.append(self)
 
     def answer(self, answer: Any) -> None:
         """Answer the newest request; None: the process has ended."""
+        self.heard = self.heard or answer is not None
         self._receive(self, answer)
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    monkeypatch.setattr("visformer.engine.handle.Worker", Mortal)
+    monkeypatch.setattr("visformer.engine.pool.Worker", Mortal)
     monkeypatch.setattr(Mortal, "made", [], raising=False)
     return []
 
@@ -86,14 +94,15 @@ def test_a_request_that_ends_two_processes_is_not_replayed_again(
             working(handle).answer(opened(opening))
         working(handle).answer(started(number))
         working(handle).answer(None)
-    assert [type(e) for e in events] == [Opened, Decoded, Replaced, Decoded, Refused]
+    kinds = [type(event) for event in events]
+    assert kinds == [Opened, Decoded, Replaced, Decoded, Replaced, Refused]
     assert isinstance(events[-1], Refused)
     assert "twice on this request" in events[-1].reason
     assert [type(sent.request) for sent in working(handle).sent] == [Open]
 
+    working(handle).answer(opened(opening))
     again = handle.ask(Decode(source="ab"))
     working(handle).answer(started(again))
-    working(handle).answer(Finished(number=again, step_ms=1.0))
     working(handle).answer(None)
     assert isinstance(events[-1], Replaced)  # another request: another try
     assert [type(sent.request) for sent in working(handle).sent] == [Open, Decode]
@@ -121,10 +130,162 @@ def test_a_choice_is_replayed_even_before_its_first_answer(events: list[Event]) 
     number = handle.ask(forced)
     working(handle).answer(None)
     assert replayed(handle) == forced
+    working(handle).answer(opened(1))
     working(handle).answer(started(number))  # no row of it has come yet
+    working(handle).answer(None)
+    assert isinstance(events[-1], Refused)  # never without the choice
+
+
+def test_what_is_answered_is_not_replayed(events: list[Event]) -> None:
+    handle = ready(events)
+    number = handle.ask(Decode(source="abc"))
+    working(handle).answer(started(number))
     working(handle).answer(Finished(number=number, step_ms=None))
     working(handle).answer(None)
-    assert replayed(handle) == forced
+    assert [type(sent.request) for sent in working(handle).sent] == [Open]
+
+
+def test_a_death_before_the_first_answer_replays_none_of_the_last_sentence(
+    events: list[Event],
+) -> None:
+    """Rows of the sentence before it, its strategy or its masks are never forced."""
+    handle, trace = ready(events), make_trace(target=3)
+    first = handle.ask(Decode(source="abc"))
+    start = Started(number=first, start=trace.until(0), limit=9, kept=0)
+    working(handle).answer(start)
+    for row in rows_of(trace):
+        working(handle).answer(Stepped(number=first, row=row))
+    sampling = Strategy(name="sample", temperature=2.0)
+    for request in (
+        Decode(source="another"),
+        Decode(source="abc", strategy=sampling),
+        Decode(source="abc", intervention=parse(["causal off"])),
+    ):
+        handle.ask(request)
+        late = rows_of(trace)[0]
+        working(handle).answer(Stepped(number=first, row=late))  # of the superseded one
+        working(handle).answer(None)
+        assert replayed(handle) == request
+        working(handle).answer(opened(1))
+
+
+def test_an_engine_that_cannot_start_is_tried_twice(events: list[Event]) -> None:
+    handle = Engine(events.append)
+    number = handle.open(Open(path="/a/model"))
+    for mortal in (0, 1):
+        Mortal.made[mortal].answer(None)
+    assert len(Mortal.made) == 2
+    (refused,) = events
+    assert isinstance(refused, Refused)
+    assert refused.number == number
+    assert "model could not be opened: the engine does not start" in refused.reason
+
+    handle.open(Open(path="/a/model"))  # the way to try again
+    assert len(Mortal.made) == 3
+    Mortal.made[2].answer(Ready(number=0))
+    Mortal.made[2].answer(opened(2))
+    assert isinstance(events[-1], Opened)
+
+
+def test_a_replacement_that_cannot_start_is_tried_twice(events: list[Event]) -> None:
+    handle = ready(events)
+    number = handle.ask(Decode(source="abc"))
+    working(handle).answer(started(number))
+    made = len(Mortal.made)
+    for _ in range(5):  # a dead process says so once, whoever asks
+        working(handle).answer(None)
+    assert len(Mortal.made) <= made + 1  # the spare, and one more
+    assert isinstance(events[-1], Down)
+    assert "press Translate to try again" in events[-1].reason
+    handle.ask(Decode(source="ab"))
+    reopened, asked = working(handle).sent
+    assert (reopened.request.path, asked.request.source) == ("model", "ab")
+    working(handle).answer(Ready(number=0))
+    working(handle).answer(opened(1))
+    working(handle).answer(started(asked.number))
+    assert isinstance(events[-1], Decoded)
+
+
+def test_other_weights_are_not_taken_over(events: list[Event]) -> None:
+    """The file was replaced on the disk; the process that read it is not used."""
+    handle = ready(events)
+    handle.ask(Decode(source="abc"))
+    working(handle).answer(None)
+    stranger = working(handle)
+    model = replace(make_trace().model, digest="another")
+    stranger.answer(replace(opened(1), model=model))
+    assert isinstance(events[-1], Closed)
+    assert "has changed on the disk" in events[-1].reason
+    stranger.answer(started(2))
+    assert isinstance(events[-1], Closed)  # nothing of it comes any more
+    assert working(handle) is not stranger
+    assert working(handle).sent == []
+
+
+def test_a_file_that_is_gone_closes_its_model(events: list[Event]) -> None:
+    handle = ready(events)
+    working(handle).answer(None)
+    working(handle).answer(Refused(number=1, reason="There is no such file."))
+    assert isinstance(events[-1], Closed)
+    assert "model can no longer be opened. There is no such file." in events[-1].reason
+
+
+def test_silence_is_told_once_and_its_end(events: list[Event]) -> None:
+    now = [0.0]
+    handle = Engine(events.append, clock=lambda: now[0])
+    Mortal.made[0].answer(opened(handle.open(Open(path="model"))))
+    assert not handle.beat()  # nothing is asked
+    now[0] = 100.0
+    number = handle.ask(Decode(source="abc"))
+    now[0] = 109.0
+    assert handle.beat()
+    assert isinstance(events[-1], Opened)
+    now[0] = 111.0
+    assert handle.beat()
+    assert handle.beat()
+    assert [type(event) for event in events] == [Opened, Silent]
+    assert isinstance(events[-1], Silent)
+    assert "has not answered for 11 s" in events[-1].reason
+    working(handle).answer(started(number))
+    assert events[-2] == Silent()
+    working(handle).answer(Finished(number=number, step_ms=None))
+    assert not handle.beat()
+
+
+def test_stop_ends_what_does_not_answer(events: list[Event]) -> None:
+    now = [0.0]
+    handle = Engine(events.append, clock=lambda: now[0])
+    Mortal.made[0].answer(opened(handle.open(Open(path="model", device="cpu"))))
+    handle.stop()  # nothing to stop
+    hung = working(handle)
+    handle.ask(Decode(source="abc"))
+    handle.stop()
+    assert [type(sent.request) for sent in hung.sent] == [Open, Decode, Stop]
+    now[0] = 1.0
+    handle.beat()
+    assert working(handle) is hung
+    now[0] = 2.5
+    handle.beat()
+    assert isinstance(events[-1], Replaced)
+    assert "did not answer and was ended" in events[-1].reason
+    assert [sent.request for sent in working(handle).sent] == [
+        Open(path="model", device="cpu")
+    ]
+    hung.answer(None)
+    assert isinstance(events[-1], Replaced)  # that it ended is no news
+
+
+def test_stop_leaves_an_engine_that_answers(events: list[Event]) -> None:
+    now = [0.0]
+    handle = Engine(events.append, clock=lambda: now[0])
+    Mortal.made[0].answer(opened(handle.open(Open(path="model"))))
+    at_work = working(handle)
+    handle.ask(Decode(source="abc"))
+    handle.stop()
+    at_work.answer(Stopped(number=at_work.sent[-1].number))
+    now[0] = 9.0
+    assert not handle.beat()
+    assert working(handle) is at_work
 
 
 def test_tokens_that_came_are_replayed(events: list[Event]) -> None:
@@ -177,6 +338,18 @@ def test_passes_decoded_anew_stand_in_place_of_the_former_ones() -> None:
         [0, 1],
         [0, 1, 2],
     ]
+
+
+def test_a_reader_that_ends_leaves_the_open_model_alone(events: list[Event]) -> None:
+    handle = ready(events)
+    before = working(handle)
+    handle.open(Open(path="/a/other"))
+    Mortal.made[-1].answer(Ready(number=0))
+    Mortal.made[-1].answer(None)
+    assert working(handle) is before
+    (_opened, refused) = events
+    assert isinstance(refused, Refused)
+    assert "other could not be opened: its reader ended (signal 11)" in refused.reason
 
 
 def test_an_opening_that_is_given_up_leaves_the_working_process(

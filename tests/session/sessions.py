@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.traces import make_trace
-from visformer.engine.handle import Replaced
+from visformer.engine.events import Event
 from visformer.engine.messages import (
-    Answer,
     Finished,
     Open,
     Request,
@@ -41,12 +40,15 @@ class Engine:
     def abandon(self) -> None:
         """Do nothing."""
 
+    def stop(self) -> None:
+        """Do nothing."""
+
     @property
     def last(self) -> Any:
         return self.asked[-1]
 
 
-def take(session: Session, event: Answer | Replaced) -> State:
+def take(session: Session, event: Event) -> State:
     session.do(receive.receive, event)
     return session.state
 

@@ -17,7 +17,7 @@ from tests.session.sessions import (
     translated,
 )
 from tests.traces import make_trace
-from visformer.engine.handle import Replaced
+from visformer.engine.events import Replaced
 from visformer.engine.messages import (
     BatchDone,
     Decode,

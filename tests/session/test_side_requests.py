@@ -15,7 +15,7 @@ from tests.session.sessions import (
     take,
     translated,
 )
-from visformer.engine.handle import Replaced
+from visformer.engine.events import Replaced
 from visformer.engine.messages import (
     Answer,
     Lens,

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, make_window
-from visformer.engine.handle import Replaced
+from visformer.engine.events import Replaced
 from visformer.engine.messages import Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell

@@ -37,7 +37,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.abandoned = 0
+        self.abandoned = self.stopped = 0
 
     def open(self, request: Open) -> int:
         return -self.ask(request)  # never the number of a question
@@ -48,6 +48,9 @@ class FakeEngine:
 
     def abandon(self) -> None:
         self.abandoned += 1
+
+    def stop(self) -> None:
+        self.stopped += 1
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         """Return the requests of a class."""

@@ -31,7 +31,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from visformer.app import App, NoEngine
 from visformer.bench.measurements import Measurement, quantile, seconds, take_turns
 from visformer.bench.random_trace import random_facts, random_recording, random_trace
-from visformer.engine.handle import Event
+from visformer.engine.events import Event
 from visformer.engine.messages import Finished, Opened, Refused
 from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced

@@ -8,10 +8,14 @@ arrive on the handle's own threads.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
+from visformer.engine import reasons
+from visformer.engine.events import Closed, Down, Event, Replaced, Silent
+from visformer.engine.heartbeat import Heartbeat
 from visformer.engine.messages import (
     Answer,
     Asked,
@@ -19,25 +23,23 @@ from visformer.engine.messages import (
     Numbered,
     Open,
     Opened,
+    Ready,
     Refused,
     Request,
+    Stop,
+    Stopped,
 )
 from visformer.engine.mirror import Mirror
+from visformer.engine.pool import Pool
 from visformer.engine.worker import Worker
-from visformer.language import _
+from visformer.values.facts import ModelFacts
 from visformer.values.step import Step
 
 OPEN_SECONDS = 120.0  # an opening that takes longer is abandoned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """The working process ended and another one took over; nothing shown was lost."""
-
-    reason: str
-
-
-Event = Answer | Replaced
+ANSWER_SECONDS = 10.0  # a silence that is told
+STOP_SECONDS = 2.0  # an engine that is told to stop and takes longer is ended
+MOST_STARTS = 2  # processes in a row that end before they are ready
+MOST_DEATHS = 2  # processes that end on one request
 
 
 class _Opening(NamedTuple):
@@ -49,6 +51,14 @@ class _Opening(NamedTuple):
     timer: threading.Timer
 
 
+class _OpenModel(NamedTuple):
+    """What the working process has open: how to open it again, and what it was."""
+
+    number: int
+    request: Open
+    model: ModelFacts
+
+
 class Engine:
     """Requests in, events out, each with its request's number.
 
@@ -56,22 +66,38 @@ class Engine:
     asked decides which answers are still wanted (``session.receive``).
     """
 
-    def __init__(self, listener: Callable[[Event], None]) -> None:
-        """Start the first process; ``listener`` is called on the handle's threads."""
-        self._listener = listener
+    def __init__(
+        self,
+        listener: Callable[[Event], None],
+        *,
+        crashes: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start the first process; ``listener`` is called on the handle's threads.
+
+        Crashes of the processes are written to the file ``crashes``; ``clock`` tells
+        seconds.
+        """
+        self._listener, self._clock = listener, clock
         self._lock = threading.RLock()
+        self._pool = Pool(self._receive, crashes)
+        self._heartbeat = Heartbeat(self.beat)
         self._number = 0
         self._closing = False
-        self._ended: list[Worker] = []
-        self._spare: Worker | None = None
         self._opening: _Opening | None = None
         self._timers: list[threading.Timer] = []  # of openings, until they have ended
-        self._opened: Numbered | None = None  # what the working process has open
-        self._newest: Numbered | None = None  # the request that a replacement replays
+        self._opened: _OpenModel | None = None
+        self._reopening = False  # a replacement is still opening it
+        self._failed = 0  # processes in a row that ended before they were ready
+        self._down = False  # no process works, and none is started unasked
+        self._newest: Numbered | None = None  # until it is answered: what is replayed
+        self._deaths = 0  # processes that ended while they were at it
         self._steps: Sequence[Step] = ()  # of the newest decode, as far as it came
         self._mirror = Mirror()
-        self._fragile = False  # it was replaced, and has ended no request since
-        self._current = Worker(self._receive)
+        self._heard = 0.0  # when the working process was last heard, or asked at rest
+        self._silent = False  # that it is silent has been told
+        self._stop_by: float | None = None  # when it must have stopped
+        self._current = self._pool.take()
 
     def open(self, request: Open) -> int:
         """Open a checkpoint; the open model stays until the new one is ready.
@@ -80,9 +106,12 @@ class Engine:
         """
         with self._lock:
             self._abandon_opening()
+            if self._down and self._opened is None:
+                self._current, self._down = self._pool.take(), False
+            self._failed = 0
             numbered = self._numbered(request)
-            worker = self._current if self._opened is None else self._take_spare()
-            timer = threading.Timer(OPEN_SECONDS, self._too_slow, (worker,))
+            worker = self._current if self._opened is None else self._pool.take()
+            timer = threading.Timer(OPEN_SECONDS, self._too_slow, (numbered.number,))
             timer.daemon = True
             self._timers = [*filter(threading.Timer.is_alive, self._timers), timer]
             self._opening = _Opening(worker, numbered.number, request, timer)
@@ -95,76 +124,109 @@ class Engine:
         with self._lock:
             self._abandon_opening()
             if self._opened is not None:
-                self._keep_spare()
+                self._pool.keep_spare()
 
     def ask(self, request: Request) -> int:
         """Ask anything else; returns the request's number.
 
-        It supersedes what was asked before, unless it is a side request.
+        It supersedes what was asked before, unless it is a side request. Where no
+        process could be started, another try is made.
         """
         with self._lock:
+            if self._down:
+                self._failed, self._down = 0, False
+                self._replace()
             numbered = self._numbered(request)
             if not request.is_side_request:
-                self._newest, self._steps = numbered, ()
+                if self._newest is None:
+                    self._heard = self._clock()
+                self._newest, self._deaths, self._steps = numbered, 0, ()
+                self._stop_by = None
+                self._heartbeat.wake()
             self._current.send(numbered)
             return numbered.number
+
+    def stop(self) -> None:
+        """End what is computed after its current step; what came of it stays.
+
+        A process that does not stop in time is ended, and another one takes over.
+        """
+        with self._lock:
+            if self._newest is not None:
+                self._stop_by = self._clock() + STOP_SECONDS
+                self._current.send(self._numbered(Stop()))
+                self._heartbeat.wake()
 
     def close(self) -> None:
         """End every process and thread; no event comes after this."""
         with self._lock:
             self._closing = True
-            workers = {self._current, *self._ended}
-            if self._spare is not None:
-                workers.add(self._spare)
+            workers = {self._current}
             if self._opening is not None:
-                workers.add(self._opening[0])
+                workers.add(self._opening.worker)
+        self._heartbeat.close()
         for timer in self._timers:
             timer.cancel()
             timer.join()
-        for worker in workers:
-            worker.end()
+        self._pool.close(workers)
+
+    def beat(self) -> bool:
+        """Look whether the process still answers; True: something is awaited of it."""
+        with self._lock:
+            if self._closing or self._newest is None:
+                return False
+            now = self._clock()
+            if self._stop_by is not None and now >= self._stop_by:
+                self._end_hung()
+                return False
+            if not self._silent and now - self._heard >= ANSWER_SECONDS:
+                self._silent = True
+                self._listener(Silent(reason=reasons.silent(now - self._heard)))
+            return True
+
+    def _end_hung(self) -> None:
+        """End a process that does not stop; its request is not asked again."""
+        hung = self._current
+        self._settle()
+        self._replace()
+        self._pool.discard(hung)
+        self._listener(Replaced(reason=reasons.ended_hung()))
 
     def _numbered(self, request: Request) -> Numbered:
         self._number += 1
         return Numbered(self._number, request)
 
-    def _take_spare(self) -> Worker:
-        worker, self._spare = self._spare or Worker(self._receive), None
-        return worker
-
     def _abandon_opening(self) -> None:
         """Drop an opening that is superseded."""
         if self._opening is None:
             return
-        worker, _number, _request, timer = self._opening
-        timer.cancel()
-        self._opening = None
-        self._discard(worker)
-        if worker is self._current:
-            self._current = self._take_spare()
+        opening, self._opening = self._opening, None
+        opening.timer.cancel()
+        self._pool.discard(opening.worker)
+        if opening.worker is self._current:
+            self._current = self._pool.take()
 
-    def _discard(self, worker: Worker) -> None:
-        """End a process without waiting for it; ``close`` waits."""
-        worker.process.kill()
-        self._ended = [old for old in self._ended if old.process.is_alive()] + [worker]
-
-    def _too_slow(self, worker: Worker) -> None:
+    def _too_slow(self, number: int) -> None:
         with self._lock:
-            if self._opening is not None and self._opening[0] is worker:
-                worker.process.kill()  # its end is answered like any other
+            if self._opening is not None and self._opening.number == number:
+                self._opening.worker.process.kill()  # its end is answered like any
 
     def _receive(self, worker: Worker, answer: Answer | None) -> None:
         """Take an answer, or None when the process has ended; on a reader thread."""
         with self._lock:
             if self._closing:
                 return
-            opening = self._opening is not None and worker is self._opening[0]
+            opening = self._opening is not None and worker is self._opening.worker
             if answer is None:
                 self._opening_died(worker) if opening else self._died(worker)
+            elif isinstance(answer, Ready):
+                return
             elif opening and isinstance(answer, Asked | Opened | Refused):
                 self._opening_answered(worker, answer)
             elif worker is self._current:
                 self._answered(answer)
+
+    # ---- openings ------------------------------------------------------------------
 
     def _opening_answered(
         self, worker: Worker, answer: Asked | Opened | Refused
@@ -175,83 +237,141 @@ class Engine:
         timer.cancel()
         self._opening = None
         if isinstance(answer, Opened):
-            self._opened = Numbered(number, replace(request, ask="never"))
+            again = replace(request, ask="never")
+            self._opened = _OpenModel(number, again, answer.model)
             if worker is not self._current:
-                self._discard(self._current)
+                self._pool.discard(self._current)
                 self._current = worker
-                self._newest, self._steps, self._mirror = None, (), Mirror()
-            self._keep_spare()
+                self._settle()
+                self._mirror = Mirror()
+            self._failed, self._down, self._reopening = 0, False, False
+            self._pool.keep_spare()
         elif isinstance(answer, Asked) and worker is not self._current:
-            self._spare = worker  # it has the file in memory for what follows
+            self._pool.spare = worker  # it has the file in memory for what follows
         elif worker is not self._current:
-            self._discard(worker)  # it has read an unknown file: a fresh one is safer
-            self._keep_spare()
+            self._pool.discard(
+                worker
+            )  # it has read an unknown file: a fresh one is safer
+            self._pool.keep_spare()
         self._listener(answer)
 
     def _opening_died(self, worker: Worker) -> None:
         if self._opening is None:
             return
+        worker.process.join()
         _worker, number, request, timer = self._opening
+        if not worker.heard:  # not the file's fault: it had not started yet
+            self._failed += 1
+        started_again = not worker.heard and self._failed < MOST_STARTS
+        alone = worker is self._current
+        if started_again or (alone and worker.heard):
+            fresh = self._pool.take()
+            self._current = fresh if alone else self._current
+        if started_again:
+            self._opening = _Opening(fresh, number, request, timer)
+            fresh.send(Numbered(number, request))
+            return
         timer.cancel()
         self._opening = None
-        worker.process.join()
-        if worker is self._current:
-            self._current = self._take_spare()
-        name = request.path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
-        reason = _(
-            "{name} could not be opened: its reader ended ({end}). The file is "
-            "damaged, or needs more memory than there is.",
-            name=name,
-            end=worker.how_it_ended(),
-        )
+        self._down = self._down or (alone and not worker.heard)
+        reason = reasons.not_opened(request, worker)
         self._listener(Refused(number=number, reason=reason))
 
-    def _keep_spare(self) -> None:
-        if self._spare is None:
-            self._spare = Worker(self._receive)
+    # ---- the working process ---------------------------------------------------------
 
     def _answered(self, answer: Answer) -> None:
         """Pass on an answer of the working process; rows become a Trace."""
-        newest = self._newest is not None and answer.number == self._newest.number
-        if isinstance(answer, Opened):
-            return  # reopened by a replacement: nothing new
-        if not self._mirror.mirrors(answer):
-            self._fragile = self._fragile and not newest
+        self._hear()
+        if isinstance(answer, Stopped):
+            self._settle()
+        elif self._reopening and isinstance(answer, Opened | Refused):
+            self._reopened(answer)
+        elif self._mirror.mirrors(answer):
+            decoded = self._mirror.take(answer)
+            if decoded is not None:
+                if self._is_newest(answer):
+                    self._steps = decoded.trace.steps
+                self._listener(decoded)
+        else:
+            if self._is_newest(answer):
+                self._settle()
             self._listener(answer)
+
+    def _hear(self) -> None:
+        """Note that the process answers, or that another one begins."""
+        self._heard = self._clock()
+        if self._silent:
+            self._silent = False
+            self._listener(Silent())
+
+    def _is_newest(self, answer: Answer) -> bool:
+        return self._newest is not None and answer.number == self._newest.number
+
+    def _settle(self) -> None:
+        """Nothing is to be answered any more."""
+        self._newest, self._steps, self._stop_by = None, (), None
+        self._deaths = 0
+
+    def _reopened(self, answer: Opened | Refused) -> None:
+        """Go on with the model that was open, and with no other."""
+        self._reopening = False
+        if self._opened is None:
             return
-        decoded = self._mirror.take(answer)
-        if decoded is not None:
-            if newest:
-                self._steps = decoded.trace.steps
-            self._listener(decoded)
+        self._failed = 0
+        _number, request, model = self._opened
+        if isinstance(answer, Refused):
+            reason = reasons.gone(request, answer.reason)
+        elif not _same_weights(answer.model, model):
+            reason = reasons.changed(request)
+        else:
+            return
+        self._opened = None
+        self._settle()
+        self._pool.discard(self._current)  # it may hold other weights
+        self._replace()
+        self._listener(Closed(reason=reason))
 
     def _died(self, worker: Worker) -> None:
         """Replace a process that ended by itself: reopen, replay the shown tokens."""
-        if worker is self._spare:
-            self._spare = None
+        if worker is self._pool.spare:
+            self._pool.spare = None
             return
-        if worker is not self._current:
+        if worker is not self._current or self._down:
             return
         worker.process.join()
-        end = worker.how_it_ended()
-        self._current = self._take_spare()
-        again, self._fragile = not self._fragile, True
-        if self._opened is not None:
-            self._current.send(self._opened)
-        if self._newest is not None and again:
-            self._current.send(self._replay(self._newest))
-        if again:
-            reason = _("The engine ended ({end}); another one has taken over.", end=end)
-            self._listener(Replaced(reason=reason))
+        newest, started = self._newest, worker.heard and not self._reopening
+        if started:
+            self._deaths += 1
         else:
-            self._mirror = Mirror()
-            reason = _(
-                "The engine ended twice on this request ({end}): try a shorter "
-                "sentence.",
-                end=end,
-            )
-            number = 0 if self._newest is None else self._newest.number
-            self._listener(Refused(number=number, reason=reason))
+            self._failed += 1
+        if self._failed >= MOST_STARTS:
+            self._give_up(worker)
+            return
+        if self._deaths >= MOST_DEATHS:
+            self._settle()
+        self._replace()
+        self._listener(Replaced(reason=reasons.replaced(worker)))
+        if newest is not None and self._newest is None:
+            reason = reasons.ended_twice(worker)
+            self._listener(Refused(number=newest.number, reason=reason))
+
+    def _give_up(self, worker: Worker) -> None:
+        """Start no more processes until something is asked for."""
+        self._down = True
+        self._settle()
+        self._listener(Down(reason=reasons.down(worker)))
+
+    def _replace(self) -> None:
+        """Let another process take over: the same model, the unanswered request."""
+        self._current = self._pool.take()
+        self._mirror = Mirror()
+        self._hear()
+        self._reopening = self._opened is not None
+        if self._opened is not None:
+            number, request, _model = self._opened
+            self._current.send(Numbered(number, request))
+        if self._newest is not None:
+            self._current.send(self._replay(self._newest))
 
     def _replay(self, newest: Numbered) -> Numbered:
         """Return a request; a decode has the tokens decoded so far as its prefix."""
@@ -262,3 +382,8 @@ class Engine:
         if len(prefix) < len(request.prefix):
             return newest
         return Numbered(number, replace(request, prefix=prefix))
+
+
+def _same_weights(one: ModelFacts, other: ModelFacts) -> bool:
+    """Tell whether two models compute the same, on whatever device."""
+    return replace(one, device="") == replace(other, device="")

@@ -110,6 +110,35 @@ class Lens(Request):
     temperature: float  # what sampling divides the logits by
 
 
+@dataclass(frozen=True, slots=True)
+class Stop(Request):
+    """End the decode after its current step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Answer):
+    """The process has started: it takes requests from here on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unable(Answer):
+    """The process cannot start and ends."""
+
+    reason: str  # a few words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped(Answer):
+    """A ``Stop`` was read: nothing is computed any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged(Answer):
+    """Something for the window's log: an unexpected error and its stack."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened(Answer):
     """The checkpoint is open and ready."""

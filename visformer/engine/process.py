@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import gc
-import logging
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, cast
@@ -20,26 +22,56 @@ from visformer.engine.messages import (
     Batch,
     Decode,
     Lens,
+    Logged,
     Numbered,
     Open,
     Opened,
     Parameters,
+    Ready,
     Refused,
     Request,
     Shuffle,
+    Stop,
+    Stopped,
+    Unable,
 )
-from visformer.errors import VisformerError
+from visformer.engine.starter import end_with
+from visformer.errors import VisformerError, stack_words
 from visformer.language import _
 from visformer.values.arrays import Floats
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
 
-log = logging.getLogger(__name__)
+MOST_WORDS = 120  # characters of an unexpected error
 
 
-def serve(connection: Connection) -> None:
-    """Answer requests until the window's end of the pipe closes."""
+GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
+
+
+def serve(connection: Connection, parent: int, crashes: str) -> None:
+    """Answer requests until the window's end of the pipe closes.
+
+    ``parent`` is the window's process id, ``crashes`` the file that a crash is written
+    to, or "".
+    """
+    end_with(parent)
+    if crashes:
+        with contextlib.suppress(OSError):
+            faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
+    try:
+        _import_torch()
+    except Exception as error:
+        connection.send(Unable(number=0, reason=_named(error)))
+        sys.exit(1)
+    with contextlib.suppress(*GONE):
+        connection.send(Ready(number=0))
+        server = Server(connection)
+        while True:
+            server.answer(server.newest())
+
+
+def _import_torch() -> None:
     gc.disable()  # collections would take a tenth of the time of importing torch
     import torch
 
@@ -47,12 +79,20 @@ def serve(connection: Connection) -> None:
     gc.enable()
     # a second thread does not help with one sentence, and the window needs a core
     torch.set_num_threads(1)
-    server = Server(connection)
-    try:
-        while True:
-            server.answer(server.newest())
-    except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        pass  # the window is gone, so this process ends too
+
+
+def _named(error: Exception) -> str:
+    """Return an unexpected error as a few words."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:MOST_WORDS]
+
+
+def _is_memory(error: Exception) -> bool:
+    """Tell whether an error says that memory ran out, on the CPU or on a device."""
+    words = str(error)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and ("out of memory" in words or "allocate memory" in words)
+    )
 
 
 class Server:
@@ -98,18 +138,22 @@ class Server:
             HANDLERS[type(request)](self, number, request)
         except VisformerError as error:
             self.send(Refused(number=number, reason=str(error)))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+        except GONE:
             raise
         except Exception as error:
-            log.exception("request %s failed", number)
             if not request.is_side_request:
                 self.decodes.forget()  # it may have stopped halfway
-            reason = _(
-                "Unexpected error: {kind}: {error}",
-                kind=type(error).__name__,
-                error=error,
+            self.send(Refused(number=number, reason=self._reason(error)))
+
+    def _reason(self, error: Exception) -> str:
+        """Return what to tell about an error that no code of ours raised."""
+        if _is_memory(error):
+            return _(
+                "There is not enough memory for this: try a shorter sentence or a "
+                "smaller model, or close other programs."
             )
-            self.send(Refused(number=number, reason=reason))
+        self.send(Logged(number=0, text=stack_words(error)))
+        return _("Unexpected error: {error}", error=_named(error))
 
 
 def _stands_alone(request: Request) -> bool:
@@ -155,6 +199,11 @@ def _positions(checkpoint: Checkpoint) -> Floats:
     return cast("Floats", table)
 
 
+def _stop(server: Server, number: int, request: Stop) -> None:
+    """Say that nothing is computed: reading the request ended the decode."""
+    server.send(Stopped(number=number))
+
+
 def _decode(server: Server, number: int, request: Decode) -> None:
     server.decodes.run(replies.open_one(server.checkpoint), number, request)
 
@@ -174,6 +223,7 @@ def replying(reply: Callable[[Checkpoint | None, int, Any], Answer]) -> Handler:
 HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Open: _open,
     Decode: _decode,
+    Stop: _stop,
     Batch: replying(replies.batch),
     Shuffle: replying(replies.shuffle),
     Parameters: replying(replies.parameters),

@@ -1,66 +1,112 @@
-"""Worker: one engine process, its pipe, and the thread that reads it."""
+"""Worker: one engine process, its pipe, and the threads that read and write it."""
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
 import os
+import queue
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from visformer.engine.messages import Answer, Numbered
+from visformer.engine.messages import Answer, Logged, Numbered, Unable
 from visformer.engine.process import serve
+from visformer.engine.starter import Starter
 from visformer.language import _
 
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """One engine process, its pipe, and the thread that reads it."""
+    """One engine process, its pipe, and the threads that read and write it."""
 
-    def __init__(self, receive: Callable[[Worker, Answer | None], None]) -> None:
-        """Start the process; ``receive`` gets its answers, None when it has ended."""
+    def __init__(
+        self,
+        receive: Callable[[Worker, Answer | None], None],
+        starter: Starter,
+        crashes: str = "",
+    ) -> None:
+        """Start the process; ``receive`` gets its answers, None when it has ended.
+
+        A crash is written to the file ``crashes``.
+        """
+        self.heard = False  # whether it has said anything: it has started
+        self._unable = ""  # why it cannot start, if it said so
         # numpy reads it when it is imported; see ``serve``
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         context: Any = multiprocessing.get_context("spawn")
         self.connection: Connection
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs,), daemon=True, name="visformer-engine"
+            target=serve,
+            args=(theirs, os.getpid(), crashes),
+            daemon=True,
+            name="visformer-engine",
         )
-        self.process.start()
+        starter.start(self.process)
         theirs.close()  # otherwise the pipe would stay open when the process ends
         self._receive = receive
-        self._thread = threading.Thread(target=self._read, name="engine-reader")
-        self._thread.start()
+        # a pipe that nobody reads is soon full: whoever asks must not wait for that
+        self._outbox: queue.SimpleQueue[Numbered | None] = queue.SimpleQueue()
+        self._threads = tuple(
+            threading.Thread(target=target, name=f"engine-{name}", daemon=True)
+            for name, target in (("reader", self._read), ("writer", self._write))
+        )
+        for thread in self._threads:
+            thread.start()
 
     def send(self, numbered: Numbered) -> None:
         """Send a request; the reading thread notices if the process is dead."""
-        try:
-            self.connection.send(numbered)
-        except OSError:
-            log.warning("request %s found no engine process", numbered.number)
+        self._outbox.put(numbered)
+
+    def _write(self) -> None:
+        for numbered in iter(self._outbox.get, None):
+            try:
+                self.connection.send(numbered)
+            except OSError:
+                log.warning("request %s found no engine process", numbered.number)
 
     def _read(self) -> None:
+        answer: Answer | None
+        while True:
+            try:
+                answer = self.connection.recv()
+            except (EOFError, OSError):
+                answer = None
+            if isinstance(answer, Logged):
+                log.error("engine: %s", answer.text)
+            elif isinstance(answer, Unable):
+                self._unable = answer.reason
+            else:
+                self._pass_on(answer)
+            if answer is None:
+                self._outbox.put(None)
+                return
+
+    def _pass_on(self, answer: Answer | None) -> None:
+        self.heard = self.heard or answer is not None
         try:
-            while True:
-                self._receive(self, self.connection.recv())
-        except (EOFError, OSError):
-            self._receive(self, None)
+            self._receive(self, answer)
+        except Exception:  # the answers that follow are still wanted
+            log.exception("an answer of the engine was not taken")
 
     def end(self) -> None:
-        """End the process and the thread, and wait for both."""
+        """End the process and the threads, and wait for them."""
         self.process.kill()
         self.process.join()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._outbox.put(None)
+        for thread in self._threads:
+            if threading.current_thread() is not thread:
+                thread.join()
         self.connection.close()
 
     def how_it_ended(self) -> str:
-        """Name the signal or the exit code that ended the process."""
+        """Name what ended the process: its own words, a signal, or the exit code."""
         code = self.process.exitcode
+        if self._unable:
+            return self._unable
         if code is not None and code < 0:
             return _("signal {number}", number=-code)
         return _("exit code {code}", code=code)

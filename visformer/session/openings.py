@@ -9,15 +9,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from visformer.engine.messages import Asked, Open, Opened, Refused
+from visformer.engine.events import Closed
+from visformer.engine.messages import Asked, Decode, Open, Opened, Refused
 from visformer.language import _
 from visformer.pictures.about import opened_words, readable
 from visformer.session.answers import Answers
-from visformer.session.awaiting import Awaiting, is_opening, is_side_request
-from visformer.session.runs import decode, leave_other_model, translate
+from visformer.session.awaiting import (
+    Awaiting,
+    is_opening,
+    is_question,
+    is_side_request,
+)
+from visformer.session.runs import (
+    decode,
+    leave_other_model,
+    picture_again,
+    translate,
+)
 from visformer.session.state import Next, State
 from visformer.session.wishes import History, OpenWish
 from visformer.values.intervention import NO_CHANGES
+from visformer.values.layer_weights import same_model
 from visformer.values.questions import Overrides, Value, merged
 
 
@@ -129,7 +141,9 @@ def opened(state: State, event: Opened) -> Next:
     first, opening = state.opened is None, state.opening
     if opening is not None and opening.request.path != event.path:
         opening = None
-    waiting = first and state.awaiting.decoding  # asked before the model was there
+    # asked before the model was there, and not of what another model made
+    keeps = first and not _continues_other_model(state, event)
+    waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
     state = replace(
         state,
@@ -139,7 +153,7 @@ def opened(state: State, event: Opened) -> Next:
         asked=None,
         asked_for=None,
         # an engine that had no model now answers what it was asked before
-        awaiting=_questions(state.awaiting) if first else Awaiting(),
+        awaiting=_questions(state.awaiting) if keeps else Awaiting(),
         busy=state.busy if waiting else "",
         error="",
         notice=opened_words(event, changed=changed),
@@ -154,8 +168,35 @@ def opened(state: State, event: Opened) -> Next:
     return Next(state) if waiting else _go_on(state, event)
 
 
+def closed(state: State, event: Closed) -> Next:
+    """Say that the open model is lost; what it made stays, as a recorded trace does."""
+    awaiting = state.awaiting.without(is_question).without(is_side_request)
+    state = replace(
+        state,
+        opened=None,
+        awaiting=awaiting,
+        recorded=state.trace is not None,
+        cursor=None,
+        busy=state.busy if state.opening is not None else "",
+        error=event.reason,
+        intervention=NO_CHANGES,
+        baseline=None,
+        history=History(),
+    )
+    return Next(picture_again(state))
+
+
 def _questions(awaiting: Awaiting) -> Awaiting:
     return awaiting.without(is_opening).without(is_side_request)
+
+
+def _continues_other_model(state: State, event: Opened) -> bool:
+    """Tell whether a waiting decode goes on with the tokens of another model's run."""
+    sent = state.awaiting.newest(Decode)
+    if sent is None or not isinstance(sent.request, Decode) or not sent.request.prefix:
+        return False
+    recorded = state.trace if state.recorded else None
+    return recorded is not None and not same_model(recorded.model, event.model)
 
 
 def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:

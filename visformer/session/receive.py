@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from visformer.engine.handle import Event, Replaced
+from visformer.engine.events import Closed, Down, Event, Replaced, Silent
 from visformer.engine.messages import (
     Answer,
     Asked,
@@ -29,13 +29,11 @@ def receive(state: State, event: Event) -> Next:
     That is decided only here, on the window's thread: while an answer is queued, the
     user may ask for something else. Which model is open is a fact and never late.
     """
-    if isinstance(event, Opened | Asked | Replaced) or _awaited(state, event):
-        return RECEIVED[type(event)](state, event)
-    return Next(state)
-
-
-def _awaited(state: State, answer: Answer) -> bool:
-    return state.awaiting.get(answer.number) is not None
+    if isinstance(event, Answer) and not isinstance(event, Opened | Asked):
+        late = state.awaiting.get(event.number) is None
+    else:
+        late = False  # a fact
+    return Next(state) if late else RECEIVED[type(event)](state, event)
 
 
 def _refused(state: State, event: Refused) -> Next:
@@ -59,4 +57,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     LensDone: side_requests.lens_done,
     Refused: _refused,
     Replaced: runs.replaced,
+    Silent: runs.silent,
+    Closed: openings.closed,
+    Down: runs.down,
 }

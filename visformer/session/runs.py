@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from visformer.engine.handle import Replaced
+from visformer.engine.events import Down, Replaced, Silent
 from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
@@ -19,6 +19,7 @@ from visformer.session.state import Next, State
 from visformer.session.wishes import History
 from visformer.text import MAX_CHARACTERS
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Origin
 from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
@@ -93,6 +94,8 @@ def force(state: State, id: int) -> Next:
     """Replace the current step's choice; what follows is decoded again."""
     if state.shown is None or not state.step or fixed_words(state):
         return Next(state)
+    if source_line(state.shown) != state.wish.sentence:
+        return Next(state)  # another sentence is on its way: the choice is not of it
     kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
     wish = replace(state.wish, reference="")
     return decode(replace(state, wish=wish), state.step, prefix=(*kept, (id, "forced")))
@@ -195,8 +198,10 @@ def decoded(state: State, event: Decoded) -> Next:
         if len(trace) < state.step:
             return Next(state)
         return Next(replace(state, trace=trace, passes=event.passes))
-    if state.recorded and len(trace) < min(cursor, len(state.trace or ())):
-        return Next(state)
+    sent = state.awaiting.get(event.number)
+    prefix = sent.request.prefix if sent and isinstance(sent.request, Decode) else ()
+    if state.recorded and len(trace) < min(cursor, len(prefix)):
+        return Next(state)  # it repeats what is shown
     arrived = len(trace) >= cursor
     return Next(
         replace(
@@ -222,6 +227,10 @@ def _cut_words(trace: Trace) -> str:
     )
 
 
+def _broken_words(state: State) -> str:
+    return "" if state.trace is None else not_finite_words(state.trace)
+
+
 def finished(state: State, event: Finished) -> Next:
     """Mark a decode as ended; a modified run follows its baseline run."""
     state = replace(
@@ -230,6 +239,7 @@ def finished(state: State, event: Finished) -> Next:
         cursor=None,
         busy="",
         step_ms=event.step_ms or state.step_ms,
+        notice=_broken_words(state) or state.notice,
     )
     if state.intervention and state.baseline is None:
         return decode(replace(state, baseline=state.trace), state.step)
@@ -240,7 +250,7 @@ def refused(state: State, event: Refused) -> Next:
     """Say why there is no run."""
     awaiting = state.awaiting.end(event.number)
     state = leave_other_model(replace(state, awaiting=awaiting))
-    return Next(replace(state, error=event.reason, busy=""))
+    return Next(picture_again(replace(state, error=event.reason, busy="")))
 
 
 def replaced(state: State, event: Replaced) -> Next:
@@ -250,6 +260,34 @@ def replaced(state: State, event: Replaced) -> Next:
     """
     awaiting = state.awaiting.without(is_side_request)
     return Next(replace(state, awaiting=awaiting, notice=event.reason))
+
+
+def silent(state: State, event: Silent) -> Next:
+    """Say that the engine has not answered for long, or that it does again."""
+    return Next(replace(state, silence=event.reason))
+
+
+def down(state: State, event: Down) -> Next:
+    """Say that no engine runs; what is shown stays."""
+    awaiting = state.awaiting.without(is_question).without(is_side_request)
+    state = replace(state, awaiting=awaiting, cursor=None, error=event.reason, busy="")
+    return Next(picture_again(state))
+
+
+def stop(state: State) -> Next:
+    """Wait no more for what is computed; what came of it stays."""
+    awaiting = state.awaiting.without(is_question)
+    notice = _("Stopped.")
+    state = replace(state, awaiting=awaiting, cursor=None, busy="", notice=notice)
+    return Next(picture_again(state))
+
+
+def picture_again(state: State) -> State:
+    """Want again what is shown, where another sentence was wanted and did not come."""
+    sentence = "" if state.trace is None else source_line(state.trace)
+    if state.wish.sentence == sentence:
+        return state
+    return replace(state, wish=replace(state.wish, sentence=sentence, reference=""))
 
 
 def leave_other_model(state: State) -> State:

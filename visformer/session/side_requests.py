@@ -24,6 +24,7 @@ from visformer.engine.messages import (
 from visformer.language import _
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
+from visformer.session.live import fixed_words
 from visformer.session.state import Next, State
 from visformer.session.wishes import LensAsked
 from visformer.text import clean
@@ -50,7 +51,7 @@ def batch_done(state: State, event: BatchDone) -> Next:
 def shuffle(state: State) -> Next:
     """Run the source in another order too, with the target as far as it is shown."""
     shown = state.shown
-    if shown is None:
+    if shown is None or fixed_words(state):
         return Next(state)
     seed = state.shuffles + 1  # another order each time
     request = Shuffle(

@@ -69,6 +69,7 @@ class State:
     locked: AttentionCell | None = None  # a click locks, Escape unlocks
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
+    silence: str = ""  # how long the engine has not answered, in words
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode
     notice: str = ""  # worth knowing: a cut sentence, a replaced engine
@@ -154,6 +155,7 @@ class Change(TypedDict, total=False):
     locked: AttentionCell | None
     hovered_dimensions: Dimensions
     locked_dimensions: Dimensions
+    silence: str
     busy: str
     step_ms: float | None
     notice: str
@@ -218,6 +220,9 @@ class EngineLike(Protocol):
 
     def ask(self, request: Request) -> int:
         """Ask the open model something; returns the request's number."""
+
+    def stop(self) -> None:
+        """End what is computed after its current step."""
 
     def abandon(self) -> None:
         """Give up an opening."""

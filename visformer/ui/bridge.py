@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from visformer.engine.handle import Event
+from visformer.engine.events import Event
 from visformer.engine.mirror import Decoded
 
 FRAME_MS = 16  # milliseconds in which a screen shows at most one picture

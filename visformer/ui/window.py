@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from PySide6.QtCore import QSettings, Qt
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QPalette
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
@@ -17,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.engine.handle import Event
+from visformer.engine.events import Event
 from visformer.engine.messages import Opened
 from visformer.errors import VisformerError
 from visformer.language import _
@@ -37,17 +38,20 @@ from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_button, open_together
 from visformer.ui.bars.header import Header
 from visformer.ui.bars.modified_bar import ModifiedBar
+from visformer.ui.bars.notice import Notice
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
+from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.side_by_side import in_a_row
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
@@ -61,6 +65,7 @@ class MainWindow(QMainWindow):
     recent_menu: QMenu
 
     def __init__(self, engine: EngineLike, settings: QSettings) -> None:
+        contain_overrides()
         super().__init__()
         self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
@@ -93,11 +98,7 @@ class MainWindow(QMainWindow):
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
         self.candidates.chosen.connect(self._force)
-        self._notice = plain_label("")
-        self._notice.setBackgroundRole(QPalette.ColorRole.AlternateBase)
-        self._notice.setAutoFillBackground(True)
-        self._notice.setMargin(4)
-        self._notice.setWordWrap(True)
+        self._notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)
         self.form.left.connect(self._leave_form)
@@ -119,6 +120,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._middle(), 1)
         self.setCentralWidget(body)
         self.status = StatusLine()
+        self.status.stopped.connect(self.stop)
         self.setStatusBar(self.status)
 
     def _build_header(self) -> Header:
@@ -133,13 +135,13 @@ class MainWindow(QMainWindow):
         self._go = QPushButton(_("Translate"))
         self._go.clicked.connect(self.source.submit)
         samples = sample_button(self)
-        return _row(self.source, self._go, samples, stretch=self.source)
+        return in_a_row(self.source, self._go, samples, stretch=self.source)
 
     def _transport_row(self) -> QHBoxLayout:
         label = plain_label(_("reference"))
         label.setBuddy(self.reference)
         parts = (self.transport, self.strategy, label, self.reference)
-        return _row(*parts, stretch=self.reference)
+        return in_a_row(*parts, stretch=self.reference)
 
     def _middle(self) -> QSplitter:
         self.tabs = Tabs(self.session)
@@ -154,34 +156,26 @@ class MainWindow(QMainWindow):
     # ---- drawing ---------------------------------------------------------------
 
     def _draw(self, state: State) -> None:
-        """Update every visible part from the State."""
-        try:
-            self._draw_run(state)
-            damage = ""
-        except VisformerError as error:  # what is shown is read from a file only now
-            damage = str(error)
-        self.transport.draw(state)
-        self.modified.draw(state)
-        self.form.draw(state)
+        """Update every visible part from the State; one that fails stops no other."""
+        parts = (
+            *(self._header, self.status, self.transport, self.modified),
+            *(self.strips, self.candidates, self.strategy, self.form),
+        )
+        draws = [part.draw for part in parts]
+        draws += [self._draw_rest, lambda state: self.tabs.turn(state.tab).draw(state)]
+        # a run is read from its file only when it is drawn
+        damage = separately(partial(draw, state) for draw in draws)
+        self._notice.draw(state, damage)
+
+    def _draw_rest(self, state: State) -> None:
         shown = state.shown.intervention if state.shown is not None else NO_CHANGES
         words = _("modified run: {changes}", changes=shown) if shown else ""
         self.setProperty(MODIFIED, words)
-        notice = state.error or damage or state.notice
-        self._notice.setText(notice)
-        self._notice.setVisible(bool(notice))
-        self._header.draw(state)
         self.source.setPlaceholderText(source_hint(state.about))
-        self.strategy.draw(state)
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):
             part.setEnabled(not fixed)
             part.setToolTip(fixed)
-        self.status.draw(state)
-
-    def _draw_run(self, state: State) -> None:
-        self.strips.draw(state)
-        self.candidates.draw(state)
-        self.tabs.turn(state.tab).draw(state)
 
     # ---- what the user does ----------------------------------------------------
 
@@ -216,6 +210,15 @@ class MainWindow(QMainWindow):
     def _leave_form(self) -> None:
         self._engine.abandon()
         self.session.do(openings.cancel)
+
+    def stop(self) -> None:
+        """Stop what the engine is doing; what came of it stays."""
+        if not self.session.state.busy:
+            return
+        if self.session.state.opening is not None:
+            self._leave_form()
+        self._engine.stop()
+        self.session.do(runs.stop)
 
     def translate(self, text: str) -> None:
         """Translate ``text`` as if it had been typed."""
@@ -383,15 +386,3 @@ class MainWindow(QMainWindow):
         self._memory.keep("history", self.source.history)
         self._memory.write()
         super().closeEvent(event)
-
-
-def _row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
-    """Lay widgets out side by side; None is a stretch."""
-    row = QHBoxLayout()
-    row.setSpacing(6)
-    for part in parts:
-        if part is None:
-            row.addStretch(1)
-        else:
-            row.addWidget(part, 1 if part is stretch else 0)
-    return row

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QProgressBar, QStatusBar
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
@@ -15,7 +16,9 @@ WORDS = 2  # the label that takes the free width: what the engine does, or the c
 
 
 class StatusLine(QStatusBar):
-    """Four labels, and a bar that moves while the engine works."""
+    """Four labels, and a bar that moves while the engine works, with Stop beside it."""
+
+    stopped = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,10 +31,15 @@ class StatusLine(QStatusBar):
         self._progress.setRange(0, 0)
         self._progress.setAccessibleName(_("The engine is working"))
         self.addPermanentWidget(self._progress)
+        self.stop = QPushButton(_("Stop"))
+        self.stop.setToolTip(_("Stop what the engine is doing (Ctrl+.)"))
+        self.stop.clicked.connect(self.stopped)
+        self.addPermanentWidget(self.stop)
 
     def draw(self, state: State) -> None:
         """Say what is on screen and what the engine is doing."""
         self._progress.setVisible(bool(state.busy))
+        self.stop.setVisible(bool(state.busy))
         texts = (
             _engine_words(state),
             head_words(state.layer, state.head),

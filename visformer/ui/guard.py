@@ -1,0 +1,110 @@
+"""Guard: no exception leaves a method that Qt calls, or keeps others from drawing.
+
+Shiboken (up to 6.11.3 at least) keeps an exception that leaves an overridden method
+until the program is back in Python; the next override that Qt calls on the way loses a
+reference to its function. After a few of them the function is freed while its class
+still has it, and the process ends with SIGSEGV. So every override of ours is contained:
+its exception goes to ``sys.excepthook`` at once, and Qt gets an answer that does no
+harm.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from PySide6.QtCore import QObject, QSize
+
+from visformer.errors import VisformerError
+
+ROOM = "visformer."
+ANSWERS: dict[str, Callable[[], object]] = {  # of overrides that return something
+    "event": bool,
+    "eventFilter": bool,
+    "sizeHint": QSize,
+    "minimumSizeHint": QSize,
+    "rowCount": int,
+    "columnCount": int,
+}
+
+
+def contain_overrides() -> None:
+    """Contain every override of Qt's methods in the classes of this program.
+
+    May be called again: what is contained already stays as it is.
+    """
+    for kind in _subclasses(QObject):
+        if kind.__module__.startswith(ROOM):
+            for name, method in list(vars(kind).items()):
+                if isinstance(method, FunctionType) and _is_override(kind, name):
+                    setattr(kind, name, _contained(method, ANSWERS.get(name, _nothing)))
+
+
+def separately(actions: Iterable[Callable[[], object]]) -> str:
+    """Do all of these: an exception of one keeps none of the others from being done.
+
+    Returns the first sentence that is meant for the user; other exceptions are
+    reported.
+    """
+    sentences: list[str] = []
+    for action in actions:
+        try:
+            action()
+        except VisformerError as error:
+            sentences.append(str(error))
+        except Exception:
+            _report()
+    return sentences[0] if sentences else ""
+
+
+def _nothing() -> None:
+    return None
+
+
+def _contained(
+    method: Callable[..., object], answer: Callable[[], object]
+) -> Callable[..., object]:
+    @functools.wraps(method)
+    def override(*given: Any) -> object:
+        try:
+            return method(*given)
+        except Exception:
+            _report()
+            return answer()
+
+    return override
+
+
+def _report() -> None:
+    """Hand the exception to the program's hook; what its frames hold is let go.
+
+    A QPainter that lived on would paint on a widget after its paint event.
+    """
+    kind, error, trace = sys.exc_info()
+    if kind is not None and error is not None:
+        sys.excepthook(kind, error, trace)
+        traceback.clear_frames(trace)
+
+
+def _subclasses(kind: type) -> set[type]:
+    found: set[type] = set()
+    waiting = [kind]
+    while waiting:
+        new: set[type] = {*type.__subclasses__(waiting.pop())} - found
+        found |= new
+        waiting.extend(new)
+    return found
+
+
+def _is_override(kind: type, name: str) -> bool:
+    """Tell whether a method of a class overrides one of Qt's that is not contained."""
+    if name.startswith("__") or hasattr(vars(kind)[name], "__wrapped__"):
+        return False
+    return any(
+        base.__module__.startswith("PySide6.") and name in vars(base)
+        for base in kind.__mro__[1:]
+    )
