@@ -8,9 +8,6 @@ import logging
 import logging.handlers
 import sys
 import threading
-import traceback
-from collections.abc import Callable
-from types import TracebackType
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -29,6 +26,8 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
 from visformer.ui.bridge import Bridge
+from visformer.ui.diagnostics import Health
+from visformer.ui.interrupts import Interrupts
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
 from visformer.values.storage.saved_session import SavedRun
@@ -41,10 +40,19 @@ GARBAGE_MS = 1000
 class App:
     """The running program: QApplication, engine, window."""
 
-    def __init__(self, argv: list[str], *, settings: QSettings | None = None) -> None:
-        """Start the engine first, so that torch loads while the window is built."""
+    def __init__(
+        self,
+        argv: list[str],
+        *,
+        settings: QSettings | None = None,
+        crashes: str = "",
+    ) -> None:
+        """Start the engine first, so that torch loads while the window is built.
+
+        ``crashes``: the file that an engine's crash is written to.
+        """
         self.bridge: Bridge | None = None
-        self.engine = Engine(self._receive)
+        self.engine = Engine(self._receive, crashes=crashes)
         existing = QApplication.instance()
         self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
         self.qt.setApplicationName("visformer")
@@ -106,14 +114,27 @@ class App:
 
 def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
-    _log_to_file()
-    app = App(sys.argv[:1])
-    _report_faults(lambda message: app.window.session.set(error=message))
+    crashes = _log_to_file()
+    log_qt()
+    app = App(sys.argv[:1], crashes=crashes)
+    health = _watch(app.window)
+    interrupts: list[Interrupts] = []
+    # until the loop runs it cannot be ended: an earlier signal ends the process at once
+    QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
     app.start(path, text, overrides or None)
     code = app.qt.exec()
+    for listening in interrupts:
+        listening.close()
+    health.close()
     app.close()
     return code
+
+
+def _watch(window: MainWindow) -> Health:
+    """Catch what goes wrong in a window, and note when it stands still."""
+    window.health = Health(window, lambda words: window.session.set(error=words))
+    return window.health
 
 
 def show(run: SavedRun, *, block: bool = True) -> int:
@@ -133,12 +154,11 @@ def show(run: SavedRun, *, block: bool = True) -> int:
         _shown.append(window)
         qt.processEvents()
         return 0
-    hooks = sys.excepthook, threading.excepthook
-    _report_faults(lambda message: window.session.set(error=message))
+    health = _watch(window)
     try:
         return qt.exec()
     finally:  # the script's next exception is its own again
-        sys.excepthook, threading.excepthook = hooks
+        health.close()
 
 
 _shown: list[MainWindow] = []  # windows of scripts that went on: Qt holds none
@@ -165,17 +185,22 @@ class NoEngine:
         """Do nothing: there is no opening."""
 
 
-def _log_to_file() -> None:
+def _log_to_file() -> str:
+    """Log to a file; return the one that crashes are written to, "" for none."""
     try:
         path = paths.log_file()
         handler = logging.handlers.RotatingFileHandler(
             path, maxBytes=1 << 20, backupCount=2
         )
+        words = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        handler.setFormatter(words)
         logging.basicConfig(level=logging.INFO, handlers=[handler])
-        faulthandler.enable(path.with_suffix(".faults").open("a"))
+        crashes = path.with_suffix(".faults")
+        faulthandler.enable(crashes.open("a"))
+        return str(crashes)
     except OSError:
         faulthandler.enable()
-    log_qt()
+        return ""
 
 
 def log_qt() -> None:
@@ -187,25 +212,3 @@ def log_qt() -> None:
             print(f"visformer: Qt: {text}", file=sys.stderr, flush=True)
 
     qInstallMessageHandler(heard)
-
-
-def _report_faults(tell: Callable[[str], None]) -> None:
-    """Log uncaught exceptions, and show them in the window without blocking it."""
-
-    def hook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        log.error("".join(traceback.format_exception(kind, error, trace)))
-        if isinstance(error, VisformerError):
-            tell(str(error))
-        else:
-            tell(
-                _(
-                    "Unexpected error, written to the log: {kind}: {error}",
-                    kind=kind.__name__,
-                    error=error,
-                )
-            )
-
-    sys.excepthook = hook
-    threading.excepthook = lambda args: log.error("thread: %s", args.exc_value)

@@ -6,9 +6,11 @@ import argparse
 import contextlib
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
 from visformer.commands.shared import (
@@ -205,7 +207,20 @@ def _window(options: argparse.Namespace) -> int:
     if text is not None:
         check_text(text)
     check_screen()
-    with explained_qt():
-        from visformer import app
+    before = signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        with explained_qt():
+            from visformer import app
 
-    return app.run(path, text or "", overrides(options))
+        return app.run(path, text or "", overrides(options))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process: while Qt starts, an exception would be raised in its midst.
+
+    Once its loop runs, the window closes in order (``ui.interrupts``).
+    """
+    complain(_("stopped"))
+    os._exit(130)

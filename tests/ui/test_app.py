@@ -179,6 +179,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
         assert isinstance(window, MainWindow)
         seen.append(window.status.labels[0].text())
         window.translate("more")  # there is no engine: one sentence
+        QApplication.processEvents()
         seen.append(window._notice.text())
         window.close()
 

@@ -67,7 +67,7 @@ def opened(window: MainWindow, qtbot: QtBot, path: Path) -> None:
     """Open a trace file, and wait until it is shown or refused."""
     window.open(str(path))
     assert window.session.state.busy == f"opening {path.name}"
-    qtbot.waitUntil(lambda: not window.session.state.busy)
+    qtbot.waitUntil(lambda: not window.session.state.busy, timeout=60_000)
 
 
 def test_a_trace_file_opens_without_the_engine(

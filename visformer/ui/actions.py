@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence, QShortcut
+from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
@@ -16,6 +16,7 @@ from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
+from visformer.ui.diagnostics import diagnostics
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
 
@@ -104,6 +105,7 @@ def build_menus(window: MainWindow) -> None:
     )
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About and limits"), lambda: _show_limits(window))
+    _add(help_menu, _("&Copy diagnostics"), lambda: _copy_diagnostics(window))
     show_recent(window, [])
 
 
@@ -192,6 +194,14 @@ def _tell(window: MainWindow, title: str, text: str) -> None:
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setText(text)
     box.open()
+
+
+def _copy_diagnostics(window: MainWindow) -> None:
+    """Copy what a person who is to help needs to know; no sentence is in it."""
+    text = diagnostics(window.session.state, window.health)
+    QGuiApplication.clipboard().setText(text)
+    notice = _("Copied: versions, device, facts of the model and the last errors.")
+    window.session.set(notice=notice)
 
 
 def _save_trace(window: MainWindow) -> None:

@@ -45,20 +45,18 @@ def contain_overrides() -> None:
 
 
 def separately(actions: Iterable[Callable[[], object]]) -> str:
-    """Do all of these: an exception of one keeps none of the others from being done.
+    """Do all of these: an unexpected exception of one is reported, and the next done.
 
-    Returns the first sentence that is meant for the user; other exceptions are
-    reported.
+    A sentence that is meant for the user ends it, and is returned.
     """
-    sentences: list[str] = []
     for action in actions:
         try:
             action()
         except VisformerError as error:
-            sentences.append(str(error))
+            return str(error)
         except Exception:
             _report()
-    return sentences[0] if sentences else ""
+    return ""
 
 
 def _nothing() -> None:

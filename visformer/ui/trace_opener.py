@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from visformer.errors import VisformerError
+from visformer.errors import InputError, VisformerError, stack_words
 from visformer.language import _
 from visformer.session.runs import first_step
 from visformer.session.state import Session
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace_file import read_session
+
+log = logging.getLogger(__name__)
 
 
 class TraceOpener(QObject):
@@ -45,6 +48,10 @@ class TraceOpener(QObject):
         )
         reading.start()
 
+    def abandon(self) -> None:
+        """Show nothing of what is being opened."""
+        self._newest += 1
+
     def _read(self, number: int, path: str) -> None:
         found: SavedRun | VisformerError
         try:
@@ -52,6 +59,15 @@ class TraceOpener(QObject):
             read_ahead(found)
         except VisformerError as error:
             found = error
+        except Exception as error:  # the window must not wait for ever
+            log.error("%s", stack_words(error))
+            found = InputError(
+                _(
+                    "{file} cannot be opened: {error}",
+                    file=Path(path).name,
+                    error=error,
+                )
+            )
         try:
             self._done.emit(number, found)
         except RuntimeError:  # the window was closed

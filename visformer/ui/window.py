@@ -45,6 +45,7 @@ from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
+from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
@@ -71,6 +72,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self._memory = Memory(settings)
         self._engine = engine
+        self.health: Health | None = None  # what went wrong, once it is watched
         self.session = Session(self._draw, engine, needed)
         self._traces = TraceOpener(self.session, self.show_run, self)
         self._build()
@@ -157,12 +159,12 @@ class MainWindow(QMainWindow):
 
     def _draw(self, state: State) -> None:
         """Update every visible part from the State; one that fails stops no other."""
-        parts = (
-            *(self._header, self.status, self.transport, self.modified),
-            *(self.strips, self.candidates, self.strategy, self.form),
-        )
-        draws = [part.draw for part in parts]
-        draws += [self._draw_rest, lambda state: self.tabs.turn(state.tab).draw(state)]
+        draws = [
+            *(self._header.draw, self.transport.draw, self.modified.draw),
+            *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
+            *(self.strips.draw, self.candidates.draw),
+            lambda state: self.tabs.turn(state.tab).draw(state),
+        ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
         self._notice.draw(state, damage)
@@ -215,6 +217,7 @@ class MainWindow(QMainWindow):
         """Stop what the engine is doing; what came of it stays."""
         if not self.session.state.busy:
             return
+        self._traces.abandon()
         if self.session.state.opening is not None:
             self._leave_form()
         self._engine.stop()
