@@ -20,7 +20,12 @@ from visformer.values.intervention import parse
 
 ARGPARSE = "usage options positional arguments show this help message and exit program"
 GRAMMAR = "causal off hide cell cross multiply masked score positions layer"
-ALLOWED = {*WORD.findall(f"{ARGPARSE}'s version number"), "visformer", *COMMANDS}
+ALLOWED = {
+    *WORD.findall(f"{ARGPARSE}'s version number"),
+    "visformer",
+    "COMMAND",
+    *COMMANDS,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,9 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.models import tiny_checkpoint
+from tests.pseudo import Unmarked, spoken
+from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import Pair, make_window
 
 
@@ -43,3 +46,24 @@ def nothing_left() -> Iterator[None]:
 @pytest.fixture
 def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
     return make_window(qtbot, tmp_path)
+
+
+@pytest.fixture
+def missing() -> Iterator[Unmarked]:
+    """Speak the pseudo-language; gives the sentences that no template is of."""
+    with spoken() as unmarked:
+        yield unmarked
+
+
+@pytest.fixture
+def reader(missing: Unmarked, qtbot: QtBot, tmp_path: Path) -> Reader:
+    """Return a window in the pseudo-language."""
+    model = {"norm_first": True, "final_norm": True, "output_bias": True}
+    return Reader(*make_window(qtbot, tmp_path), tiny_checkpoint(**model))
+
+
+@pytest.fixture
+def running(reader: Reader) -> Reader:
+    """Return one at step 3 of a sentence, with a cell locked."""
+    reader.run()
+    return reader
