@@ -5,19 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.traces import make_trace, with_config
 from visformer.bench import time_storage as storage
 from visformer.bench.random_trace import random_facts, random_recording
-from visformer.values.facts import KINDS
 from visformer.values.row_columns import Columns
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace
 
 TINY = random_facts(d_model=8, heads=2, layers=2, vocabulary=60)
 
@@ -70,42 +66,3 @@ def test_figures_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     for figure in storage.memory():
         assert figure.value is not None
         assert 1 < figure.value < math.inf
-
-
-def test_a_written_trace_is_read_and_its_first_step_derived(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(storage, "WIDE", TINY)
-    storage.write_random(tmp_path / "a.vis", 4, 6)
-    trace = read_trace(tmp_path / "a.vis")
-    for kind, shown in zip(KINDS, storage.first_maps(trace), strict=True):
-        assert shown is not None
-        expected = trace.until(1).attention(kind, 0, 0)
-        np.testing.assert_allclose(shown.values, expected, atol=1e-6)
-    found = storage.opening(tmp_path / "a.vis")
-    assert found.read > 0
-    assert found.maps > 0
-    assert found.most >= found.kept
-
-
-def test_figures_of_a_recorded_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "LONG", 30)
-    monkeypatch.setattr(storage, "ROUNDS", 1)
-    time, memory = storage.recorded()
-    assert time.value is not None
-    assert 0 < time.value < math.inf
-    assert {"10 MB ms", "12 MB ms", "12 MB maps ms"} <= set(time.parts)
-    if sys.platform == "linux":
-        assert set(memory.parts) == {
-            *("10 MB MiB", "10 MB peak MiB"),
-            *("12 MB MiB", "12 MB peak MiB"),
-        }
-        assert memory.value is not None
-
-
-def test_too_little_room_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert storage._room(tmp_path)[0] <= storage.LONG
-    monkeypatch.setattr(storage, "_status", lambda name, file="": 1 << 20)
-    assert storage._room(tmp_path) == (storage.SHORT, "too little memory for 1 GB")

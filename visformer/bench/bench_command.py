@@ -20,7 +20,8 @@ from visformer.language import _
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
     "window": (5, 7, 8, 9, 10),
-    "storage": (12, 13),
+    "storage": (12,),
+    "opening": (13,),
     "starting": (14, 15),
     "training": (22,),
 }

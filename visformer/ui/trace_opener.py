@@ -13,6 +13,7 @@ from visformer.errors import InputError, VisformerError, stack_words
 from visformer.language import _
 from visformer.session.runs import first_step
 from visformer.session.state import Session
+from visformer.values.facts import Kind
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace_file import read_session
 
@@ -43,8 +44,9 @@ class TraceOpener(QObject):
         self._newest += 1
         self._busy = _("opening {file}", file=Path(path).name)
         self._session.set(busy=self._busy, error="", notice="")
+        state = self._session.state
         reading = threading.Thread(
-            target=self._read, args=(self._newest, path), daemon=True
+            target=self._read, args=(self._newest, path, state.kind), daemon=True
         )
         reading.start()
 
@@ -52,11 +54,11 @@ class TraceOpener(QObject):
         """Show nothing of what is being opened."""
         self._newest += 1
 
-    def _read(self, number: int, path: str) -> None:
+    def _read(self, number: int, path: str, kind: Kind) -> None:
         found: SavedRun | VisformerError
         try:
             found = read_session(Path(path)).shown
-            read_ahead(found)
+            read_ahead(found, kind)
         except VisformerError as error:
             found = error
         except Exception as error:  # the window must not wait for ever
@@ -84,14 +86,16 @@ class TraceOpener(QObject):
             self._show(found)
 
 
-def read_ahead(run: SavedRun) -> None:
-    """Read from the file what the first picture of a run is made of.
+def read_ahead(run: SavedRun, kind: Kind) -> None:
+    """Read what the first picture is made of: all layers of ``kind``, one of others.
 
     Raises InputError where some of it is damaged.
     """
-    trace = run.trace
-    shown = trace.until(first_step(trace, run.selection))
+    trace, chosen = run.trace, run.selection
+    shown = trace.until(first_step(trace, chosen))
     tuple(shown.steps)
-    for kind in shown.kinds:
-        for layer in range(shown.layers(kind)):
-            shown.attention_heads(kind, layer)
+    focused, at = (kind, 0) if chosen is None else (chosen.kind, chosen.layer)
+    for one in shown.kinds:
+        layers = range(shown.layers(one))
+        for layer in layers if one == focused else layers[at : at + 1]:
+            shown.attention_heads(one, layer)

@@ -200,6 +200,9 @@ def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element
     if factor == 1:
         return values
     length = values.shape[axis]
+    if length <= factor:
+        most: NDArray[Element] = values.max(axis, keepdims=True)
+        return most
     whole = length // factor * factor
 
     def part(first: int, last: int, step: int) -> NDArray[Element]:
