@@ -115,7 +115,7 @@ def test_inspect_describes_a_trace_file(
     blocks = Blocks.of(path.read_bytes())
     path.write_bytes(blocks.without("1/decoder/keys/0/0").whole())
     assert cli.main(["inspect", str(path)]) == 2
-    assert "cut off or damaged" in capsys.readouterr().out
+    assert "cut off or damaged" in capsys.readouterr().err
     path.write_bytes(path.read_bytes()[:30])
     assert cli.main(["inspect", str(path)]) == 2
     said = capsys.readouterr()
