@@ -14,7 +14,9 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui.window import MainWindow
 
 Key = Qt.Key
-CONTROL, ALT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier
+CONTROL = Qt.KeyboardModifier.ControlModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+ALT = Qt.KeyboardModifier.AltModifier
 
 
 @pytest.fixture
@@ -38,14 +40,14 @@ def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
         (Key.Key_Down, (2, 1)),
     ],
 )
-def test_control_walks_heads_and_layers_and_alt_the_cell(
+def test_control_walks_heads_and_layers_and_shift_the_cell(
     window: MainWindow, qtbot: QtBot, key: Qt.Key, place: tuple[int, int]
 ) -> None:
     qtbot.keyClick(window.tabs, key, CONTROL)
     state = window.session.state
     assert (state.layer, state.head) == place  # heads lie side by side
     assert (state.step, state.locked) == (3, AttentionCell("cross", 1, 1))
-    qtbot.keyClick(window.tabs, key, ALT)
+    qtbot.keyClick(window.tabs, key, SHIFT)
     state = window.session.state
     assert state.locked == AttentionCell(
         "cross", *place

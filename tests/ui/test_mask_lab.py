@@ -73,7 +73,7 @@ def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> Non
     lab.causal.activated.emit(1)
     lab.masked_value.setCurrentIndex(1)
     lab.masked_value.activated.emit(1)
-    window.undo()
+    window.ways.undo()
     assert lab.masked_value.currentIndex() == 0
     assert lab.causal.currentData() == "off"
     window.change_run(NO_CHANGES)

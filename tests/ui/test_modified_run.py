@@ -18,6 +18,7 @@ from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
 from visformer.ui.window import MainWindow
 from visformer.values.intervention import NO_CHANGES, Causal, HideSource, Intervention
+from visformer.values.memo import same
 from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))
@@ -69,28 +70,31 @@ def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
 def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
     both = replace(OPEN, masks=OPEN.masks + HIDDEN.masks)
-    window.undo()
-    window.redo()
+    window.ways.undo()
+    window.ways.redo()
     assert len(engine.decodes) == 1  # there was nothing to take back
     for made in (HIDDEN, both):
         window.change_run(made)
         answer(window, engine, altered(plain, made))
     seen = []
     for act in (
-        window.undo,
-        window.undo,
-        window.undo,
-        window.redo,
+        window.ways.undo,
+        window.ways.undo,
+        window.ways.undo,
+        window.ways.redo,
     ):
         act()
         seen.append(window.session.state.intervention)
     assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN]
-    assert engine.decodes[-1].intervention == HIDDEN
-    window.redo()
+    shown = window.session.state.trace
+    assert shown is not None
+    assert shown.intervention == HIDDEN  # what was made is not made again
+    assert len(engine.decodes) == 3
+    window.ways.redo()
     assert window.session.state.intervention == both
-    window.undo()
+    window.ways.undo()
     window.change_run(OPEN)  # another change: nothing is left to redo
-    window.redo()
+    window.ways.redo()
     assert window.session.state.intervention == OPEN
 
 
@@ -159,8 +163,10 @@ def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> Non
     assert state.error
     assert state.trace is plain
     assert "Requested change: hide 3" in window.modified.words.text()
-    window.undo()
-    assert window.session.state.trace is plain
+    window.ways.undo()
+    shown = window.session.state.trace
+    assert shown is not None
+    assert same(shown.storage, plain.storage)
     assert not window.modified.isVisible()
 
 

@@ -55,7 +55,7 @@ def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -
     assert lab.amount.isVisible()
     lab.amount.setValue(7)
     assert engine.decodes[-1].intervention.positions == PositionChange("shifted", 7)
-    window.undo()
+    window.ways.undo()
     assert lab.amount.value() == 5
     lab.choose(None)
     assert not window.session.state.intervention

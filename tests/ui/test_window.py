@@ -181,10 +181,10 @@ def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:
 def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.session.set(step=5, locked=AttentionCell("cross", 1, 1))
-    alt = Qt.KeyboardModifier.AltModifier
+    shift = Qt.KeyboardModifier.ShiftModifier
     window.tabs.setFocus()
-    qtbot.keyClick(window, Qt.Key.Key_Down, alt)
-    qtbot.keyClick(window, Qt.Key.Key_Left, alt)
+    qtbot.keyClick(window, Qt.Key.Key_Down, shift)
+    qtbot.keyClick(window, Qt.Key.Key_Left, shift)
     assert window.session.state.locked == AttentionCell("cross", 2, 0)
     assert "reads" in window.status.labels[2].text()
     qtbot.keyClick(window, Qt.Key.Key_Escape)

@@ -20,6 +20,7 @@ from visformer.session.awaiting import (
     is_question,
     is_side_request,
 )
+from visformer.session.history import History
 from visformer.session.runs import (
     decode,
     leave_other_model,
@@ -27,7 +28,7 @@ from visformer.session.runs import (
     translate,
 )
 from visformer.session.state import Next, State
-from visformer.session.wishes import History, OpenWish
+from visformer.session.wishes import OpenWish
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model
 from visformer.values.questions import Overrides, Value, merged
@@ -159,9 +160,9 @@ def opened(state: State, event: Opened) -> Next:
         notice=opened_words(event, changed=changed),
         batch=(),
         parameters=None,
-        intervention=NO_CHANGES,
+        intervention=state.intervention if waiting else NO_CHANGES,
         baseline=None,
-        history=History(),
+        history=state.history if waiting else History(),
     )
     if opening is not None and opening.then:
         return translate(state, opening.then)
@@ -222,11 +223,14 @@ def _go_on(state: State, event: Opened) -> Next:
         if not same or recorded.kinds != event.model.kinds:
             return Next(state)  # another model's: it stays until something is decoded
         prefix = tuple((step.id, step.origin) for step in recorded.steps)
-        return decode(state, state.step, prefix=prefix)
+        wish = replace(state.wish, prefix=prefix)
+        changed = recorded.intervention
+        return decode(replace(state, wish=wish, intervention=changed), state.step)
     sentence = state.wish.sentence
+    wish = replace(state.wish, prefix=())  # they were another model's tokens
     if sentence and readable(sentence, event):
-        return decode(state, 1)
+        return decode(replace(state, wish=wish), 1)
     if not sentence:
         return Next(state)
-    wish = replace(state.wish, sentence="")
+    wish = replace(wish, sentence="")
     return Next(leave_other_model(replace(state, wish=wish)))

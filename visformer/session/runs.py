@@ -14,13 +14,19 @@ from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
 from visformer.session.awaiting import is_question, is_side_request
+from visformer.session.history import EditedRun, EditName, History
 from visformer.session.live import fixed_words
+from visformer.session.remembering import (
+    current_run,
+    is_current,
+    put_back,
+    remembered,
+)
 from visformer.session.state import Next, State
-from visformer.session.wishes import History
+from visformer.session.wishes import Wish
 from visformer.text import MAX_CHARACTERS
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.not_finite import not_finite_words
-from visformer.values.step import Origin
 from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
@@ -54,14 +60,20 @@ def show_trace(
         replace(
             state,
             awaiting=state.awaiting.without(is_question),
-            wish=replace(state.wish, sentence=source_line(trace)),
+            wish=Wish(
+                sentence=source_line(trace),
+                strategy=state.wish.strategy,
+                limit=state.wish.limit,
+            ),
             trace=trace,
+            made_for=None,
             step=first_step(trace, selection),
             recorded=True,
             error="",
             notice=trace.missing,
             intervention=NO_CHANGES,
             baseline=None,
+            history=History(),
             passes=(),
         )
     )
@@ -86,8 +98,13 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
             most=MAX_CHARACTERS,
         )
         return Next(replace(state, error=error))
-    wish = replace(state.wish, sentence=text, reference=reference)
-    return decode(replace(state, wish=wish, baseline=None), LAST if reference else 1)
+    same = text == state.wish.sentence and reference != state.wish.reference
+    edit: EditName = "reference" if same else "sentence"
+    wish = replace(state.wish, sentence=text, reference=reference, prefix=())
+    if wish != state.wish:
+        state = remembered(state, edit)
+    state = replace(state, wish=wish, baseline=None)
+    return decode(state, LAST if reference else 1)
 
 
 def force(state: State, id: int) -> Next:
@@ -96,9 +113,11 @@ def force(state: State, id: int) -> Next:
         return Next(state)
     if source_line(state.shown) != state.wish.sentence:
         return Next(state)  # another sentence is on its way: the choice is not of it
+    if not state.recorded and state.shown.intervention != state.intervention:
+        return Next(state)  # another run is on its way: the choice is not of it
     kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
-    wish = replace(state.wish, reference="")
-    return decode(replace(state, wish=wish), state.step, prefix=(*kept, (id, "forced")))
+    wish = replace(state.wish, reference="", prefix=(*kept, (id, "forced")))
+    return decode(replace(remembered(state, "token"), wish=wish), state.step)
 
 
 def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
@@ -109,25 +128,21 @@ def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
     wish = replace(state.wish, strategy=strategy, limit=limit)
     if not wish.sentence or fixed_words(state):
         return Next(replace(state, wish=wish))
+    state, wish = remembered(state, "strategy"), replace(wish, prefix=())
     return decode(replace(state, wish=wish, baseline=None), state.step)
 
 
-def decode(
-    state: State, step: int, *, prefix: tuple[tuple[int, Origin], ...] = ()
-) -> Next:
+def decode(state: State, step: int) -> Next:
     """Decode the sentence; the baseline run first, if it is not known.
 
-    The cursor goes to ``step`` once that is decoded.
+    The cursor goes to ``step`` once that is decoded. The user's choices of tokens are
+    those of the run that is wanted: a baseline run decoded for it has none.
     """
     wish = state.wish
-    request = Decode(
-        source=wish.sentence,
-        prefix=prefix,
-        reference=wish.reference,
-        strategy=wish.strategy,
-        limit=wish.limit,
-        intervention=NO_CHANGES if state.baseline is None else state.intervention,
-    )
+    if not state.intervention or state.baseline is not None:
+        request = wish.request(state.intervention)
+    else:
+        request = replace(wish, prefix=()).request()
     busy = _("decoding")
     if request.intervention.masked:
         busy = _("decoding (slow: one full pass per step)")
@@ -140,51 +155,71 @@ def decode(
 
 def change_run(state: State, intervention: Intervention) -> Next:
     """Run the sentence again with changes; without any, show the baseline run."""
-    now = state.intervention
-    if intervention == now or fixed_words(state):
+    if intervention == state.intervention or fixed_words(state):
         return Next(state)
-    history = History(undo=(*state.history.undo, now))
-    return _changed(replace(state, history=history), intervention)
-
-
-def undo(state: State) -> Next:
-    """Undo the last change."""
-    past = state.history
-    if not past.undo:
-        return Next(state)
-    history = History(past.undo[:-1], (*past.redo, state.intervention))
-    return _changed(replace(state, history=history), past.undo[-1])
-
-
-def redo(state: State) -> Next:
-    """Redo the change that was undone last."""
-    past = state.history
-    if not past.redo:
-        return Next(state)
-    history = History((*past.undo, state.intervention), past.redo[:-1])
-    return _changed(replace(state, history=history), past.redo[-1])
-
-
-def _changed(state: State, intervention: Intervention) -> Next:
-    state = replace(state, intervention=intervention, error="")
+    state = replace(remembered(state, "change"), intervention=intervention, error="")
+    chosen, wish = state.wish, replace(state.wish, prefix=())
     if state.baseline is None:
-        if state.awaiting.decoding or state.trace is None:
-            return Next(state)  # the modified run follows the baseline run
+        going = state.awaiting.newest(Decode)
+        if going is not None and not going.ended:  # the modified run follows it
+            asked = _request(state, going.number)
+            if asked is not None and not intervention:
+                wish = replace(wish, prefix=asked.prefix)
+            return Next(replace(state, wish=wish))
+        if state.trace is None:
+            return Next(state)
         if not state.recorded:
-            state = replace(state, baseline=state.trace)
+            state = replace(state, baseline=state.trace, original=chosen)
     if intervention:
-        return decode(state, state.step)
+        return decode(replace(state, wish=wish), state.step)
     if state.baseline is None:
         return Next(state)
     baseline = replace(
         state,
         awaiting=state.awaiting.without(is_question),
+        wish=state.original,
         trace=state.baseline,
+        made_for=state.original.request(),
         baseline=None,
         passes=(),
         busy="",
     )
     return Next(baseline)
+
+
+# ---- undo and redo -------------------------------------------------------------
+
+
+def undo(state: State) -> Next:
+    """Go back to the run before the last edit."""
+    undo, redo = _skipped(state, state.history.undo), state.history.redo
+    if not undo:
+        return Next(state)
+    run = undo[-1]
+    history = History(undo[:-1], (*redo, current_run(state, run.edit)))
+    return _return_to(replace(state, history=history.bounded()), run)
+
+
+def redo(state: State) -> Next:
+    """Go on to the run after the edit that was undone last."""
+    undo, redo = state.history.undo, _skipped(state, state.history.redo)
+    if not redo:
+        return Next(state)
+    run = redo[-1]
+    history = History((*undo, current_run(state, run.edit)), redo[:-1])
+    return _return_to(replace(state, history=history.bounded()), run)
+
+
+def _skipped(state: State, runs: tuple[EditedRun, ...]) -> tuple[EditedRun, ...]:
+    """Leave out the nearest runs that are the current one: refused edits leave them."""
+    while runs and is_current(state, runs[-1]):
+        runs = runs[:-1]
+    return runs
+
+
+def _return_to(state: State, run: EditedRun) -> Next:
+    state = put_back(state, run)
+    return Next(state) if run.made is not None else decode(state, run.step)
 
 
 # ---- answers -------------------------------------------------------------------
@@ -197,9 +232,10 @@ def decoded(state: State, event: Decoded) -> Next:
         # a replaced engine replays what is shown: keep it until the engine catches up
         if len(trace) < state.step:
             return Next(state)
-        return Next(replace(state, trace=trace, passes=event.passes))
-    sent = state.awaiting.get(event.number)
-    prefix = sent.request.prefix if sent and isinstance(sent.request, Decode) else ()
+        made_for = _request(state, event.number)
+        return Next(replace(state, trace=trace, made_for=made_for, passes=event.passes))
+    asked = _request(state, event.number)
+    prefix = () if asked is None else asked.prefix
     if state.recorded and len(trace) < min(cursor, len(prefix)):
         return Next(state)  # it repeats what is shown
     arrived = len(trace) >= cursor
@@ -207,6 +243,7 @@ def decoded(state: State, event: Decoded) -> Next:
         replace(
             state,
             trace=trace,
+            made_for=_request(state, event.number),
             passes=event.passes,
             step=cursor if arrived else len(trace),
             cursor=None if arrived else cursor,
@@ -214,6 +251,12 @@ def decoded(state: State, event: Decoded) -> Next:
             notice=_cut_words(trace) or state.notice,
         )
     )
+
+
+def _request(state: State, number: int) -> Decode | None:
+    """Return the decode that is answered; None if its answers are late."""
+    sent = state.awaiting.get(number)
+    return sent.request if sent and isinstance(sent.request, Decode) else None
 
 
 def _cut_words(trace: Trace) -> str:
@@ -242,7 +285,10 @@ def finished(state: State, event: Finished) -> Next:
         notice=_broken_words(state) or state.notice,
     )
     if state.intervention and state.baseline is None:
-        return decode(replace(state, baseline=state.trace), state.step)
+        prefix = state.made_for.prefix if state.made_for is not None else ()
+        original = replace(state.wish, prefix=prefix)
+        state = replace(state, baseline=state.trace, original=original)
+        return decode(state, state.step)
     return Next(state)
 
 
@@ -287,7 +333,11 @@ def picture_again(state: State) -> State:
     sentence = "" if state.trace is None else source_line(state.trace)
     if state.wish.sentence == sentence:
         return state
-    return replace(state, wish=replace(state.wish, sentence=sentence, reference=""))
+    made = state.made_for
+    if made is not None and made.source == sentence and not state.recorded:
+        return replace(state, wish=Wish.of(made))
+    wish = replace(state.wish, sentence=sentence, reference="", prefix=())
+    return replace(state, wish=wish)
 
 
 def leave_other_model(state: State) -> State:
@@ -295,4 +345,4 @@ def leave_other_model(state: State) -> State:
     model, trace = state.model, state.trace
     if trace is None or model is None or trace.model.digest == model.digest:
         return state
-    return replace(state, trace=None, passes=())
+    return replace(state, trace=None, made_for=None, passes=())

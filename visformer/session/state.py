@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
 
-from visformer.engine.messages import Asked, Open, Opened, Request, Shuffled
+from visformer.engine.messages import Asked, Decode, Open, Opened, Request, Shuffled
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
-from visformer.session.wishes import History, LensAsked, OpenWish, Wish
+from visformer.session.history import History
+from visformer.session.places import Place, Trail, limited
+from visformer.session.wishes import LensAsked, OpenWish, Wish
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -44,9 +46,10 @@ class State:
     )  # what was answered about files so far
     lens_asked: LensAsked | None = None  # what the requested lens is of
     shuffles: int = 0  # how many orders of a source were requested
-    # changes of the run, for undo and redo
-    history: History = field(default_factory=History)
+    history: History = field(default_factory=History)  # for undo and redo
+    trail: Trail = field(default_factory=Trail)  # for back and forward
     trace: Trace | None = None
+    made_for: Decode | None = None  # the request that the Trace answers
     shown: Trace | None = None  # derived
     step: int = 0
     recorded: bool = False  # the Trace was read from a file, not made by the engine
@@ -54,6 +57,7 @@ class State:
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     baseline: Trace | None = None  # the run without changes, once it is known
+    original: Wish = field(default_factory=Wish)  # what the baseline run answers
     passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
@@ -99,6 +103,11 @@ class State:
         return self.about.positions if self.about is not None else None
 
     @property
+    def place(self) -> Place:
+        """Where the user looks."""
+        return Place(self.tab, self.kind, self.layer, self.head, self.step)
+
+    @property
     def cell(self) -> AttentionCell | None:
         """The cell in focus: the hovered one, otherwise the locked one."""
         return self.hovered or self.locked
@@ -134,13 +143,16 @@ class Change(TypedDict, total=False):
     lens_asked: LensAsked | None
     shuffles: int
     history: History
+    trail: Trail
     trace: Trace | None
+    made_for: Decode | None
     step: int
     recorded: bool
     parameters: LayerParameters | None
     lens: LensRows | None
     intervention: Intervention
     baseline: Trace | None
+    original: Wish
     passes: tuple[Trace, ...]
     shuffle: Shuffled | None
     batch: tuple[Trace, ...]
@@ -173,17 +185,16 @@ def clamp(state: State, before: State) -> State:
     trace = state.trace
     if before.trace is not None and not _same_sentence(trace, before.trace):
         state = replace(state, shuffle=None)
-    kind = state.kind if state.kind in trace.kinds else trace.kinds[-1]
-    state = replace(state, kind=kind)
-    step = max(trace.prompt, min(state.step, len(trace)))
+    _tab, kind, layer, head, step = limited(state.place, trace)
     same = before.trace is trace and before.step == step
     shown = before.shown if same and before.shown else _shown(state, trace, step)
     return replace(
         state,
+        kind=kind,
         step=step,
         shown=shown,
-        layer=max(0, min(state.layer, trace.layers(state.kind) - 1)),
-        head=max(0, min(state.head, trace.heads(state.kind) - 1)),
+        layer=layer,
+        head=head,
         hovered=_inside(state.hovered, shown),
         locked=_inside(state.locked, shown),
     )
@@ -245,8 +256,12 @@ class Session:
         self._listener, self._engine, self._needed = listener, engine, needed
 
     def set(self, **changes: Unpack[Change]) -> None:
-        """Replace fields of the State, clamp the selection, call the listener."""
-        self._become(replace(self.state, **changes))
+        """Replace fields of the State, clamp the selection, call the listener.
+
+        The place that is left by it can be gone back to.
+        """
+        moved = bool(changes.keys() & set(Place._fields))
+        self._become(replace(self.state, **changes), moved=moved)
 
     def do(
         self,
@@ -257,8 +272,11 @@ class Session:
         """Apply a transition, and send its requests."""
         self._become(self._asked(transition(self.state, *args, **given)))
 
-    def _become(self, state: State) -> None:
-        self.state = self._asked(self._needed(clamp(state, self.state)))
+    def _become(self, state: State, *, moved: bool = False) -> None:
+        before, state = self.state, clamp(state, self.state)
+        if moved:
+            state = replace(state, trail=before.trail.left(before.place, state.place))
+        self.state = self._asked(self._needed(state))
         if self._listener is not None:
             self._listener(self.state)
 

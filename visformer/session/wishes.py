@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from visformer.engine.messages import Open
-from visformer.values.intervention import Intervention
+from visformer.engine.messages import Decode, Open
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides
+from visformer.values.step import Origin
 from visformer.values.strategy import GREEDY, Strategy
 
 
@@ -18,6 +19,30 @@ class Wish:
     reference: str = ""  # the target that is fed instead of decoding; "" for none
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: the model's own limit
+    # the choices up to the last one that the user made, of the run with its changes
+    prefix: tuple[tuple[int, Origin], ...] = ()
+
+    @classmethod
+    def of(cls, request: Decode) -> Wish:
+        """Return the wish that a request was made for."""
+        return cls(
+            sentence=request.source,
+            reference=request.reference,
+            strategy=request.strategy,
+            limit=request.limit,
+            prefix=request.prefix,
+        )
+
+    def request(self, intervention: Intervention = NO_CHANGES) -> Decode:
+        """Return what is asked of the engine for it."""
+        return Decode(
+            source=self.sentence,
+            prefix=self.prefix,
+            reference=self.reference,
+            strategy=self.strategy,
+            limit=self.limit,
+            intervention=intervention,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +61,3 @@ class LensAsked:
     of: tuple[object, ...]  # what the Trace is made of, compared by identity
     rows: tuple[int, ...]
     strategy: Strategy
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """Changes of the run before and after the current one, for undo and redo."""
-
-    undo: tuple[Intervention, ...] = ()  # the latest last
-    redo: tuple[Intervention, ...] = ()

@@ -17,6 +17,7 @@ from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.ui.diagnostics import diagnostics
+from visformer.ui.ways import Ways
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
 
@@ -31,13 +32,17 @@ KEYS = (
     N_("Home, End: before the first step, to the last step"),
     N_("1, 2, 3: encoder self, decoder self, cross attention"),
     N_("Ctrl+arrow keys: move through heads and layers"),
-    N_("Alt+arrow keys: move the locked cell"),
+    N_("Alt+Left, Alt+Right: back to where you looked before, and forward again"),
+    N_("Shift+arrow keys: move the locked cell"),
     N_("[ and ]: previous and next stage of the Computation tab"),
     N_("Esc: unlock the cell"),
     N_("Ctrl+.: stop what the engine is doing"),
     N_("Up, Down in the source line: earlier sentences"),
     N_("Ctrl+O: open a checkpoint, Ctrl+S: save the trace"),
-    N_("Ctrl+Z, Ctrl+Shift+Z: undo and redo a change of the run"),
+    N_(
+        "Ctrl+Z, Ctrl+Shift+Z: undo and redo what you changed: sentence, reference, "
+        "chosen tokens, changes of the run"
+    ),
     N_("Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text"),
     N_("F11: full screen, F1: these keys"),
 )
@@ -84,11 +89,12 @@ def build_menus(window: MainWindow) -> None:
         QAction.MenuRole.QuitRole
     )
     edit = bar.addMenu(_("&Edit"))
-    _add(edit, _("&Undo change of the run"), window.undo, keys.Undo)
-    _add(edit, _("&Redo change of the run"), window.redo, keys.Redo)
+    ways = window.ways = Ways(window, edit)
     restore = partial(window.change_run, NO_CHANGES)
     _add(edit, _("Restore the &original run"), restore)
     view = bar.addMenu(_("&View"))
+    view.addActions([ways.back_entry, ways.forward_entry])
+    view.addSeparator()
     for name, title in theme.NAMES.items():
         _add(view, _(title), partial(window.set_theme, name))
     view.addSeparator()
@@ -166,10 +172,10 @@ def build_keys(window: MainWindow) -> None:
         "Ctrl+Right": lambda: window.walk_heads(0, 1),
         "Ctrl+Up": lambda: window.walk_heads(-1, 0),
         "Ctrl+Down": lambda: window.walk_heads(1, 0),
-        "Alt+Left": lambda: window.move_cell(0, -1),
-        "Alt+Right": lambda: window.move_cell(0, 1),
-        "Alt+Up": lambda: window.move_cell(-1, 0),
-        "Alt+Down": lambda: window.move_cell(1, 0),
+        "Shift+Left": lambda: window.move_cell(0, -1),
+        "Shift+Right": lambda: window.move_cell(0, 1),
+        "Shift+Up": lambda: window.move_cell(-1, 0),
+        "Shift+Down": lambda: window.move_cell(1, 0),
         "?": lambda: _show_keys(window),
     }
     for number, kind in enumerate(KINDS, 1):

@@ -50,6 +50,7 @@ from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
+from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.side_by_side import in_a_row
@@ -64,6 +65,7 @@ class MainWindow(QMainWindow):
     """One window on one State."""
 
     recent_menu: QMenu
+    ways: Ways
 
     def __init__(self, engine: EngineLike, settings: QSettings) -> None:
         contain_overrides()
@@ -105,8 +107,8 @@ class MainWindow(QMainWindow):
         self.form.answered.connect(self._answer)
         self.form.left.connect(self._leave_form)
         self.modified = ModifiedBar()
-        self.modified.undone.connect(self.undo)
-        self.modified.redone.connect(self.redo)
+        self.modified.undone.connect(lambda: self.ways.undo())
+        self.modified.redone.connect(lambda: self.ways.redo())
         self.modified.restored.connect(lambda: self.change_run(NO_CHANGES))
         body = QWidget()
         column = QVBoxLayout(body)
@@ -161,6 +163,7 @@ class MainWindow(QMainWindow):
         """Update every visible part from the State; one that fails stops no other."""
         draws = [
             *(self._header.draw, self.transport.draw, self.modified.draw),
+            self.ways.draw,
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             *(self.strips.draw, self.candidates.draw),
             lambda state: self.tabs.turn(state.tab).draw(state),
@@ -241,12 +244,6 @@ class MainWindow(QMainWindow):
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""
         self.session.do(runs.change_run, intervention)
-
-    def undo(self) -> None:
-        self.session.do(runs.undo)
-
-    def redo(self) -> None:
-        self.session.do(runs.redo)
 
     def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
         self.session.do(runs.choose_tokens, strategy, limit)

@@ -30,6 +30,7 @@ class ModifiedBar(QWidget):
         self.words.setForegroundRole(QPalette.ColorRole.ToolTipText)
         self.words.setWordWrap(True)
         row.addWidget(self.words, 1)
+        self.buttons: list[QPushButton] = []
         for title, tip, signal in (
             (_("Undo"), _("Undo the last change (Ctrl+Z)"), self.undone),
             (_("Redo"), _("Redo the change (Ctrl+Shift+Z)"), self.redone),
@@ -39,6 +40,7 @@ class ModifiedBar(QWidget):
             button.setToolTip(tip)
             button.clicked.connect(signal)
             row.addWidget(button)
+            self.buttons.append(button)
         self.hide()
 
     def draw(self, state: State) -> None:
@@ -47,3 +49,6 @@ class ModifiedBar(QWidget):
         words = modified_words(state.intervention, state.trace, baseline)
         self.words.setText(words)
         self.setVisible(bool(words))
+        undo, redo, _restore = self.buttons
+        undo.setEnabled(bool(state.history.undo))
+        redo.setEnabled(bool(state.history.redo))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QLineEdit
 
 from visformer.text import MAX_CHARACTERS, clean
@@ -45,6 +45,19 @@ class SourceLine(QLineEdit):
         if text.strip():
             self.history = [*(t for t in self.history if t != text), text][-HISTORY:]
         self._at = len(self.history)
+
+    def event(self, event: QEvent) -> bool:
+        """Leave Undo and Redo to the window where there is no typing to undo."""
+        if event.type() == QEvent.Type.ShortcutOverride and isinstance(
+            event, QKeyEvent
+        ):
+            keys = QKeySequence.StandardKey
+            undo = event.matches(keys.Undo) and not self.isUndoAvailable()
+            redo = event.matches(keys.Redo) and not self.isRedoAvailable()
+            if undo or redo:
+                event.ignore()
+                return True
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk the history; everything else is typing."""
