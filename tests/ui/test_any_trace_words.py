@@ -17,6 +17,7 @@ from tests.traces import make_trace
 from tests.ui.any_traces import show_in, shown, view
 from tests.ui.windows import FakeEngine, make_window
 from visformer.pictures.look import Look
+from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
@@ -158,7 +159,9 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     assert said in attention.maps["cross"]._done.text()
     assert said in attention.maps["cross"].table().about
     assert said in attention.overview.export._table().about
-    window.session.set(tab="computation", stage="softmax")
+    window.session.set(locked=AttentionCell("cross", 1, 2))
+    assert window.status.labels[2].text().endswith(", as captured from the model")
+    window.session.set(tab="computation", stage="softmax", locked=None)
     computation = view(window, ComputationView, "computation")
     trace, picture = shown(window), computation._picture
     assert "captured" in computation._formula.text()

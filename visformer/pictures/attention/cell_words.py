@@ -64,6 +64,8 @@ def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats)
     row = weights[cell.query]
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer)[cell.query]
+    if trace.is_captured(cell.kind, layer):
+        return _("{weight}, as captured from the model", weight=value)
     if not allowed.any():
         return _nothing_words(row, value)
     if np.isnan(row).any():
