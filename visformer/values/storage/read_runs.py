@@ -162,7 +162,7 @@ class _StoredRun:
             encoder_rows=self._shared("encoder", source, facts.encoder_of, rows),
             memory_rows=self._shared("memory", source, facts.memory_of, rows),
             decoder_rows=self._rows("decoder", len(facts.target)),
-            masks={kind: array for (kind, _), array in self._held("mask").items()},
+            masks={kind: array for (kind, _layer), array in self._held("mask").items()},
             biases={kind: self._biases(kind) for kind in facts.biases},
             captured=self._held("captured"),
             prompt=facts.prompt,
