@@ -6,8 +6,12 @@ import faulthandler
 import gc
 import logging
 import logging.handlers
+import os
+import signal
 import sys
 import threading
+from types import FrameType
+from typing import NoReturn
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -20,8 +24,10 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
+from visformer.commands.shared import complain
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
+from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
@@ -115,11 +121,11 @@ class App:
 def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     """Run the window until it is closed; returns the exit code."""
     crashes = _log_to_file()
+    signal.signal(signal.SIGINT, _end_at_once)
     log_qt()
     app = App(sys.argv[:1], crashes=crashes)
     health = _watch(app.window)
     interrupts: list[Interrupts] = []
-    # until the loop runs it cannot be ended: an earlier signal ends the process at once
     QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
     app.start(path, text, overrides or None)
@@ -129,6 +135,13 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     health.close()
     app.close()
     return code
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process and its engines: until the loop runs it cannot be left."""
+    started()
+    complain(_("stopped"))
+    os._exit(130)
 
 
 def _watch(window: MainWindow) -> Health:

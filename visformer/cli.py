@@ -218,9 +218,6 @@ def _window(options: argparse.Namespace) -> int:
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """End the process: while Qt starts, an exception would be raised in its midst.
-
-    Once its loop runs, the window closes in order (``ui.interrupts``).
-    """
+    """End the process: while Qt is imported, an exception would be raised in there."""
     complain(_("stopped"))
     os._exit(130)

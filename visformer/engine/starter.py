@@ -13,6 +13,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -35,11 +36,21 @@ class Starter:
         self._pool.shutdown()
 
 
+_starting = threading.Lock()  # held while a process is given what it starts with
+
+
+def started() -> None:
+    """Wait until no process is half started: it would complain of what it lacks."""
+    if _starting.acquire(timeout=1.0):
+        _starting.release()
+
+
 def _start(process: BaseProcess) -> None:
     if sys.platform != "win32":
         resource_tracker.ensure_running()  # its own start unblocks SIGINT
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    process.start()
+    with _starting:
+        process.start()
 
 
 def end_with(parent: int) -> None:

@@ -1,0 +1,134 @@
+"""What went wrong: logged without the user's words, told once; stalls, diagnostics."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+
+import pytest
+from PySide6.QtCore import QObject
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from tests.opened import opened_model
+from tests.ui.windows import Pair, answer
+from visformer.errors import InputError, brief, stack_words
+from visformer.ui import actions
+from visformer.ui.diagnostics import Health, diagnostics
+from visformer.ui.faults import Faults
+from visformer.ui.watchdog import Watchdog
+
+Caught = tuple[type[BaseException], BaseException, TracebackType | None]
+SECRET = "my private sentence"
+
+
+def raised(error: BaseException) -> Caught:
+    try:
+        raise error
+    except BaseException as caught:
+        return type(caught), caught, caught.__traceback__
+
+
+def test_a_fault_is_told_once_and_logged_without_what_it_quotes(
+    qtbot: QtBot, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults, told = Faults(), list[str]()
+    faults.told.connect(told.append)
+    for _ in range(12):
+        faults.catch(*raised(KeyError(SECRET)))
+    assert len(told) == 1
+    assert "written to the log" in told[0]
+    assert len(caplog.records) == 3
+    assert "KeyError: “…”" in caplog.text
+    assert SECRET not in caplog.text
+    assert "test_faults.py" in caplog.text
+    (line,) = faults.last
+    assert "KeyError at" in line
+    assert list(faults.counts.values()) == [12]
+    faults.catch(*raised(ValueError("x" * 10_000)))
+    assert len(told[-1]) <= 200
+
+
+def test_a_sentence_for_the_user_is_no_fault(qtbot: QtBot) -> None:
+    now = [0.0]
+    faults, told = Faults(clock=lambda: now[0]), list[str]()
+    faults.told.connect(told.append)
+    for at in (0.0, 1.0, 4.0, 6.0):
+        now[0] = at
+        faults.catch(*raised(InputError("It is empty.")))
+    assert told == ["It is empty."] * 2  # a storm of paint events is one notice
+    assert not faults.counts
+
+
+def test_faults_of_threads_are_told_on_the_windows_thread(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((sys, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    hooks = sys.excepthook, sys.unraisablehook, threading.excepthook
+    faults, told = Faults(), list[int]()
+    faults.listen(lambda _sentence: told.append(threading.get_ident()))
+    thread = threading.Thread(target=lambda: 1 // 0)
+    thread.start()
+    thread.join()
+    assert told == []  # not amid whatever the window does
+    qtbot.waitUntil(lambda: bool(told))
+    assert told == [threading.get_ident()]
+    faults.close()
+    assert (sys.excepthook, sys.unraisablehook, threading.excepthook) == hooks
+
+
+def test_stalls_are_counted_and_long_ones_noted_with_their_stack(
+    qtbot: QtBot, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    watchdog = Watchdog(QObject(), clock=lambda: now[0])
+    for at in (0.025, 0.060, 0.160, 0.185):  # 35 ms and 100 ms after the last
+        now[0] = at
+        watchdog.beat()
+        watchdog.look()
+    assert (watchdog.stalls, round(watchdog.longest_ms)) == (1, 75)
+    assert not watchdog.stacks
+    now[0] = 0.6
+    watchdog.look()
+    watchdog.look()  # of one stand there is one stack
+    assert len(watchdog.stacks) == 1
+    assert "test_stalls_are_counted" in watchdog.stacks[0]
+    assert "stood still for 390 ms" in caplog.text
+    watchdog.beat()
+    assert watchdog.stalls == 2
+
+
+def test_diagnostics_name_versions_model_and_faults_but_no_sentence(
+    pair: Pair, qtbot: QtBot
+) -> None:
+    window, engine = pair
+    hooks = sys.excepthook
+    health = window.health = Health(window, lambda _sentence: None)
+    window.translate(SECRET)
+    trace = answer(window, engine)
+    window.receive(opened_model(trace.model))
+    health.faults.catch(*raised(KeyError(SECRET)))
+    actions._copy_diagnostics(window)
+    health.close()
+    assert sys.excepthook is hooks
+    text = QGuiApplication.clipboard().text()
+    assert text == diagnostics(window.session.state, health)
+    assert SECRET not in text
+    for part in ("torch 2.", "Qt 6.", "encoder 3 layers of", "KeyError at", "stalls"):
+        assert part in text
+    assert window._notice.text().startswith("Copied")
+
+
+def test_a_sentence_is_at_most_two_hundred_characters_long() -> None:
+    value = "x" * 100_000
+    error = InputError(f"config.json: “encoder_bias” is {value}: it must be true.")
+    assert len(str(error)) < 120
+    assert str(error).startswith("config.json: “encoder_bias” is xxx")
+    assert str(error).endswith("it must be true.")
+    words = "word " * 100 + "Choose another."
+    assert len(brief(words)) == 200
+    assert brief(words).endswith("Choose another.")
+    assert "“…”" in stack_words(KeyError("secret"))
