@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
 from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
 
 from visformer import paths
+from visformer.errors import brief
 from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
@@ -150,8 +151,8 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
     menu.clear()
     menu.setEnabled(bool(recent))
     for path in recent:
-        action = _add(menu, path, partial(window.open, path))
-        action.setEnabled(Path(path).exists())
+        action = _add(menu, brief(path), partial(window.open, path))
+        action.setEnabled(os.path.exists(path))  # False too for what is no name
 
 
 def build_keys(window: MainWindow) -> None:

@@ -93,6 +93,8 @@ class MainWindow(QMainWindow):
             _("a translation of your own, fed with teacher forcing"),
         )
         self.reference.submitted.connect(self._submit_reference)
+        for line in (self.source, self.reference):
+            line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
@@ -235,6 +237,8 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         self.reference.clear()
         self.session.do(runs.translate, text)
+        if self.source.note:
+            self.session.set(notice=self.source.note)
 
     def _submit_reference(self, text: str) -> None:
         self.transport.pause()

@@ -3,29 +3,98 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+)
 from PySide6.QtWidgets import QLineEdit
 
+from visformer.language import _
 from visformer.text import MAX_CHARACTERS, clean
 
 HISTORY = 200
+SHOWN = 10_000  # characters: laying many more out would hold the window
 
 
 class SourceLine(QLineEdit):
-    """A line of text with a memory."""
+    """A line of text with a memory.
+
+    Of a very long text the beginning is shown; all of it is kept, and submitted, until
+    what is shown is edited.
+    """
 
     submitted = Signal(str)
+    told = Signal(str)  # what was cut, as a sentence
 
     def __init__(self, name: str, hint: str) -> None:
         super().__init__()
         self.history: list[str] = []
         self._at = 0  # place in the history; its length: the line being typed
         self._typed = ""
-        self.setMaxLength(MAX_CHARACTERS)
+        self._whole = ""  # the text of which the beginning is shown
+        self.note = ""  # what was told of it
+        self.setMaxLength(SHOWN)
+        self.inputRejected.connect(self._reject)
+        self.textChanged.connect(self._change)
         self.setAccessibleName(name)
         self.setPlaceholderText(hint)
         self.setClearButtonEnabled(True)
         self.returnPressed.connect(self.submit)
+
+    # ---- long texts ------------------------------------------------------------
+
+    def text(self) -> str:
+        """Return the text, what is not shown of it included."""
+        return self._whole or super().text()
+
+    def setText(self, text: str | None) -> None:
+        """Show a text, of a long one the beginning."""
+        given = text or ""
+        whole = given[:MAX_CHARACTERS]
+        self._whole = whole if len(whole) > SHOWN else ""
+        super().setText(whole[:SHOWN])
+        self.note = _cut_words(len(given))
+        if self.note:
+            self.told.emit(self.note)
+
+    def paste(self) -> None:
+        """Put the clipboard's text at the cursor, however long it is."""
+        text = " ".join(QGuiApplication.clipboard().text().splitlines())
+        if len(text) <= SHOWN:
+            super().paste()
+            return
+        line, at = super().text(), self.cursorPosition()
+        end = at
+        if self.hasSelectedText():
+            at, end = self.selectionStart(), self.selectionEnd()
+        self.setText(line[:at] + text + line[end:])
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Let the menu paste long texts too."""
+        menu = self.createStandardContextMenu()
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for action in menu.actions():
+            if action.objectName() == "edit-paste":
+                action.triggered.disconnect()
+                action.triggered.connect(self.paste)
+        menu.popup(event.globalPos())
+
+    def _reject(self) -> None:
+        self.told.emit(
+            _(
+                "Here is room for {shown:,} characters: paste a longer text.",
+                shown=SHOWN,
+            )
+        )
+
+    def _change(self, shown: str) -> None:
+        """Drop what is not shown once what is shown is another."""
+        if self._whole and shown != self._whole[:SHOWN]:
+            self._whole = self.note = ""
+
+    # ---- memory ----------------------------------------------------------------
 
     def submit(self) -> None:
         """Emit the text and remember it."""
@@ -35,14 +104,13 @@ class SourceLine(QLineEdit):
 
     def take(self, text: str) -> str:
         """Show a text from elsewhere, cleaned and remembered; return it."""
-        text = clean(text)
-        self.setText(text)
-        self.remember(text)
-        return text
+        self.setText(clean(text))
+        self.remember(self.text())
+        return self.text()
 
     def remember(self, text: str) -> None:
         """Put a sentence at the end of the history, once."""
-        if text.strip():
+        if len(text) <= SHOWN and text.strip():
             self.history = [*(t for t in self.history if t != text), text][-HISTORY:]
         self._at = len(self.history)
 
@@ -61,7 +129,9 @@ class SourceLine(QLineEdit):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk the history; everything else is typing."""
-        if event.key() == Qt.Key.Key_Up:
+        if event.matches(QKeySequence.StandardKey.Paste):
+            self.paste()
+        elif event.key() == Qt.Key.Key_Up:
             self._walk(-1)
         elif event.key() == Qt.Key.Key_Down:
             self._walk(1)
@@ -74,3 +144,21 @@ class SourceLine(QLineEdit):
         self._at = max(0, min(len(self.history), self._at + step))
         end = self._at == len(self.history)
         self.setText(self._typed if end else self.history[self._at])
+
+
+def _cut_words(count: int) -> str:
+    """Say what becomes of a text of so many characters; "" if it is simply shown."""
+    if count > MAX_CHARACTERS:
+        return _(
+            "The text is cut: of its {n:,} characters the first {most:,} are read.",
+            n=count,
+            most=MAX_CHARACTERS,
+        )
+    if count > SHOWN:
+        return _(
+            "All {n:,} characters are read; the first {shown:,} are shown, and editing "
+            "them drops the rest.",
+            n=count,
+            shown=SHOWN,
+        )
+    return ""

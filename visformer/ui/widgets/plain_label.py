@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QFontMetrics, QPalette
-from PySide6.QtWidgets import QLabel, QWidget
+import html
+
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QLabel, QToolTip, QWidget
+
+MOST_CHARACTERS = 40  # whose room a label asks for
+MOST_SHOWN = 2000  # characters that are measured, painted or told
+
+
+class PlainLabel(QLabel):
+    """Text that is never read as markup; a long one is cut where room is short.
+
+    It never widens the window by more than ``MOST_CHARACTERS``; a tooltip has the
+    whole text.
+    """
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for the room of the text, or of its first characters."""
+        hint = super().minimumSizeHint()
+        most = MOST_CHARACTERS * self.fontMetrics().averageCharWidth()
+        return QSize(min(hint.width(), most), hint.height())
+
+    @property
+    def cut(self) -> str:
+        """The text as it fits; "" where all of it does, or it is of several lines."""
+        if self.wordWrap() or "\n" in self.text():
+            return ""
+        room = self.contentsRect().width() - 2 * self.margin()
+        metrics, text = self.fontMetrics(), self.text()
+        if metrics.horizontalAdvance(text[:MOST_SHOWN]) <= room:
+            return ""
+        return metrics.elidedText(text[:MOST_SHOWN], Qt.TextElideMode.ElideRight, room)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the text, cut where there is no room for it."""
+        cut = self.cut
+        if not cut:
+            super().paintEvent(event)
+            return
+        margin = self.margin()
+        self.style().drawItemText(
+            QPainter(self),
+            self.contentsRect().adjusted(margin, 0, -margin, 0),
+            self.alignment(),
+            self.palette(),
+            self.isEnabled(),
+            cut,
+            self.foregroundRole(),
+        )
+
+    def event(self, event: QEvent) -> bool:
+        """Show the whole text in a tooltip where it is cut."""
+        if event.type() == QEvent.Type.ToolTip and not self.toolTip() and self.cut:
+            place = event.globalPos()  # type: ignore[attr-defined]
+            words = html.escape(self.text()[:MOST_SHOWN])
+            QToolTip.showText(place, f"<qt>{words}</qt>", self)
+            return True
+        return super().event(event)
 
 
 def plain_label(
     text: str = "", parent: QWidget | None = None, *, faint: bool = False
 ) -> QLabel:
     """Build a label that never reads its text as markup: ``<s>`` is a token."""
-    label = QLabel(parent)
+    label = PlainLabel(parent)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setText(text)
     if faint:
