@@ -7,6 +7,7 @@ import os
 import tempfile
 
 import torch
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 # logs, settings and examples never reach the user's folders or this one
@@ -15,5 +16,10 @@ atexit.register(_folder.cleanup)
 for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
     os.environ[name] = os.path.join(_folder.name, name)
 os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(_folder.name, "hypothesis")
+# on a busy machine data are drawn slowly, which is no fault of a test
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy")
 # with two threads on two busy cores, small models run up to a hundred times slower
 torch.set_num_threads(1)

@@ -50,7 +50,7 @@ def test_sample_sentences_translate(en_fr: Checkpoint) -> None:
     animal = "The animal didn't cross the street because it was too tired."
     cat, tired = translate(en_fr, ["I have a cat.", animal])
     assert cat == "J'ai un chat."
-    assert tired == "L'animal ne traversa pas la rue parce qu'il était trop fatigué."
+    assert tired == "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
 
 
 def test_the_handouts_sentence_translates() -> None:
