@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visformer import paths
-from visformer.arguments import as_path, whole_number, wrong_type
+from visformer.arguments import as_path, is_several, whole_number, wrong_type
 from visformer.language import _
 from visformer.values.intervention import Intervention, parse
 from visformer.values.storage.describe import describe_file
@@ -20,6 +20,8 @@ from visformer.values.trace_file import is_trace_file, read_session, write_sessi
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
+
+MOST_BEAMS = 1000
 
 
 def open_trace(path: str | Path) -> Trace:
@@ -49,7 +51,7 @@ def save_session(
     InputError where the file cannot be written.
     """
     allowed = _("Traces and SavedRuns")
-    if isinstance(runs, Trace | SavedRun | str) or not isinstance(runs, Iterable):
+    if isinstance(runs, Trace | SavedRun) or not is_several(runs):
         raise wrong_type("runs", runs, allowed)
     named = []
     for run in runs:
@@ -139,13 +141,13 @@ def translate(
     allowed = _("a text, or several")
     if isinstance(texts, str):
         texts = [texts]
-    elif isinstance(texts, bytes) or not isinstance(texts, Iterable):
+    elif not is_several(texts):
         raise wrong_type("texts", texts, allowed)
     texts = list(texts)
     for text in texts:
         if not isinstance(text, str):
             raise wrong_type("texts", text, allowed)
-    whole_number("beam", beam, least=1)
+    whole_number("beam", beam, least=1, most=MOST_BEAMS)
     let_paths_in()
     from visformer.core.checkpoint import opened
     from visformer.core.translation import translate as translated

@@ -10,9 +10,10 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from io import IOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from visformer.errors import InputError
 from visformer.files import short
@@ -35,14 +36,14 @@ def _wrong(argument: str, given: object, allowed: str) -> str:
     return _(
         "{argument} is {given}, but must be {allowed}.",
         argument=argument,
-        given=_written(given),
+        given=written(given),
         allowed=allowed,
     )
 
 
-def _written(given: object) -> str:
+def written(given: object) -> str:
     """Write a value as Python does where that is short, else its type."""
-    if given is None or isinstance(given, str | bytes | numbers.Number):
+    if given is None or isinstance(given, str | bytes | numbers.Number | tuple | list):
         return short(repr(given), 40)
     return _("of type {type}", type=type(given).__name__)
 
@@ -51,6 +52,8 @@ def whole_number(
     argument: str, given: object, *, least: int = 0, most: int | None = None
 ) -> int:
     """Return a whole number, of Python's or numpy's; an error for anything else."""
+    if type(given) is int and least <= given <= (given if most is None else most):
+        return given
     allowed = _("a whole number from {least} on", least=least)
     if most is not None:
         allowed = _("a whole number from {least} to {most}", least=least, most=most)
@@ -63,6 +66,17 @@ def whole_number(
     if number < least or (most is not None and number > most):
         raise wrong_value(argument, number, allowed)
     return number
+
+
+def is_several(given: object) -> TypeGuard[Iterable[Any]]:
+    """Whether a value is several in an order: no text, set, dict or file."""
+    alone = isinstance(given, str | bytes | Mapping | Set | IOBase)
+    return isinstance(given, Iterable) and not alone
+
+
+def name_of(given: object) -> str:
+    """Return a name as it was given, shortened; of what is none, its type."""
+    return short(given) if isinstance(given, str) else written(given)
 
 
 def real_number(argument: str, given: object, allowed: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -309,18 +310,18 @@ def test_greedy_and_top_one_take_the_best() -> None:
 @pytest.mark.parametrize(
     "strategy",
     [
-        Strategy(temperature=0),
-        Strategy(temperature=-1),
-        Strategy(top_p=0),
-        Strategy(top_p=1.1),
-        Strategy(top_k=-1),
-        Strategy(temperature=math.nan),
-        Strategy(temperature=math.inf),
+        {"temperature": 0},
+        {"temperature": -1},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"top_k": -1},
+        {"temperature": math.nan},
+        {"temperature": math.inf},
     ],
 )
-def test_strategies_out_of_range(checkpoint: Checkpoint, strategy: Strategy) -> None:
-    with pytest.raises(InputError):
-        Decoding(checkpoint, "hello", strategy=strategy)
+def test_strategies_out_of_range(strategy: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(strategy))} is .* but must be"):
+        Strategy(**strategy)
 
 
 def test_a_batch_equals_its_sentences(checkpoint: Checkpoint) -> None:

@@ -130,7 +130,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_data_of_no_change_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError, KeyError)):
+    with pytest.raises((InputError, ValueError, TypeError, KeyError)):
         Intervention.from_json({**NO_CHANGES.to_json(), **wrong})
 
 

@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from visformer.arguments import wrong_type
+from visformer.language import _
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -33,6 +35,8 @@ def leaks(trace: Trace) -> list[Leak]:
     worst query comes first. Weights up to 1e-6 are ignored. Pads are recognised by
     their ids; what pads themselves read is ignored.
     """
+    if not isinstance(trace, Trace):
+        raise wrong_type("trace", trace, _("a Trace"))
     all_leaks = []
     for kind in trace.kinds:
         future, pads, real = forbidden(trace, kind)

@@ -55,6 +55,15 @@ class Checkpoint:
         stamp = ModelStamp(self.model)
         object.__setattr__(self, "_derived", _Derived(opened=stamp, stamp=stamp))
 
+    def __repr__(self) -> str:
+        """Name the model, where it is from, and its size."""
+        config, facts = self.config, self.facts
+        layers = f"{config.encoder_layers}+{config.decoder_layers} layers"
+        sizes = f"{layers}, {config.heads} heads, width {config.d_model}"
+        millions = f"{facts.parameters / 1e6:.3g} M parameters"
+        where = f"{self.layout}, on {facts.device}"
+        return f"<Checkpoint {self.name} ({where}): {sizes}, {millions}>"
+
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The ids that end a sentence."""
@@ -166,12 +175,17 @@ def available_devices() -> tuple[str, ...]:
     return (*names, "cpu")
 
 
-def choose_device(device: str | None = None) -> torch.device:
+def choose_device(device: str | torch.device | None = None) -> torch.device:
     """Return the device asked for, or the best available: cuda, then mps, then cpu.
 
     Raises InputError for a device that this computer does not have.
     """
     there = available_devices()
+    if isinstance(device, torch.device):
+        device = str(device)
+    if not isinstance(device, str | None):
+        allowed = _("a device of torch, such as {names}", names=", ".join(there))
+        raise wrong_type("device", device, allowed)
     if not device:
         return torch.device(there[0])
     if not any(name == device or name.split(":")[0] == device for name in there):

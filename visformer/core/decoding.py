@@ -5,40 +5,44 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import torch
 from torch import Tensor
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.arguments import one_of, whole_number, wrong_type
+from visformer.core.checkpoint import Checkpoint, opened
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
+    as_intervention,
     host_mask,
     layer_masks,
     modified_checkpoint,
     modified_masks,
 )
-from visformer.core.row_masks import changes_rows, may_read
+from visformer.core.row_masks import WholePass, changes_rows, may_read
 from visformer.core.rows import (
     Distribution,
+    as_ids,
     check_ids,
     empty_trace,
     host,
     source_pieces,
     stack_rows,
 )
-from visformer.core.sampling import check_strategy, choose
+from visformer.core.sampling import as_strategy, choose
 from visformer.core.threads import few_threads, work
 from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import Intervention
 from visformer.values.not_finite import not_finite_words
 from visformer.values.recording import Recording, Row
 from visformer.values.step import Origin
-from visformer.values.strategy import Strategy
+from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
@@ -46,18 +50,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Choice = tuple[int, Origin]  # a token id, and who chose it
-
-
-class _Pass(NamedTuple):
-    """All decoder rows, recomputed."""
-
-    rows: Tensor  # [T, W] as in ``Columns``
-    decoder: Bools  # [T, T], the masks they were computed with
-    cross: Bools  # [T, S]; both with a leading layer axis if layers differ
-
-    def allowed(self, row: int) -> tuple[Bools, Bools]:
-        """Return what a row may attend to in the target and in the source."""
-        return self.decoder[..., row, :], self.cross[..., row, :]
 
 
 class Decoding:
@@ -71,12 +63,12 @@ class Decoding:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: Checkpoint | str | Path,
         source: str | Sequence[int],
         *,
-        strategy: Strategy | None = None,
+        strategy: Strategy | StrategyName | None = None,
         limit: int | None = None,
-        intervention: Intervention | None = None,
+        intervention: Intervention | str | None = None,
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
@@ -88,21 +80,23 @@ class Decoding:
         for an empty source, ids outside the vocabulary, a limit below 1, or an
         intervention that does not fit.
         """
-        self._given = checkpoint  # whose model a script may edit
-        self.intervention = intervention or NO_CHANGES
+        self._given = checkpoint = opened(checkpoint)  # whose model a script may edit
+        self.intervention = as_intervention(intervention)
         self.checkpoint = modified_checkpoint(checkpoint, self.intervention)
-        self.strategy = strategy or Strategy()
-        check_strategy(self.strategy)
+        self.strategy = as_strategy(strategy)
         self.restart(source, limit=limit)
+
+    def __repr__(self) -> str:
+        """Name the sentence, the step and what was decoded."""
+        trace = self.trace
+        return f"<Decoding at step {len(trace)}: {trace!r}>"
 
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Start again with another sentence."""
         model, positions = self.checkpoint.model, self.checkpoint.config.max_positions
         pieces, cut = source_pieces(self.checkpoint, source)
-        if limit is not None and limit < 1:
-            raise InputError(
-                _("The limit is {limit}, but must be at least 1 token.", limit=limit)
-            )
+        if limit is not None:
+            limit = whole_number("limit", limit, least=1)
         self.intervention.check(self.checkpoint.facts, len(pieces))
         most = self.checkpoint.most_tokens(len(pieces))
         self.limit = most if limit is None else min(limit, positions)
@@ -173,7 +167,7 @@ class Decoding:
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens forward, but not past the end or the limit."""
-        for _step in range(count):
+        for _step in range(whole_number("count", count)):
             if self.ended:
                 break
             if self._position == len(self._recording):
@@ -183,7 +177,7 @@ class Decoding:
 
     def back(self, count: int = 1) -> Trace:
         """Go ``count`` tokens back; later steps are kept for ``step``."""
-        self._position = max(0, self._position - count)
+        self._position = max(0, self._position - whole_number("count", count))
         return self.trace
 
     def finish(self) -> Trace:
@@ -207,8 +201,9 @@ class Decoding:
         what the model would have chosen. Raises InputError if it is longer than the
         limit. Positions advance here even in models where they restart at each step.
         """
+        choices = self.reference(reference)
         self._use_positions(whole_pass=True)
-        return self._follow(self.reference(reference))
+        return self._follow(choices)
 
     def reference(self, reference: str | Sequence[int]) -> list[Choice]:
         """Return the choices of a reference; a text includes the end of sentence."""
@@ -216,7 +211,7 @@ class Decoding:
         ids = (
             [*tokenizer.encode_target(reference), tokenizer.eos]
             if isinstance(reference, str)
-            else reference
+            else as_ids("reference", reference, text=True)
         )
         return [(id, "reference") for id in ids]
 
@@ -225,8 +220,16 @@ class Decoding:
 
         Raises InputError for ids outside the vocabulary or beyond the limit.
         """
+        try:
+            pairs: Any = choices if isinstance(choices, list | tuple) else [choices]
+            made = [(whole_number("id", id), origin) for id, origin in pairs]
+        except (TypeError, ValueError):
+            allowed = _("pairs of a token id and who chose it")
+            raise wrong_type("choices", choices, allowed) from None
+        for _id, origin in made:
+            one_of("origin", origin, get_args(Origin))
         self._use_positions(whole_pass=False)
-        return self._follow(choices)
+        return self._follow(made)
 
     def _use_positions(self, *, whole_pass: bool) -> None:
         """Restart if the next rows need different positions from the recorded ones."""
@@ -282,8 +285,9 @@ class Decoding:
         tokenizer = self.checkpoint.tokenizer
         if isinstance(token, str):
             return tokenizer.target_id(token)
-        check_ids([token], tokenizer.target.size)
-        return token
+        id = whole_number("token", token)
+        check_ids([id], tokenizer.target.size)
+        return id
 
     def _extend(self, choices: Sequence[Choice | None]) -> None:
         """Compute a row per choice; a single None lets the model choose."""
@@ -373,7 +377,7 @@ class Decoding:
         visible = ids != pad if pad in consumed else None
         return state.extend(ids, visible)[0]
 
-    def _whole(self, consumed: list[int]) -> _Pass:
+    def _whole(self, consumed: list[int]) -> WholePass:
         """Recompute all rows in one pass."""
         checkpoint = self.checkpoint
         ids = torch.tensor([consumed], device=checkpoint.device)
@@ -386,7 +390,7 @@ class Decoding:
             ids, self._memory, masks.decoder, masks.cross, self._state.lookup
         )
         rows = stack_rows(record, final_norm=checkpoint.config.final_norm)[0]
-        return _Pass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
+        return WholePass(rows, host_mask(masks.decoder, 0), host_mask(masks.cross, 0))
 
     def _unsettled(self, consumed: list[int]) -> bool:
         """Whether the next token may change earlier rows; unknown if hooks run."""

@@ -8,15 +8,40 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from visformer.arguments import wrong_type
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import Masks
 from visformer.core.model import LayerMasks
 from visformer.core.parts import Attention
+from visformer.language import _
 from visformer.values.arrays import Bools, read_only
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import (
+    NO_CHANGES,
+    Intervention,
+    MaskChange,
+    PositionChange,
+    parse,
+)
 from visformer.values.modified_positions import change_table
+
+
+def as_intervention(given: Intervention | str | None) -> Intervention:
+    """Return an intervention, also from its text form or from one change.
+
+    Raises InputError for text that is no change, TypeError for anything else.
+    """
+    if given is None or isinstance(given, Intervention):
+        return given or NO_CHANGES
+    if isinstance(given, str):
+        return parse([given])
+    if isinstance(given, MaskChange):
+        return Intervention(masks=(given,))
+    if isinstance(given, PositionChange):
+        return Intervention(positions=given)
+    allowed = _("an Intervention, or text such as “causal off”")
+    raise wrong_type("intervention", given, allowed)
 
 
 def modified_checkpoint(

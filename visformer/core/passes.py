@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.arguments import is_several, wrong_type
+from visformer.core.checkpoint import Checkpoint, opened
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.modified import (
     LayeredMasks,
+    as_intervention,
     host_mask,
     modified_checkpoint,
     modified_masks,
@@ -21,6 +24,7 @@ from visformer.core.modified import (
 from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.rows import (
     Distribution,
+    as_ids,
     check_ids,
     check_source_length,
     empty_trace,
@@ -34,7 +38,7 @@ from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Floats, read_only
 from visformer.values.facts import KINDS, Description, Kind, ModelFacts
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import Intervention
 from visformer.values.row_columns import Columns
 from visformer.values.step import Step
 from visformer.values.trace import OwnWeights, Trace
@@ -48,13 +52,13 @@ GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 
 @torch.inference_mode()
 def run(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | str | Path,
     source_ids: IdRows | None,
     target_ids: IdRows,
     *,
     source_lengths: Lengths | None = None,
     masks: GivenMasks | None = None,
-    intervention: Intervention | None = None,
+    intervention: Intervention | str | None = None,
 ) -> list[Trace]:
     """Run a batch in one pass: ids [B, S] and [B, T], padded with the pad ids.
 
@@ -69,17 +73,23 @@ def run(
     positions, ids outside the vocabulary, and lengths, masks or interventions that do
     not fit.
     """
-    changed = intervention or NO_CHANGES
-    checkpoint = modified_checkpoint(checkpoint, changed)
+    changed = as_intervention(intervention)
+    checkpoint = modified_checkpoint(opened(checkpoint), changed)
     model, facts = checkpoint.model, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
-        alone = Description.of(checkpoint.config, ("decoder",))
-        facts = replace(facts, **alone._asdict())
+        facts = _decoder_alone(checkpoint)
     source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
     changed.check(facts, source.shape[1])
-    allowed = _allowed(checkpoint, source, target, source_lengths, masks or {}, changed)
+    allowed = _allowed(
+        checkpoint,
+        source,
+        target,
+        source_lengths,
+        {} if masks is None else masks,
+        changed,
+    )
     tokens = max(source.shape[1], target.shape[1])
     with few_threads(work(model, tokens, len(target))):
         if source_ids is not None:
@@ -88,20 +98,16 @@ def run(
         else:
             encoded, memory = _nothing_encoded(target, checkpoint), None
         decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
+        records = allowed, changed, encoded, decoded
         return [
-            _trace(
-                checkpoint,
-                facts,
-                source[b],
-                target[b],
-                allowed,
-                changed,
-                encoded,
-                decoded,
-                b,
-            )
+            _trace(checkpoint, facts, source[b], target[b], *records, b)
             for b in range(len(source))
         ]
+
+
+def _decoder_alone(checkpoint: Checkpoint) -> ModelFacts:
+    alone = Description.of(checkpoint.config, ("decoder",))
+    return replace(checkpoint.facts, **alone._asdict())
 
 
 def _allowed(
@@ -187,7 +193,7 @@ def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
                 "recognises padding by its id. Leave it out."
             )
         )
-    lengths = torch.as_tensor(np.asarray(given), dtype=torch.int64)
+    lengths = torch.tensor(as_ids("source_lengths", given), dtype=torch.int64)
     if lengths.shape != source.shape[:1] or bool((lengths < 0).any()):
         raise InputError(
             ngettext(
@@ -199,12 +205,22 @@ def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
     return lengths.to(source.device)
 
 
+def _given_mask(kind: Kind, given: object) -> Tensor:
+    try:
+        return torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError, RuntimeError):
+        allowed = _("an array of True and False")
+        raise wrong_type(f"masks[“{kind}”]", given, allowed) from None
+
+
 def _given(
     rule_masks: Masks, given: GivenMasks, source: Tensor, target: Tensor
 ) -> Masks:
     """Expand the rule's masks to [B, Q, K]; given ones replace them."""
     batch, rows, columns = len(source), target.shape[1], source.shape[1]
     shapes = [(columns, columns), (rows, rows), (rows, columns)]
+    if not isinstance(given, Mapping):
+        raise wrong_type("masks", given, _("a dict of masks by kind of attention"))
     if unknown := set(given) - set(KINDS):
         raise InputError(
             _(
@@ -216,7 +232,7 @@ def _given(
     masks = []
     for kind, mask, shape in zip(KINDS, rule_masks, shapes, strict=True):
         if kind in given:
-            mask = torch.as_tensor(np.asarray(given[kind]))
+            mask = _given_mask(kind, given[kind])
             if mask.dtype != torch.bool or mask.shape != (batch, *shape):
                 raise InputError(
                     _(
@@ -232,8 +248,30 @@ def _given(
     return Masks(*masks)
 
 
+def _rows(argument: str, ids: IdRows) -> Tensor:
+    """Return a batch of ids, int64 [B, T]; an error for what is not one."""
+    if isinstance(ids, np.ndarray | Tensor):
+        given = torch.as_tensor(ids)
+        if not given.is_floating_point() and given.dtype != torch.bool:
+            return given.to(torch.int64)
+    if not is_several(ids):
+        raise wrong_type(argument, ids, _("rows of token ids"))
+    rows = [as_ids(f"{argument}[{at}]", row) for at, row in enumerate(ids)]
+    if len(lengths := sorted(set(map(len, rows)))) > 1:
+        raise InputError(
+            _(
+                "The rows of {argument} have {least} to {most} tokens: pad them to "
+                "one length.",
+                argument=argument,
+                least=lengths[0],
+                most=lengths[-1],
+            )
+        )
+    return torch.tensor(rows, dtype=torch.int64)
+
+
 def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
-    batch = torch.as_tensor(np.asarray(ids), dtype=torch.int64)
+    batch = _rows("source_ids" if source else "target_ids", ids)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     if batch.dim() != 2:
         raise InputError(

@@ -46,7 +46,12 @@ class Preset:
 
 
 def fresh(
-    preset: Preset, *, layout: str, seed: int, device: str | None, **sizes: Any
+    preset: Preset,
+    *,
+    layout: str,
+    seed: int,
+    device: str | torch.device | None,
+    **sizes: Any,
 ) -> Checkpoint:
     """Return a checkpoint of fresh weights, initialised as the preset's author does.
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import RULES
 from visformer.values.arrays import Bools
+
+
+class WholePass(NamedTuple):
+    """All decoder rows, recomputed."""
+
+    rows: Tensor  # [T, W] as in ``Columns``
+    decoder: Bools  # [T, T], the masks they were computed with
+    cross: Bools  # [T, S]; both with a leading layer axis if layers differ
+
+    def allowed(self, row: int) -> tuple[Bools, Bools]:
+        """Return what a row may attend to in the target and in the source."""
+        return self.decoder[..., row, :], self.cross[..., row, :]
 
 
 def changes_rows(checkpoint: Checkpoint, consumed: Sequence[int]) -> bool:

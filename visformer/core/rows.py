@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from visformer.arguments import is_several, whole_number, wrong_type
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import StackRecord
 from visformer.core.token_order import most_probable
@@ -105,9 +106,36 @@ def _source_pieces(
         if len(pieces) > limit:
             return [*pieces[: limit - 1], pieces[-1]], len(pieces)
         return pieces, 0
+    source = as_ids("source", source, text=True)
     check_ids(source, tokenizer.source.size)
-    pieces = [Token(int(i), tokenizer.source.token(int(i)), 0, 0) for i in source]
+    pieces = [Token(i, tokenizer.source.token(i), 0, 0) for i in source]
     return pieces[:limit], len(pieces) if len(pieces) > limit else 0
+
+
+def as_ids(argument: str, given: object, *, text: bool = False) -> list[int]:
+    """Return ids as numbers, from a list, a row of an array or of a tensor.
+
+    Raises TypeError or InputError for fractions and what is not one row; ``text`` says
+    that the caller takes text as well.
+    """
+    allowed = _("token ids in a row, whole numbers from 0 on")
+    if text:
+        allowed = _("a text, or token ids in a row")
+    if not is_several(given):
+        raise wrong_type(argument, given, allowed)
+    shape = getattr(given, "shape", (1,))
+    if len(shape) != 1:
+        raise InputError(
+            _(
+                "{argument} has the shape {shape}, but must be {allowed}.",
+                argument=argument,
+                shape=list(shape),
+                allowed=allowed,
+            )
+        )
+    if isinstance(given, np.ndarray | Tensor):
+        given = given.tolist()
+    return [whole_number(f"{argument}[{at}]", id) for at, id in enumerate(given)]
 
 
 def check_ids(ids: Sequence[int], size: int) -> None:

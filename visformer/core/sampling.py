@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import math
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
 
-from visformer.errors import InputError
+from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.values.strategy import Strategy
+from visformer.values.strategy import GREEDY, Strategy, StrategyName
 
 
-def check_strategy(strategy: Strategy) -> None:
-    """Raise InputError unless every number of the strategy is in its range."""
-    if not 0 < strategy.temperature < math.inf:
-        raise InputError(
-            _(
-                "The temperature is {value}, but must be greater than 0.",
-                value=strategy.temperature,
-            )
-        )
-    if not 0 < strategy.top_p <= 1:
-        raise InputError(
-            _(
-                "top-p is {value}, but must be greater than 0 and at most 1.",
-                value=strategy.top_p,
-            )
-        )
-    if strategy.top_k < 0:
-        raise InputError(
-            _(
-                "top-k is {value}, but must not be negative (0 keeps all tokens).",
-                value=strategy.top_k,
-            )
-        )
+def as_strategy(given: Strategy | str | None) -> Strategy:
+    """Return a strategy, also from its name; errors as ``Strategy`` raises."""
+    if given is None or isinstance(given, Strategy):
+        return given or GREEDY
+    if isinstance(given, str):
+        return Strategy(cast("StrategyName", given))
+    names = ", ".join(get_args(StrategyName))
+    allowed = _("a Strategy, or one of {names}", names=names)
+    raise wrong_type("strategy", given, allowed)
 
 
 def choose(logits: Tensor, strategy: Strategy, step: int) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from visformer.arguments import whole_number, wrong_type
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.presets import fresh
 from visformer.errors import CheckpointError
@@ -18,7 +21,11 @@ def presets() -> dict[str, LayoutSpec]:
 
 
 def build(
-    preset: str, *, seed: int = 0, device: str | None = None, **sizes: Any
+    preset: str,
+    *,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    **sizes: Any,
 ) -> Checkpoint:
     """Return a checkpoint of fresh weights, initialised as the preset's author does.
 
@@ -26,6 +33,9 @@ def build(
     numbers. Raises CheckpointError for an unknown preset, field or value.
     """
     known = presets()
+    if not isinstance(preset, str):
+        raise wrong_type("preset", preset, ", ".join(known))
+    seed = whole_number("seed", seed, most=2**63 - 1)
     if preset not in known:
         raise CheckpointError(
             _(

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from visformer.arguments import as_path, written, wrong_type
 from visformer.errors import CheckpointError, InputError
-from visformer.files import listed, short
+from visformer.files import listed
 from visformer.language import _
 from visformer.values.config import ModelConfig
 
@@ -106,7 +107,9 @@ def given_options(
     special = {"pad": pad, "bos": bos, "eos": eos}
     options = _sorted(words, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
-        options, tokenizer=_pair(tokenizer), names=dict(names or {})
+        options,
+        tokenizer=_pair(tokenizer),
+        names={} if names is None else _tensor_names(names),
     )
 
 
@@ -132,7 +135,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
                 _(
                     "{name} is {value}, but must be the id of a token.",
                     name=name,
-                    value=short(repr(id)),
+                    value=written(id),
                 )
             )
     return GivenOptions(fields=fields, **ids)
@@ -151,12 +154,22 @@ def _pair(paths: Any) -> tuple[Path, Path] | None:
     if paths is None:
         return None
     if isinstance(paths, str | Path):
-        return Path(paths), Path(paths)
-    if len(paths) != 2:
-        raise InputError(
-            _("tokenizer must be one path, or two: for the source and the target.")
-        )
-    return Path(paths[0]), Path(paths[1])
+        path = as_path("tokenizer", paths)
+        return path, path
+    if not isinstance(paths, list | tuple) or len(paths) != 2:
+        allowed = _("one path, or two: for the source and the target")
+        raise wrong_type("tokenizer", paths, allowed)
+    return as_path("tokenizer", paths[0]), as_path("tokenizer", paths[1])
+
+
+def _tensor_names(names: Any) -> dict[str, str]:
+    allowed = _("a dict from our name of a part to the file's")
+    if not isinstance(names, Mapping):
+        raise wrong_type("names", names, allowed)
+    for part in (*names, *names.values()):
+        if not isinstance(part, str):
+            raise wrong_type("names", part, allowed)
+    return dict(names)
 
 
 def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOptions:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from visformer.arguments import as_path, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
@@ -45,7 +46,7 @@ def load(
     eos: int | None = None,
     tokenizer: str | Path | tuple[str | Path, str | Path] | None = None,
     names: Mapping[str, str] | None = None,
-    device: str | None = None,
+    device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
     """Open a checkpoint: a folder, a file of weights, or d2l's encoder and decoder.
@@ -119,6 +120,9 @@ def _layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions
 def _files(
     path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
 ) -> CheckpointFiles:
+    path = _location(path)
+    if not isinstance(layout, str | None):
+        raise wrong_type("layout", layout, ", ".join(LAYOUTS))
     if layout is not None and layout not in LAYOUTS:
         raise InputError(
             _(
@@ -130,6 +134,16 @@ def _files(
     with _said_if_too_large(path, torch.device("cpu")):
         name, files = _resolved(path, layout, reader)
     return CheckpointFiles(path, LAYOUTS[name], files, options)
+
+
+def _location(path: Location) -> Location:
+    """Return the path of a checkpoint, or of its two halves, ``~`` expanded."""
+    if not isinstance(path, tuple | list):
+        return as_path("path", path)
+    if len(path) != 2:
+        allowed = _("one path, or those of an encoder and a decoder")
+        raise wrong_value("path", path, allowed)
+    return as_path("path[0]", path[0]), as_path("path[1]", path[1])
 
 
 @contextlib.contextmanager
@@ -241,6 +255,7 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     missing files; unknown values are None or empty. ``overrides`` are keywords of
     ``load``.
     """
+    path = _location(path)
     report, reader = _nothing_known(path), WeightReader()
     device = choose_device(overrides.pop("device", "cpu"))
     layout, options = _layout_and_options(overrides)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from visformer.arguments import MOST, written
 from visformer.errors import CheckpointError
 from visformer.language import _
 
@@ -150,7 +151,7 @@ class ModelConfig:
                     _(
                         "{name} is {value}, but must be one of {choices}.",
                         name=name,
-                        value=repr(value),
+                        value=written(value),
                         choices=", ".join(known),
                     )
                 )
@@ -161,19 +162,21 @@ class ModelConfig:
                     _(
                         "{name} is {value}, but must be true or false.",
                         name=name,
-                        value=repr(value),
+                        value=written(value),
                     )
                 )
         for name in ("norm_eps", "masked_value"):
             value = getattr(self, name)
-            if type(value) not in (int, float) or math.isnan(value):
+            fits = type(value) in (int, float) and not math.isnan(value)
+            if not fits or MOST < abs(value) < math.inf:
                 raise CheckpointError(
                     _(
-                        "{name} is {value}, but must be a number.",
+                        "{name} is {value}, but must be a number that float32 holds.",
                         name=name,
-                        value=repr(value),
+                        value=written(value),
                     )
                 )
+            object.__setattr__(self, name, float(value))  # torch takes no large int
 
     @property
     def head_size(self) -> int:
@@ -185,7 +188,7 @@ def _not_whole(name: str, value: object, low: int, high: int) -> str:
     return _(
         "{name} is {value}, but must be a whole number from {low} to {high:,}.",
         name=name,
-        value=repr(value),
+        value=written(value),
         low=low,
         high=high,
     )

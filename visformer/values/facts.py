@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
+from visformer.arguments import one_of
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.config import ModelConfig
@@ -89,6 +90,7 @@ class ModelFacts:
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers that have attention of this kind; 0 for none."""
+        one_of("kind", kind, KINDS)
         facts = self.attention.get(kind)
         return 0 if facts is None else facts.layers
 

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from visformer.arguments import real_number, wrong_type
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import N_, _, ngettext
+from visformer.values.change_checks import check_fields
 from visformer.values.facts import KINDS
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ class Causal:
     offset: int | None
     layer: int | None = None  # None: every layer
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def __str__(self) -> str:
         how = "off" if self.offset is None else f"{self.offset:+d}"
         return f"causal {how}{_at(self.layer)}"
@@ -52,6 +57,9 @@ class HideSource:
 
     token: int
     layer: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __str__(self) -> str:
         return f"hide {self.token + 1}{_at(self.layer)}"
@@ -66,6 +74,9 @@ class Cell:
     key: int
     allowed: bool
     layer: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, KINDS)
 
     def __str__(self) -> str:
         how = "on" if self.allowed else "off"
@@ -86,6 +97,9 @@ class PositionChange:
     amount: float = 0.0
     seed: int = 0  # of the permutation
 
+    def __post_init__(self) -> None:
+        check_fields(self, get_args(PositionForm))
+
     def __str__(self) -> str:
         words = f"positions {self.form}"
         if self.form in _AMOUNTS:
@@ -101,6 +115,7 @@ _AMOUNTS = {  # smallest amount, largest amount, whether it must be a whole numb
     "constant": (0, 65_535, True),
 }
 _MOST_POSITIONS = 65_536  # while no model says how many it has
+_INSTEAD = "masks=…, masked_value=…, positions=… (visformer.parse_change reads text)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +129,26 @@ class Intervention:
     masks: tuple[MaskChange, ...] = ()
     masked_value: float | None = None
     positions: PositionChange | None = None
+
+    def __new__(cls, *given: Any, **fields: Any) -> Intervention:
+        """Say what it takes; text is for ``visformer.parse_change``."""
+        if given:
+            raise wrong_type("Intervention", given[0], _INSTEAD)
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        masks = (self.masks,) if isinstance(self.masks, MaskChange) else self.masks
+        allowed = "Causal, HideSource or Cell"
+        if not isinstance(masks, tuple | list):
+            raise wrong_type("masks", masks, allowed)
+        for change in (masks := tuple(masks)):
+            if not isinstance(change, MaskChange):
+                raise wrong_type("masks", change, allowed)
+        object.__setattr__(self, "masks", masks)
+        if self.masked_value is not None:
+            real_number("masked_value", self.masked_value, _("a number or -inf"))
+        if not isinstance(self.positions, PositionChange | None):
+            raise wrong_type("positions", self.positions, "PositionChange")
 
     def __bool__(self) -> bool:
         """Whether anything is changed."""
@@ -213,12 +248,11 @@ class Intervention:
     def from_json(cls, data: Mapping[str, Any]) -> Intervention:
         """Read what ``to_json`` returns.
 
-        Raises ValueError, TypeError or KeyError for anything else, InputError for
-        positions that cannot be had.
+        Raises InputError, ValueError, TypeError or KeyError for anything else.
         """
         positions, value = data["positions"], data["masked_value"]
         if positions is not None:
-            positions = PositionChange(**_checked(positions))
+            positions = PositionChange(**positions)
             _check_positions(positions, _MOST_POSITIONS)
         return cls(
             masks=tuple(_mask_change(change) for change in data["masks"]),
@@ -237,25 +271,7 @@ _MASK_CHANGES: dict[str, type[MaskChange]] = {  # by their names in JSON
 
 def _mask_change(data: Mapping[str, Any]) -> MaskChange:
     values = {name: value for name, value in data.items() if name != "change"}
-    return _MASK_CHANGES[data["change"]](**_checked(values))
-
-
-def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a change's fields; ValueError for an invalid one."""
-    for name, value in values.items():
-        if name in ("kind", "form"):
-            fits = value in (KINDS if name == "kind" else get_args(PositionForm))
-        elif name == "allowed":
-            fits = isinstance(value, bool)
-        elif name == "amount":
-            fits = type(value) in (int, float)
-        elif value is None:
-            fits = name in ("layer", "offset")
-        else:
-            fits = type(value) is int and (value >= 0 or name == "offset")
-        if not fits:
-            raise ValueError(f"{name} is {value!r}")
-    return dict(values)
+    return _MASK_CHANGES[data["change"]](**values)
 
 
 def _changed(change: MaskChange, mask: Bools, opened: Bools) -> Bools:
@@ -377,8 +393,6 @@ def _add(intervention: Intervention, words: str) -> Intervention:
 
 
 def _index(layer: str | None) -> int | None:
-    if layer is None:
-        return None
     if layer == "0":
         raise InputError(_("Layers count from 1: there is no layer 0."))
-    return int(layer) - 1
+    return None if layer is None else int(layer) - 1

@@ -35,6 +35,11 @@ class Candidates(Sequence[Candidate]):
         self._tokens = tuple(map(sys.intern, tokens))  # steps share their strings
         self._probabilities = probabilities.astype(np.float32)
 
+    def __repr__(self) -> str:
+        """Show the best three, and how many there are."""
+        best = (f"{c.token} {c.probability:.3g}" for c in self[:3])
+        return f"<{len(self)} Candidates: {', '.join(best)}, …>"
+
     def __reduce__(self) -> tuple[type[Candidates], tuple[Any, ...]]:
         """Pickle what it is made of."""
         return Candidates, (self._ids, self._tokens, self._probabilities)

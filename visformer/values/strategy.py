@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, get_args
+
+from visformer.arguments import one_of, real_number, whole_number, wrong_value
+from visformer.language import _
+
+StrategyName = Literal["greedy", "sample"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Strategy:
-    """How the next token is chosen from the distribution."""
+    """How the next token is chosen from the distribution.
 
-    name: Literal["greedy", "sample"] = "greedy"
+    Raises InputError or TypeError for a name that is not known, and for numbers that
+    are out of range.
+    """
+
+    name: StrategyName = "greedy"
+    _: KW_ONLY
     temperature: float = 1.0  # > 0
     top_k: int = 0  # keep the k most probable; 0 keeps all
-    top_p: float = 1.0  # keep the smallest set with this total probability, in (0, 1]
+    top_p: float = (
+        1.0  # keep the smallest set with this share of probability, in (0, 1]
+    )
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("strategy", self.name, get_args(StrategyName))
+        whole_number("top_k", self.top_k)
+        whole_number("seed", self.seed, most=2**63 - 1)
+        for name, most in (("temperature", math.inf), ("top_p", 1.0)):
+            value, allowed = getattr(self, name), _("a number greater than 0")
+            if most == 1:
+                allowed = _("a number greater than 0, at most 1")
+            if not 0 < real_number(name, value, allowed) <= most:
+                raise wrong_value(name, value, allowed)
 
 
 GREEDY = Strategy()

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visformer.arguments import as_path, name_of, whole_number
 from visformer.errors import InputError
+from visformer.files import short
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
 from visformer.values.attention_heads import AttentionHeads
@@ -30,6 +32,7 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias, of_heads
 from visformer.values.step import Candidates, Step
 
+_OUTPUT = ("output_weight", "output_bias")  # of the model, not of the run
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 
 
@@ -77,8 +80,7 @@ class Trace:
         return len(self.target)
 
     def __bool__(self) -> bool:
-        """Return True: what has no decoder row yet is a Trace all the same."""
-        return True
+        return True  # what has no decoder row yet is a Trace all the same
 
     @cached_property
     def columns(self) -> Columns:
@@ -92,7 +94,7 @@ class Trace:
 
     def until(self, length: int) -> Trace:
         """Return the first ``length`` decoder rows, sharing every array."""
-        if length >= len(self):
+        if whole_number("length", length) >= len(self):
             return self
         cut = {"decoder": (slice(length),) * 2, "cross": (slice(length), slice(None))}
 
@@ -126,9 +128,7 @@ class Trace:
     def whole(self) -> Trace:
         """The Trace that this one was cut from by ``until``, or itself."""
         whole = self.cut_from
-        if whole is None or not same(whole.storage, self.storage):
-            return self
-        return whole
+        return whole if whole and same(whole.storage, self.storage) else self
 
     @property
     def storage(self) -> tuple[object, ...]:
@@ -142,8 +142,13 @@ class Trace:
         return self.model, self.source, *encoder, *map(_owner, (*grown, *added))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the Trace alone: what is shared with others stays here."""
-        return {**self.__dict__, "memo": Memo(), "cut_from": None}
+        """Pickle the Trace alone, as a file has it: what belongs to others stays."""
+        others = dict.fromkeys(("cut_from", "own_weights", *_OUTPUT))
+        return {**self.__dict__, **others, "memo": Memo()}
+
+    def __repr__(self) -> str:
+        source, text = short(self.source_text, 30), short(self.text, 30)
+        return f"<Trace of {self.model.name}: “{source}” to “{text}”, {len(self)} rows>"
 
     # ---- what the model has ----------------------------------------------------------
 
@@ -223,7 +228,7 @@ class Trace:
         self, kind: Kind, layer: int, head: int | None = None
     ) -> AttentionHeads:
         """Return what a head's scores and weights follow from; of all heads without."""
-        self._check(kind, layer, head or 0)
+        self._check(kind, layer, 0 if head is None else head)
         facts = self._facts(kind)
         heads = slice(None) if head is None else slice(head, head + 1)
         of_keys = [self.key_head(kind, h) for h in range(facts.heads)[heads]]
@@ -257,7 +262,7 @@ class Trace:
         hundreds, as large embeddings make, leave float32 no room for another order.
         Where weights were captured (``is_captured``) they are the model's own.
         """
-        self._check(kind, layer, head or 0)
+        self._check(kind, layer, 0 if head is None else head)
         if self.own_weights is not None:
             return self.own_weights(kind, layer, head)
         weights = self.attention_heads(kind, layer, head).weights()
@@ -271,12 +276,13 @@ class Trace:
         Layer 0 is embedding + position, n is what leaves layer n. Raises InputError for
         another layer, and where hidden states were not kept.
         """
-        facts = self.model.stacks.get(stack)
+        facts = self.model.stacks.get(stack) if isinstance(stack, str) else None
         if facts is None or not facts.hidden:
+            name = name_of(stack)
             raise InputError(
-                _("The {stack}'s hidden states are not in this trace.", stack=stack)
+                _("The {stack}'s hidden states are not in this trace.", stack=name)
             )
-        if not 0 <= layer < facts.hidden:
+        if not whole_number("layer", layer) < facts.hidden:
             raise InputError(
                 _(
                     "There are no hidden states {layer}: the {stack} has 0 to {last}.",
@@ -325,22 +331,20 @@ class Trace:
         """Write the Trace to a file; InputError where it cannot be written."""
         from visformer.values.trace_file import write_trace
 
-        write_trace(self, Path(path))
+        write_trace(self, as_path("path", path))
 
     # ---- rows ------------------------------------------------------------------------
 
     def _facts(self, kind: Kind) -> AttentionFacts:
-        facts = self.model.attention.get(kind)
+        facts = self.model.attention.get(kind) if isinstance(kind, str) else None
         if facts is not None:
             return facts
-        kinds = ", ".join(self.kinds)
-        raise InputError(
-            _(
-                "This model has no “{kind}” attention: it has {kinds}.",
-                kind=kind,
-                kinds=kinds,
-            )
+        message = _(
+            "This model has no “{kind}” attention: it has {kinds}.",
+            kind=name_of(kind),
+            kinds=", ".join(self.kinds),
         )
+        raise InputError(message)
 
     def _split_queries(self, kind: Kind, layer: int) -> Floats:
         """Return the queries of all heads, [Q, H, d]."""
@@ -374,7 +378,8 @@ class Trace:
 
     def _check(self, kind: Kind, layer: int, head: int) -> None:
         facts = self._facts(kind)
-        if not 0 <= layer < facts.layers or not 0 <= head < facts.heads:
+        known = whole_number("layer", layer) < facts.layers
+        if not (known and whole_number("head", head) < facts.heads):
             raise InputError(
                 _(
                     "There is no layer {layer}, head {head}: {kind} attention has "
