@@ -147,7 +147,7 @@ class Engine:
             return numbered.number
 
     def stop(self) -> None:
-        """End what is computed after its current step; what came of it stays.
+        """End what is computed after its current step; what is done stays.
 
         A process that does not stop in time is ended, and another one takes over.
         """

@@ -235,7 +235,7 @@ def false_words(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BatchTable:
-    """One side of a batch as the model read it: a sentence a row, pads included."""
+    """One side of a batch as the model read it: one sentence per row, with pads."""
 
     side: SentenceSide
     tokens: tuple[tuple[str, ...], ...]  # B rows of L tokens

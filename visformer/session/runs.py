@@ -321,7 +321,7 @@ def down(state: State, event: Down) -> Next:
 
 
 def stop(state: State) -> Next:
-    """Wait no more for what is computed; what came of it stays."""
+    """Stop waiting for what is being computed; what is done stays."""
     awaiting = state.awaiting.without(is_question)
     notice = _("Stopped.")
     state = replace(state, awaiting=awaiting, cursor=None, busy="", notice=notice)

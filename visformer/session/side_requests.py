@@ -70,7 +70,7 @@ def shuffled(state: State, event: Shuffled) -> Next:
     return Next(replace(state, awaiting=awaiting, shuffle=event, busy=""))
 
 
-# ---- what the tab in sight lacks -----------------------------------------------
+# ---- what the visible tab lacks ------------------------------------------------
 
 
 def needed(state: State) -> Next:

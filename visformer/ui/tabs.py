@@ -38,7 +38,7 @@ class Tabs(QTabWidget):
         return self._views[name]
 
     def turn(self, name: str) -> View:
-        """Bring a view in sight."""
+        """Turn to a view."""
         view = self.view(name)
         if self.currentWidget() is not view:
             self.setCurrentWidget(view)

@@ -219,7 +219,7 @@ class MainWindow(QMainWindow):
         self.session.do(openings.cancel)
 
     def stop(self) -> None:
-        """Stop what the engine is doing; what came of it stays."""
+        """Stop what the engine is doing; what is done stays."""
         if not self.session.state.busy:
             return
         self._traces.abandon()

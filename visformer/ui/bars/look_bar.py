@@ -32,7 +32,7 @@ from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
-WIDEST = 14  # characters of a box that are always in sight
+WIDEST = 14  # characters of a box that are always visible
 HINTS = {
     "map": N_("wheel: zoom · drag: pan · click: lock a cell · right-click: copy, save"),
     "arcs": N_("point at a token: its arcs · click: lock it · right-click: copy, save"),

@@ -95,7 +95,7 @@ class Canvas(QWidget):
             self.update()
 
     def set_border(self, border: tuple[int, int] | None) -> None:
-        """Draw a line below so many rows, and one to the right of so many columns."""
+        """Draw a line below this many rows, and one right of this many columns."""
         if border != self._border:
             self._border = border
             self.update()
