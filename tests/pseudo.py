@@ -67,4 +67,8 @@ def painted_english(text: str, allowed: Collection[str]) -> list[str]:
     """Return the same of a painted line: brackets may be on other lines, or cut off."""
     if any(sign in text for sign in (*ACCENTED, OPEN, CLOSE, "~")):
         return []
+    whole, cut, rest = text.partition("…")
+    start = WORD.findall(whole)[-1:] if cut else []
+    if any(word.startswith(tuple(start)) for word in allowed if start):
+        text = whole.removesuffix(start[0]) + rest
     return english(text, allowed)

@@ -96,9 +96,9 @@ class Reader:
         self.read_texts.add(text)
 
     def note_line(self, text: str) -> None:
-        """Read a line that may be a part of a text."""
-        if painted_english(text, ALLOWED):
-            self.note(text)
+        """Read a line that may be a part of a text, cut off at its end."""
+        for word in painted_english(text, ALLOWED):
+            self.note(word)
 
     def check(self, missing: Unmarked) -> None:
         """Fail where something was English."""

@@ -192,7 +192,8 @@ def test_traces_of_any_model(
     shape = Shape(kinds=kinds, hidden=known, output=known)
     trace = any_trace(shape, steps=known, captured=known, bias=bias, prompt=2)
     if kinds == ("encoder",):
-        trace = replace(trace, fills={1: any_trace().steps[0].candidates})
+        best = any_trace().steps[0].candidates
+        trace = replace(trace, fills={1: best, 2: best})
     reader.window.session.do(show_trace, trace)
     for kind in kinds:
         reader.window.session.set(kind=kind, locked=AttentionCell(kind, 2, 1))
