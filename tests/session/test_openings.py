@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.general_traces import Shape, any_trace
 from tests.opened import opened_model
 from tests.session.sessions import (
@@ -57,9 +59,28 @@ def test_a_recorded_trace_of_another_model_keeps_its_name(
     assert engine.asked == []
     assert (state.model, state.about, state.positions) == (TRACE.model, None, None)
     session.do(runs.translate, "more")
+    assert session.state.notice == (
+        "Translated by random: random, which made the recorded run, is not open."
+    )
     answer(session, engine, replace(TRACE, model=OTHER))
     assert session.state.model == OTHER
     assert session.state.positions is not None
+
+
+@pytest.mark.parametrize("reference", ["", "other words"])
+def test_the_sentence_of_a_recorded_trace_is_answered_by_no_other_model(
+    reference: str, session: Session, engine: Engine
+) -> None:
+    trace = replace(TRACE, source_text="9 9 9")
+    session.do(runs.show_trace, trace)
+    take(session, opened_model(OTHER))
+    session.do(runs.translate, "9 9 9", reference=reference)
+    assert engine.asked == []
+    assert "the model that made it is not open" in session.state.error
+    assert session.state.trace is trace
+    take(session, opened_model(TRACE.model))
+    session.do(runs.translate, "9 9 9", reference=reference)
+    assert (len(engine.asked) > 0, session.state.notice) == (True, "")
 
 
 def test_a_recorded_trace_leaves_the_passes_of_another_run(

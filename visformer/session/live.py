@@ -28,3 +28,17 @@ def fixed_words(state: State) -> str:
             "window always runs all of it."
         )
     return _("This run cannot be changed: the model that made it is not open.")
+
+
+def other_model_words(state: State) -> str:
+    """Say that a new sentence goes to another model than made the run on screen."""
+    trace, opened = state.trace, state.opened
+    if trace is None or opened is None or not state.recorded:
+        return ""
+    if same_model(opened.model, trace.model):
+        return ""
+    return _(
+        "Translated by {opened}: {recorded}, which made the recorded run, is not open.",
+        opened=opened.model.name[:60],
+        recorded=trace.model.name[:60],
+    )

@@ -15,7 +15,7 @@ from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
 from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.history import EditedRun, EditName, History
-from visformer.session.live import fixed_words
+from visformer.session.live import fixed_words, other_model_words
 from visformer.session.remembering import (
     current_run,
     is_current,
@@ -98,13 +98,17 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
             most=MAX_CHARACTERS,
         )
         return Next(replace(state, error=error))
+    fixed, other = fixed_words(state), other_model_words(state)
+    if fixed and state.trace is not None and text == source_line(state.trace):
+        return Next(replace(state, error=fixed))  # it would be another model's answer
     same = text == state.wish.sentence and reference != state.wish.reference
     edit: EditName = "reference" if same else "sentence"
     wish = replace(state.wish, sentence=text, reference=reference, prefix=())
     if wish != state.wish:
         state = remembered(state, edit)
     state = replace(state, wish=wish, baseline=None)
-    return decode(state, LAST if reference else 1)
+    made = decode(state, LAST if reference else 1)
+    return made._replace(state=replace(made.state, notice=other))
 
 
 def force(state: State, id: int) -> Next:
