@@ -59,7 +59,8 @@ ARROWS = {  # room -> all of ours that it may import
         "words",
     ),
     "session": (
-        *(*ENGINE, "errors", "language", "pictures", "text", "values", "words"),
+        *(*ENGINE, "errors", "files", "language", "pictures", "text", "values"),
+        "words",
     ),
     "ui": (
         *(*ENGINE, "errors", "files", "language", "paths", "pictures", "session"),

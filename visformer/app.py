@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -52,10 +53,12 @@ class App:
         *,
         settings: QSettings | None = None,
         crashes: str = "",
+        keep: Path | None = None,
     ) -> None:
         """Start the engine first, so that torch loads while the window is built.
 
-        ``crashes``: the file that an engine's crash is written to.
+        ``crashes``: the file that an engine's crash is written to; ``keep``: the folder
+        in which the session is kept, None for nowhere.
         """
         self.bridge: Bridge | None = None
         self.engine = Engine(self._receive, crashes=crashes)
@@ -67,7 +70,7 @@ class App:
         self.settings = settings or QSettings(
             str(paths.settings_file()), QSettings.Format.IniFormat
         )
-        self.window = MainWindow(self.engine, self.settings)
+        self.window = MainWindow(self.engine, self.settings, keep)
         self.bridge.received.connect(self.window.receive)
         self._collect_garbage()
 
@@ -123,12 +126,13 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     crashes = _log_to_file()
     signal.signal(signal.SIGINT, _end_at_once)
     log_qt()
-    app = App(sys.argv[:1], crashes=crashes)
+    app = App(sys.argv[:1], crashes=crashes, keep=paths.sessions_folder())
     health = _watch(app.window)
     interrupts: list[Interrupts] = []
     QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
     app.start(path, text, overrides or None)
+    app.window.files.offer()
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()

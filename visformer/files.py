@@ -327,15 +327,20 @@ def write_whole(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """Write a file piece by piece; it takes its place when all of it is on the disk.
 
-    A crash at any moment leaves the old file or the new one, an error the old one.
+    A private one can be read by its user alone. A crash at any moment leaves the old
+    file or the new one, an error the old one.
     """
     partial = path.with_name(path.name + ".part")
     try:
-        with partial.open("wb") as file:
+        with open(partial, "wb", opener=_private if private else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

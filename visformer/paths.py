@@ -43,3 +43,9 @@ def settings_file() -> Path:
     """Return the file that keeps the window's state."""
     folder = Path(platformdirs.user_config_dir("visformer", appauthor=False))
     return folder / "window.ini"
+
+
+def sessions_folder() -> Path:
+    """Return the folder in which windows keep what is worked on; it may not exist."""
+    folder = Path(platformdirs.user_state_dir("visformer", appauthor=False))
+    return folder / "sessions"

@@ -232,6 +232,6 @@ def test_another_models_run_is_not_replaced(qtbot: QtBot, tmp_path: Path) -> Non
     show_in(window, decoder_alone(prompt=3))
     trace = window.session.state.trace
     window._choose_tokens(replace(window.session.state.wish.strategy, seed=3), 5)
-    window._force(4)
+    window.candidates.chosen.emit(4)
     assert engine.decodes == []
     assert window.session.state.trace is trace

@@ -123,9 +123,9 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
     window.receive(opened())
     window.open("/x/m.pt")
     assert engine.overrides[-1] == (expected, "never")  # nobody is asked twice
-    window._memory.write()
+    window.memory.write()
     window.close()
-    again, engine = make_window(qtbot, Path(window._memory._settings.fileName()).parent)
+    again, engine = make_window(qtbot, Path(window.memory._settings.fileName()).parent)
     again.open("/x/m.pt")
     assert engine.overrides[-1] == (expected, "never")  # nor at the next start
     again.open("/x/other.pt")
@@ -232,7 +232,7 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
 def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
     for text in ("[", "[1]", '{"/x/m.pt": 3}', '{"/x/m.pt": ["d", [["heads", []]]]}'):
         window, engine = make_window(qtbot, tmp_path)
-        window._memory.keep("answers", text)
+        window.memory.keep("answers", text)
         window.close()
         window, engine = make_window(qtbot, tmp_path)
         window.open("/x/m.pt")

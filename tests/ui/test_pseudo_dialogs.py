@@ -163,7 +163,7 @@ def test_notices_and_errors(running: Reader, missing: Unmarked) -> None:
 
 def test_a_choice_of_the_users(running: Reader, missing: Unmarked) -> None:
     window = running.window
-    window._force(9)
+    window.candidates.chosen.emit(9)
     trace = window.session.state.trace
     assert trace is not None
     steps = [replace(step, origin="forced") for step in trace.steps]

@@ -91,7 +91,7 @@ def test_the_newest_of_several_openings_is_shown(
 ) -> None:
     window, _ = pair
     go_on = threading.Event()
-    shown: list[SavedRun] = []
+    shown: list[SavedSession] = []
 
     def slow(path: Path) -> SavedSession:
         if path.name == "a.vis":
@@ -99,7 +99,9 @@ def test_the_newest_of_several_openings_is_shown(
         return read_session(path)
 
     monkeypatch.setattr(trace_opener, "read_session", slow)
-    monkeypatch.setattr(window._traces, "_show", shown.append)
+    monkeypatch.setattr(
+        window._traces, "_show", lambda session, _: shown.append(session)
+    )
     for name, seed in (("a.vis", 1), ("b.vis", 2)):
         write_trace(make_trace(seed=seed), tmp_path / name)
         window.open(str(tmp_path / name))
@@ -107,7 +109,9 @@ def test_the_newest_of_several_openings_is_shown(
     assert window.session.state.busy == ""
     with qtbot.waitSignal(window._traces._done):
         go_on.set()
-    assert [run.trace.steps[0] for run in shown] == [make_trace(seed=2).steps[0]]
+    assert [session.shown.trace.steps[0] for session in shown] == [
+        make_trace(seed=2).steps[0]
+    ]
 
 
 def test_a_window_that_closes_while_a_file_is_read(

@@ -44,6 +44,7 @@ class EditedRun:
     wish: Wish
     intervention: Intervention
     step: int
+    revision: object
     made: MadeRun | None = None  # None: it is computed again
 
 

@@ -21,12 +21,14 @@ from visformer.session.awaiting import (
     is_side_request,
 )
 from visformer.session.history import History
+from visformer.session.recipe import Recipe
 from visformer.session.runs import (
     decode,
     leave_other_model,
     picture_again,
     translate,
 )
+from visformer.session.saved_work import resumed
 from visformer.session.state import Next, State
 from visformer.session.wishes import OpenWish
 from visformer.values.intervention import NO_CHANGES
@@ -59,6 +61,15 @@ def open_checkpoint(
         request = Open(path=path, device=device, overrides=beside, ask="open")
         certain = None
     return _send(state, OpenWish(request=request, certain=certain, then=then))
+
+
+def resume(state: State, recipe: Recipe) -> Next:
+    """Open the checkpoint of a session that was kept, and go on with it."""
+    opened = state.opened
+    if opened is not None and opened.model.digest == recipe.digest:
+        return resumed(state, recipe, opened)
+    request = Open(path=recipe.path, overrides=recipe.overrides)
+    return _send(state, OpenWish(request=request, resume=recipe))
 
 
 def ask_again(state: State) -> Next:
@@ -164,6 +175,8 @@ def opened(state: State, event: Opened) -> Next:
         baseline=None,
         history=state.history if waiting else History(),
     )
+    if opening is not None and opening.resume is not None:
+        return resumed(state, opening.resume, event)
     if opening is not None and opening.then:
         return translate(state, opening.then)
     return Next(state) if waiting else _go_on(state, event)
@@ -229,7 +242,7 @@ def _go_on(state: State, event: Opened) -> Next:
     sentence = state.wish.sentence
     wish = replace(state.wish, prefix=())  # they were another model's tokens
     if sentence and readable(sentence, event):
-        return decode(replace(state, wish=wish), 1)
+        return decode(replace(state, wish=wish, revision=object()), 1)
     if not sentence:
         return Next(state)
     wish = replace(wish, sentence="")

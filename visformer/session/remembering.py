@@ -18,13 +18,13 @@ def remembered(state: State, edit: EditName) -> State:
     Choosing tokens in one way after the other is one edit; before there is a sentence,
     there is nothing to undo.
     """
-    past = state.history.undo
+    past, revised = state.history.undo, replace(state, revision=object())
     if not state.wish.sentence:
-        return state
+        return revised
     if edit == "strategy" and past and past[-1].edit == edit and not state.history.redo:
-        return state
+        return revised
     undo = (*past, current_run(state, edit))
-    return replace(state, history=History(undo=undo).bounded())
+    return replace(revised, history=History(undo=undo).bounded())
 
 
 def current_run(state: State, edit: EditName) -> EditedRun:
@@ -34,6 +34,7 @@ def current_run(state: State, edit: EditName) -> EditedRun:
         wish=state.wish,
         intervention=state.intervention,
         step=state.step,
+        revision=state.revision,
         made=_made(state),
     )
 
@@ -53,6 +54,7 @@ def put_back(state: State, run: EditedRun) -> State:
         awaiting=state.awaiting.without(is_question),
         wish=run.wish,
         intervention=run.intervention,
+        revision=run.revision,
         cursor=None,
         busy="",
         error="",
@@ -74,16 +76,20 @@ def put_back(state: State, run: EditedRun) -> State:
     )
 
 
+def is_answered(state: State) -> bool:
+    """Tell whether the run on screen is the one wanted, as far as it has come."""
+    trace = state.trace
+    if trace is None:
+        return False
+    if state.recorded:
+        return state.wish.sentence == source_line(trace)
+    return state.made_for == state.wish.request(state.intervention)
+
+
 def _made(state: State) -> MadeRun | None:
     """Return what was made of the wish, if all of it was: no other run may stand in."""
     trace = state.trace
-    if trace is None or state.awaiting.decoding:
-        return None
-    if state.recorded:
-        answered = state.wish.sentence == source_line(trace)
-    else:
-        answered = state.made_for == state.wish.request(state.intervention)
-    if not answered:
+    if trace is None or state.awaiting.decoding or not is_answered(state):
         return None
     memo = Memo()
     return MadeRun(

@@ -65,6 +65,7 @@ def show_trace(
                 strategy=state.wish.strategy,
                 limit=state.wish.limit,
             ),
+            revision=object(),
             trace=trace,
             made_for=None,
             step=first_step(trace, selection),

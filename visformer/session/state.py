@@ -47,6 +47,7 @@ class State:
     lens_asked: LensAsked | None = None  # what the requested lens is of
     shuffles: int = 0  # how many orders of a source were requested
     history: History = field(default_factory=History)  # for undo and redo
+    revision: object = field(default_factory=object)  # another one after each edit
     trail: Trail = field(default_factory=Trail)  # for back and forward
     trace: Trace | None = None
     made_for: Decode | None = None  # the request that the Trace answers
@@ -143,6 +144,7 @@ class Change(TypedDict, total=False):
     lens_asked: LensAsked | None
     shuffles: int
     history: History
+    revision: object
     trail: Trail
     trace: Trace | None
     made_for: Decode | None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from visformer.engine.messages import Decode, Open
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides
 from visformer.values.step import Origin
 from visformer.values.strategy import GREEDY, Strategy
+
+if TYPE_CHECKING:
+    from visformer.session.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class OpenWish:
     request: Open
     certain: Overrides | None = None  # given now, if earlier answers are used too
     then: str = ""  # what is translated once it is open
+    resume: Recipe | None = None  # what is worked on once it is open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

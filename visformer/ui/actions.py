@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
+from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.diagnostics import diagnostics
+from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
@@ -25,7 +28,6 @@ from visformer.values.intervention import NO_CHANGES
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-RECENT = 10
 KEYS = (
     N_("Enter in the source line: translate"),
     N_("Space: play or pause"),
@@ -39,7 +41,7 @@ KEYS = (
     N_("Esc: unlock the cell"),
     N_("Ctrl+.: stop what the engine is doing"),
     N_("Up, Down in the source line: earlier sentences"),
-    N_("Ctrl+O: open a checkpoint, Ctrl+S: save the trace"),
+    N_("Ctrl+O: open a checkpoint, Ctrl+S, Ctrl+Shift+S: save the session"),
     N_(
         "Ctrl+Z, Ctrl+Shift+Z: undo and redo what you changed: sentence, reference, "
         "chosen tokens, changes of the run"
@@ -83,8 +85,14 @@ def build_menus(window: MainWindow) -> None:
     )
     file.aboutToShow.connect(lambda: _enable(foreign, _asks(window)))
     file.addSeparator()
-    _add(file, _("&Save trace…"), lambda: _save_trace(window), keys.Save)
-    _add(file, _("Save &window as PNG…"), lambda: _save_window(window), "Ctrl+Shift+S")
+    files = window.files
+    _add(file, _("Open &session…"), partial(choose_session, window))
+    earlier = file.addMenu(_("&Earlier sessions"))
+    file.aboutToShow.connect(lambda: _show_earlier(window, earlier))
+    _add(file, _("&Save session"), files.save, keys.Save)
+    _add(file, _("Save session &as…"), files.save_as, "Ctrl+Shift+S")
+    _add(file, _("Save t&race…"), lambda: _save_trace(window))
+    _add(file, _("Save &window as PNG…"), lambda: _save_window(window))
     file.addSeparator()
     _add(file, _("&Quit"), window.close, "Ctrl+Q").setMenuRole(
         QAction.MenuRole.QuitRole
@@ -153,6 +161,16 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
     for path in recent:
         action = _add(menu, brief(path), partial(window.open, path))
         action.setEnabled(os.path.exists(path))  # False too for what is no name
+
+
+def _show_earlier(window: MainWindow, menu: QMenu) -> None:
+    """List what earlier windows kept, the newest first."""
+    menu.clear()
+    menu.setEnabled(bool(window.files.earlier))
+    for work in window.files.earlier:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(work.facts.saved))
+        title = f"{when}  {title_of(work)}".replace("&", "&&")
+        _add(menu, title, partial(window.files.open_again, work))
 
 
 def build_keys(window: MainWindow) -> None:

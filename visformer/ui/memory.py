@@ -5,6 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, QSettings, QSize
 from PySide6.QtWidgets import QWidget
 
+from visformer import paths
+
+RECENT = 10  # checkpoints remembered
 SIZE = (1280, 800)  # of a first start
 
 
@@ -39,6 +42,17 @@ class Memory:
             self._settings.remove(key)
         else:
             self._settings.setValue(key, value)
+
+    def remember(self, path: str) -> list[str]:
+        """Put a checkpoint first among those opened last; return them."""
+        recent = [path, *(old for old in self.texts("recent") if old != path)][:RECENT]
+        self.keep("recent", recent)
+        return recent
+
+    def knows(self, path: str) -> bool:
+        """Tell whether a checkpoint is one of ours, or was opened not long ago."""
+        ours = map(str, paths.bundled_checkpoints())
+        return path in self.texts("recent") or path in ours
 
     def write(self) -> None:
         """Write everything to disk now."""

@@ -14,7 +14,7 @@ from visformer.language import _
 from visformer.session.runs import first_step
 from visformer.session.state import Session
 from visformer.values.facts import Kind
-from visformer.values.storage.saved_session import SavedRun
+from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
@@ -27,12 +27,15 @@ class TraceOpener(QObject):
     keep the program from ending.
     """
 
-    _done = Signal(int, object)  # the number of an opening, its run or its error
+    _done = Signal(int, str, object)  # number, path; its session or its error
 
     def __init__(
-        self, session: Session, show: Callable[[SavedRun], None], parent: QObject
+        self,
+        session: Session,
+        show: Callable[[SavedSession, str], None],
+        parent: QObject,
     ) -> None:
-        """Show each run with ``show``, on the window's thread."""
+        """``show`` takes each file's session and path, on the window's thread."""
         super().__init__(parent)
         self._session, self._show = session, show
         self._newest = 0
@@ -55,10 +58,10 @@ class TraceOpener(QObject):
         self._newest += 1
 
     def _read(self, number: int, path: str, kind: Kind) -> None:
-        found: SavedRun | VisformerError
+        found: SavedSession | VisformerError
         try:
-            found = read_session(Path(path)).shown
-            read_ahead(found, kind)
+            found = read_session(Path(path))
+            read_ahead(found.shown, kind)
         except VisformerError as error:
             found = error
         except Exception as error:  # the window must not wait for ever
@@ -71,11 +74,13 @@ class TraceOpener(QObject):
                 )
             )
         try:
-            self._done.emit(number, found)
+            self._done.emit(number, path, found)
         except RuntimeError:  # the window was closed
             return
 
-    def _finish(self, number: int, found: SavedRun | VisformerError) -> None:
+    def _finish(
+        self, number: int, path: str, found: SavedSession | VisformerError
+    ) -> None:
         if number != self._newest:
             return
         if self._session.state.busy == self._busy:
@@ -83,7 +88,7 @@ class TraceOpener(QObject):
         if isinstance(found, VisformerError):
             self._session.set(error=str(found))
         else:
-            self._show(found)
+            self._show(found, path)
 
 
 def read_ahead(run: SavedRun, kind: Kind) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
@@ -32,7 +33,7 @@ from visformer.session.receive import receive
 from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Session, State
 from visformer.ui import theme
-from visformer.ui.actions import RECENT, build_keys, build_menus, show_recent
+from visformer.ui.actions import build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_button, open_together
@@ -40,6 +41,7 @@ from visformer.ui.bars.header import Header
 from visformer.ui.bars.modified_bar import ModifiedBar
 from visformer.ui.bars.notice import Notice
 from visformer.ui.bars.open_form import OpenForm
+from visformer.ui.bars.restore_bar import RestoreBar
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
@@ -48,6 +50,7 @@ from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.memory import Memory, first_size
+from visformer.ui.session_files import SessionFiles
 from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.ways import Ways
@@ -57,7 +60,7 @@ from visformer.ui.widgets.side_by_side import in_a_row
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
-from visformer.values.storage.saved_session import SavedRun
+from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.strategy import Strategy
 
 
@@ -67,21 +70,24 @@ class MainWindow(QMainWindow):
     recent_menu: QMenu
     ways: Ways
 
-    def __init__(self, engine: EngineLike, settings: QSettings) -> None:
+    def __init__(
+        self, engine: EngineLike, settings: QSettings, keep: Path | None = None
+    ) -> None:
+        """Keep what is worked on under ``keep``; None keeps nothing."""
         contain_overrides()
         super().__init__()
-        self.setWindowTitle("Visformer")
         self.setAcceptDrops(True)
-        self._memory = Memory(settings)
+        self.memory = Memory(settings)
         self._engine = engine
         self.health: Health | None = None  # what went wrong, once it is watched
         self.session = Session(self._draw, engine, needed)
-        self._traces = TraceOpener(self.session, self.show_run, self)
+        self._traces = TraceOpener(self.session, self._show_file, self)
+        self.files = SessionFiles(self, keep)
         self._build()
         build_menus(self)
         build_keys(self)
         self._restore()
-        self.session.set(answers=answers.read(self._memory.text("answers", "")))
+        self.session.set(answers=answers.read(self.memory.text("answers", "")))
 
     # ---- parts -----------------------------------------------------------------
 
@@ -99,15 +105,18 @@ class MainWindow(QMainWindow):
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
         self.transport = Transport()
-        self.transport.moved.connect(self._go_to_step)
+        self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
-        self.candidates.chosen.connect(self._force)
+        self.candidates.chosen.connect(lambda id: self.session.do(runs.force, id))
         self._notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)
         self.form.left.connect(self._leave_form)
+        self.restore = RestoreBar()
+        self.restore.wanted.connect(self.files.open_again)
+        self.restore.unwanted.connect(self.files.dismiss)
         self.modified = ModifiedBar()
         self.modified.undone.connect(lambda: self.ways.undo())
         self.modified.redone.connect(lambda: self.ways.redo())
@@ -120,6 +129,7 @@ class MainWindow(QMainWindow):
         column.addWidget(self._header)
         column.addLayout(self._source_row())
         column.addWidget(self._notice)
+        column.addWidget(self.restore)
         column.addWidget(self.modified)
         column.addWidget(self.strips)
         column.addLayout(self._transport_row())
@@ -165,7 +175,7 @@ class MainWindow(QMainWindow):
         """Update every visible part from the State; one that fails stops no other."""
         draws = [
             *(self._header.draw, self.transport.draw, self.modified.draw),
-            self.ways.draw,
+            *(self.ways.draw, self.files.draw),
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             *(self.strips.draw, self.candidates.draw),
             lambda state: self.tabs.turn(state.tab).draw(state),
@@ -211,6 +221,10 @@ class MainWindow(QMainWindow):
             self.session.set(tab=chosen.tab)
         self.source.setText(self.session.state.wish.sentence)
 
+    def _show_file(self, session: SavedSession, path: str) -> None:
+        self.show_run(session.shown)
+        self.files.shown(session, path)
+
     def _answer(self, given: Mapping[str, Value | None]) -> None:
         self.session.do(openings.answer, given)
 
@@ -251,12 +265,6 @@ class MainWindow(QMainWindow):
 
     def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
         self.session.do(runs.choose_tokens, strategy, limit)
-
-    def _force(self, id: int) -> None:
-        self.session.do(runs.force, id)
-
-    def _go_to_step(self, step: int) -> None:
-        self.session.set(step=step)
 
     def _go_to_token(self, index: int) -> None:
         """Go to the step that chose the token: token n is the choice of step n."""
@@ -317,15 +325,15 @@ class MainWindow(QMainWindow):
         """Handle an event of the engine, on the window's thread."""
         self.session.do(receive, event)
         if isinstance(event, Opened):
-            self._remember(event.path)
-            self._memory.keep("answers", self.session.state.answers.text())
+            show_recent(self, self.memory.remember(event.path))
+            self.memory.keep("answers", self.session.state.answers.text())
             if not readable(self.source.text(), event):
                 self.source.clear()
 
     # ---- what is kept ----------------------------------------------------------
 
     def _restore(self) -> None:
-        memory = self._memory
+        memory = self.memory
         self.resize(first_size(self))
         geometry = memory.data("geometry")
         if geometry is not None:
@@ -343,12 +351,6 @@ class MainWindow(QMainWindow):
     def _size_parts(self) -> None:
         self._splitter.setSizes([10_000, self.fontMetrics().height() * 18])
 
-    def _remember(self, path: str) -> None:
-        before = self._memory.texts("recent")
-        recent = [path, *(old for old in before if old != path)][:RECENT]
-        self._memory.keep("recent", recent)
-        show_recent(self, recent)
-
     def set_theme(self, name: str) -> None:
         """Use the light, dark or high-contrast theme."""
         app = QApplication.instance()
@@ -356,19 +358,19 @@ class MainWindow(QMainWindow):
             theme.apply_theme(app, name, self._zoom)
         chooser = self._header.theme
         chooser.setCurrentIndex(chooser.findData(name))
-        self._memory.keep("theme", name)
+        self.memory.keep("theme", name)
 
     def zoom_by(self, percent: int) -> None:
         """Make all text larger or smaller; 0 resets its size."""
         zoom = self._zoom + percent if percent else 100
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
-        self._memory.keep("zoom", self._zoom)
+        self.memory.keep("zoom", self._zoom)
         self.set_theme(self._header.theme.currentData())
 
     def reset_layout(self) -> None:
         """Restore the sizes of a first start."""
-        self._memory.keep("geometry", None)
-        self._memory.keep("parts", None)
+        self.memory.keep("geometry", None)
+        self.memory.keep("parts", None)
         self.resize(first_size(self))
         self._size_parts()
 
@@ -385,8 +387,9 @@ class MainWindow(QMainWindow):
         """Remember sizes and history."""
         self.transport.pause()
         self.form.hide()
-        self._memory.keep("geometry", self.saveGeometry())
-        self._memory.keep("parts", self._splitter.saveState())
-        self._memory.keep("history", self.source.history)
-        self._memory.write()
+        self.files.close()
+        self.memory.keep("geometry", self.saveGeometry())
+        self.memory.keep("parts", self._splitter.saveState())
+        self.memory.keep("history", self.source.history)
+        self.memory.write()
         super().closeEvent(event)

@@ -26,9 +26,17 @@ def write_trace(trace: Trace, path: Path) -> None:
     write_session([SavedRun(trace=trace)], path)
 
 
-def write_session(runs: Sequence[SavedRun], path: Path, shown: int = 0) -> None:
+def write_session(
+    runs: Sequence[SavedRun],
+    path: Path,
+    shown: int = 0,
+    *,
+    work: bytes = b"",
+    private: bool = False,
+) -> None:
     """Write runs, whole or not at all; ``shown`` is the one that is shown.
 
+    ``work`` is what a window needs to go on. A private file is its user's alone.
     Raises InputError where they cannot be written, or could not be read again.
     """
     if not 0 <= shown < len(runs):
@@ -40,8 +48,8 @@ def write_session(runs: Sequence[SavedRun], path: Path, shown: int = 0) -> None:
             )
         )
     try:
-        with written_whole(path) as file:
-            write_runs(file, runs, shown)
+        with written_whole(path, private=private) as file:
+            write_runs(file, runs, shown, work)
     except OSError as error:
         raise InputError(
             _(

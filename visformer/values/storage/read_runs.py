@@ -30,7 +30,7 @@ from visformer.values.storage.stored_facts import (
     read_facts,
 )
 from visformer.values.storage.stored_steps import StoredSteps
-from visformer.values.storage.write_runs import SESSION
+from visformer.values.storage.write_runs import SESSION, WORK
 from visformer.values.trace import Trace
 
 MOST_RUNS = 10_000
@@ -56,12 +56,19 @@ def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession
             problem = problem or str(error)
     if not runs:
         raise InputError(problem)
+    work = b""
+    try:
+        if WORK in file.places:
+            work = bytes(file.read(WORK))
+    except InputError as error:
+        problem = problem or str(error)
     at = [*runs].index(contents.shown) if contents.shown in runs else 0
     traces = (run.trace.missing for run in runs.values())
     return SavedSession(
         runs=tuple(runs.values()),
         at=at,
         version=version,
+        work=work,
         missing=problem or next(filter(None, traces), ""),
     )
 

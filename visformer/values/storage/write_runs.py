@@ -29,15 +29,22 @@ from visformer.values.trace import Trace
 HEIGHT = 64  # rows, and steps, per block
 TOLERANCE = 2e-5  # between a model's own weights and those derived again
 SESSION = "session"
+WORK = "work"
 
 
-def write_runs(file: BinaryIO, runs: Sequence[SavedRun], shown: int) -> None:
+def write_runs(
+    file: BinaryIO, runs: Sequence[SavedRun], shown: int, work: bytes = b""
+) -> None:
     """Write a whole file; ``shown`` is the number of the run that is shown.
+
+    ``work`` is what a window needs to go on; the file only carries it.
 
     Rows that runs share, as those of one source do, are written once.
     """
     writer = BlockWriter(file)
     writer.write(SESSION, json.dumps({"runs": len(runs), "shown": shown}).encode())
+    if work:
+        writer.write(WORK, work)
     traces: list[Trace] = []
     for number, run in enumerate(runs):
         trace = with_own_weights(run.trace)

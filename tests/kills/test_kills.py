@@ -1,0 +1,42 @@
+"""A short run of the kills, and the proof that they notice a wrong picture."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kills.__main__ import difference, run
+from tests.models import tiny_checkpoint
+from visformer.core.decoding import Decoding
+from visformer.session.recipe import WantedRun
+from visformer.values.intervention import parse
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_what_killed_windows_worked_on_comes_back(tmp_path: Path) -> None:
+    report = run(tmp_path, kills=4, seed=7)
+    assert report.faults == []
+    assert report.kept
+    assert report.restored
+
+
+def test_a_run_of_another_wish_is_noticed() -> None:
+    checkpoint = tiny_checkpoint()
+    wanted = WantedRun(sentence="abc", limit=6)
+    trace = Decoding(checkpoint, "abc", limit=6).finish()
+    assert difference(trace, wanted, checkpoint) == ""
+    assert difference(trace.until(2), wanted, checkpoint) == ""
+    assert difference(replace(trace, source_text="abd"), wanted, checkpoint)
+    hidden = parse(["hide 1"])
+    assert difference(replace(trace, intervention=hidden), wanted, checkpoint)
+    changed = WantedRun(sentence="abc", limit=6, change=hidden.to_json())
+    other = replace(trace, intervention=hidden)
+    assert difference(other, changed, checkpoint)
+    forced = WantedRun(
+        sentence="abc", limit=6, prefix=((trace.steps[0].id + 1, "forced"),)
+    )
+    assert difference(trace, forced, checkpoint)

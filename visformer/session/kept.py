@@ -1,0 +1,226 @@
+"""Kept sessions on disk: a folder for each window, so that windows meet nowhere.
+
+A folder holds ``work.json`` and, unless they are too large, the runs in a trace file
+that it names; written in this order: new runs, facts, old runs away. A kill at any
+moment leaves facts and the runs that belong to them. A lock, which the system drops
+when its process ends, tells the folders of living windows from those left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from visformer.errors import InputError, VisformerError
+from visformer.files import read_regular, written_whole
+from visformer.session.recipe import Recipe, read_recipe, written
+from visformer.values.storage.saved_session import SavedRun
+from visformer.values.trace_file import write_session
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+MOST_KEPT = 5  # folders of windows that have ended
+MOST_RUN_BYTES = 20_000_000  # above, only the recipe is kept
+MOST_FACTS = 64_000_000  # bytes of work.json
+FACTS, LOCK = "work.json", "lock"
+
+
+class WorkFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``work.json`` says."""
+
+    recipe: msgspec.Raw
+    saved: float  # seconds since 1970
+    runs: str = ""  # the trace file beside it; "" for none
+    shown: int = 0
+    file: str = ""  # the session file that the user saved it to, or opened
+    closed: bool = False  # its window ended well, or the user does not want it
+    tries: int = 0  # how often it was opened again without any edit since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWork:
+    """What a window that has ended left behind."""
+
+    folder: Path
+    recipe: Recipe
+    facts: WorkFacts
+
+    @property
+    def runs(self) -> Path | None:
+        """The trace file with its runs; None where only the recipe was kept."""
+        return self.folder / self.facts.runs if self.facts.runs else None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it is to be offered: what ended badly twice is not."""
+        return not self.facts.closed and not self.facts.tries
+
+
+class OwnFolder:
+    """The folder of a living window."""
+
+    def __init__(self, root: Path) -> None:
+        """Make and lock it; OSError where that cannot be."""
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{secrets.token_hex(2)}"
+        self.path = root / name
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _turn(root):
+            self.path.mkdir(mode=0o700)
+            self._lock = _locked(self.path / LOCK, wait=True)
+        self._number, self._name = 0, ""
+        self._runs: tuple[object, ...] = ()
+
+    def write(self, recipe: Recipe, runs: Sequence[SavedRun], facts: WorkFacts) -> None:
+        """Keep a recipe, and the runs if they are small enough and new.
+
+        Raises OSError or InputError where it cannot be written.
+        """
+        before = self._name
+        traces = tuple(run.trace for run in runs)
+        if [*map(id, traces)] != [*map(id, self._runs)]:
+            self._runs, self._name = (), ""
+            if traces and sum(bytes_of(run) for run in runs) <= MOST_RUN_BYTES:
+                self._number += 1
+                name = f"runs-{self._number}.vis"
+                try:
+                    write_session(runs, self.path / name, len(runs) - 1, private=True)
+                except InputError:
+                    # the recipe is small: it may fit where the runs do not
+                    self._write_facts(recipe, facts, "")
+                    raise
+                self._runs, self._name = traces, name
+        self._write_facts(recipe, facts, self._name)
+        if before and before != self._name:
+            with contextlib.suppress(OSError):
+                (self.path / before).unlink()
+
+    def _write_facts(self, recipe: Recipe, facts: WorkFacts, runs: str) -> None:
+        raw = msgspec.Raw(written(recipe))
+        whole = msgspec.structs.replace(facts, recipe=raw, runs=runs)
+        _write(self.path / FACTS, whole)
+
+    def close(self) -> None:
+        """Give the folder up; it stays."""
+        self._lock.close()
+
+
+def bytes_of(run: SavedRun) -> int:
+    """Return how many bytes the numbers of a run take, about."""
+    trace = run.trace
+    groups = trace.encoder_rows, trace.memory_rows, trace.decoder_rows
+    return sum(4 * rows.shape[0] * rows.shape[1] for rows in groups)
+
+
+def left_behind(root: Path) -> list[KeptWork]:
+    """Return what windows that have ended left behind, the newest first.
+
+    What cannot be read is passed over.
+    """
+    found = []
+    for folder in _folders(root):
+        with _turn(root), _ended(folder) as ended:
+            work = _read(folder) if ended else None
+        if work is not None:
+            found.append(work)
+    return sorted(found, key=lambda work: -work.facts.saved)
+
+
+def mark(work: KeptWork, *, tried: bool = False, closed: bool = False) -> KeptWork:
+    """Note that it is opened again, or not wanted; OSError where that cannot be."""
+    tries = work.facts.tries + tried
+    facts = msgspec.structs.replace(
+        work.facts, tries=tries, closed=closed or work.facts.closed
+    )
+    _write(work.folder / FACTS, facts)
+    return KeptWork(folder=work.folder, recipe=work.recipe, facts=facts)
+
+
+def prune(root: Path) -> None:
+    """Delete all but the newest folders of windows that have ended."""
+    with _turn(root):
+        count = 0
+        for folder in sorted(_folders(root), key=lambda f: f.name, reverse=True):
+            with _ended(folder) as ended:
+                count += ended
+                if ended and (count > MOST_KEPT or not (folder / FACTS).is_file()):
+                    count -= not (folder / FACTS).is_file()
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return [path for path in root.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+
+
+def _read(folder: Path) -> KeptWork | None:
+    try:
+        data = read_regular(folder / FACTS, MOST_FACTS)
+        facts = msgspec.json.decode(data, type=WorkFacts)
+        recipe = read_recipe(bytes(facts.recipe))
+        inside = facts.runs in ("", Path(facts.runs).name)
+    except (ValueError, VisformerError):
+        return None
+    if not inside:
+        return None
+    return KeptWork(folder=folder, recipe=recipe, facts=facts)
+
+
+def _write(path: Path, facts: WorkFacts) -> None:
+    with written_whole(path, private=True) as file:
+        file.write(msgspec.json.encode(facts))
+
+
+# ---- locks -----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _turn(root: Path) -> Iterator[None]:
+    """Wait until no other window makes, reads or deletes folders."""
+    with _locked(root / LOCK, wait=True):
+        yield
+
+
+@contextlib.contextmanager
+def _ended(folder: Path) -> Iterator[bool]:
+    """Tell whether the window of a folder has ended; it is held meanwhile."""
+    try:
+        lock = _locked(folder / LOCK, wait=False)
+    except OSError:  # held, or not to be locked: it is left alone
+        yield False
+        return
+    with lock:
+        yield True
+
+
+def _locked(path: Path, *, wait: bool) -> IO[bytes]:
+    """Return an open file that no other process has locked; closing it gives it up."""
+    file = open(  # noqa: SIM115 - it is held as long as the lock
+        path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)
+    )
+    try:
+        if sys.platform == "win32":
+            file.seek(0)
+            msvcrt.locking(
+                file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1
+            )
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        file.close()
+        raise
+    return file
