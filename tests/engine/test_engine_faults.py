@@ -136,11 +136,13 @@ def failing(error: Exception) -> process.Handler:
 
 
 CHILD = """
-import sys
+import signal, sys
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open
 
 if __name__ == "__main__":
+    # what a shell starts in the background ignores it, and so would the engine
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     events = []
     engine = Engine(events.append)
     print(engine._current.process.pid, flush=True)
