@@ -14,6 +14,9 @@ from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 from visformer.words import number
 
+# What a token is in attention; each role keeps one hue wherever it is drawn.
+AttentionRole = Literal["", "query", "key", "value"]
+
 LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
 
 
@@ -70,6 +73,8 @@ class Matrix:
     marked: tuple[int, int] | None = None  # the cell in focus
     done: str = ""  # what was done to the model's numbers, in words
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
+    row_role: AttentionRole = ""
+    column_role: AttentionRole = ""
     row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"
     column_unit: str = ""
 

@@ -1,13 +1,14 @@
-"""Colours and sizes: palettes of our own on Fusion, light, dark and high contrast."""
+"""Colours, type and spacing, as ``visual_language.md`` describes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from PySide6.QtGui import QColor, QFont, QPalette
-from PySide6.QtWidgets import QApplication, QToolTip
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from visformer.language import N_
+from visformer.pictures.picture import AttentionRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ NAMES = {
     "dark": N_("Dark"),
     "contrast": N_("High contrast"),
 }
+# One hue per role, on light and on dark grounds: reddish purple, vermilion and bluish
+# green of Okabe and Ito (Color Universal Design, 2008), shifted to 4.5 : 1 as text.
+HUES: dict[AttentionRole, tuple[str, str]] = {
+    "query": ("#9c3377", "#e79ac6"),
+    "key": ("#b04600", "#ff9d5c"),
+    "value": ("#00704e", "#3fd3a5"),
+}
+TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
 BASE_SIZE = "points of text at 100 %"  # a property of the application
 
@@ -111,3 +120,25 @@ def palette(colours: Colours) -> QPalette:
     for key in (role.WindowText, role.Text, role.ButtonText):
         result.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
     return result
+
+
+def hue(palette: QPalette, role: AttentionRole) -> QColor:
+    """Return the colour of a role's words and axes; that of text if there is none."""
+    if not role:
+        return palette.color(QPalette.ColorRole.WindowText)
+    dark = palette.color(QPalette.ColorRole.Window).lightness() < 128
+    return QColor(HUES[role][dark])
+
+
+def sized(font: QFont, size: float, *, bold: bool = False) -> QFont:
+    """Return ``font`` at ``size`` times the body's; a title is semi-bold."""
+    result = QFont(font)
+    result.setPointSizeF(font.pointSizeF() * size)
+    if bold:
+        result.setWeight(QFont.Weight.DemiBold)
+    return result
+
+
+def gap(widget: QWidget, halves: int = 1) -> int:
+    """Return a distance in pixels, counted in half ems of the widget's font."""
+    return max(1, round(halves * widget.fontMetrics().height() * 0.35))

@@ -1,0 +1,44 @@
+"""Colours of the visual language: legible, and told apart."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from PySide6.QtGui import QColor, QPalette
+
+from visformer.ui import theme
+
+
+def luminance(colour: QColor) -> float:
+    """Return the relative luminance of WCAG 2."""
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (colour.redF(), colour.greenF(), colour.blueF())
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_words_in_the_hue_of_a_role_are_legible_on_every_ground(name: str) -> None:
+    palette = theme.palette(theme.THEMES[name])
+    grounds = QPalette.ColorRole.Window, QPalette.ColorRole.Base
+    for role in theme.HUES:
+        for ground in grounds:
+            colours = theme.hue(palette, role), palette.color(ground)
+            assert contrast(*colours) >= 4.5
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_the_roles_and_the_selection_are_told_apart(name: str) -> None:
+    palette = theme.palette(theme.THEMES[name])
+    colours = [theme.hue(palette, role) for role in ("", *theme.HUES)]
+    colours.append(palette.color(QPalette.ColorRole.Highlight))
+    for one, other in combinations(colours, 2):
+        parts = QColor.red, QColor.green, QColor.blue
+        assert sum(abs(part(one) - part(other)) for part in parts) >= 80
