@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
+from visformer.bench import time_tabs as tabs
 from visformer.bench import time_window as window
 from visformer.bench.measurements import Measurement
+from visformer.bench.random_trace import random_trace
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +43,39 @@ def test_a_paint_is_waited_for() -> None:
     label.close()
 
 
-def test_steps_and_keys_are_painted() -> None:
+def test_steps_are_painted() -> None:
     assert_measured(window.new_step(), 2)
-    assert_measured(window.keys(), 8)
+
+
+def test_every_tab_and_page_is_measured() -> None:
+    with window.shown_window(random_trace(window.small(2), 9, 9)) as shown:
+        figures = list(tabs.measured(shown, presses=6))
+        names = [name for _view, _page, name in tabs.places(shown)]
+    assert_measured(figures, len(figures))
+    measured = {tuple(figure.what.split(": ")) for figure in figures}
+    for name in names:
+        assert (name, "one step back and forward, median") in measured
+    for change in (*tabs.SORTS, tabs.HOVER):
+        assert ("Attention", f"{change}, median") in measured
+
+
+def test_a_key_is_timed_until_the_picture_is_right() -> None:
+    """Slices that are still to come are waited for, movement afterwards is not."""
+    label = QLabel("a")
+    label.show()
+    window.settle()
+    refreshes, turns = tabs.Refreshes(label), iter(range(100))
+    label.setText("b")
+
+    def pending() -> bool:
+        label.update()  # it never stands still
+        return next(turns) < 6
+
+    assert tabs.until_right(lambda: None, refreshes, pending) is not None
+    assert next(turns) == 8
+    window.settle()
+    assert tabs.until_right(lambda: None, refreshes, lambda: False) is None
+    label.close()
 
 
 def test_grid_against_plots() -> None:

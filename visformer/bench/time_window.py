@@ -137,7 +137,7 @@ def spread(
     ]
 
 
-# ---- 5 and 10: a step, a key ---------------------------------------------------
+# ---- 5: a new step --------------------------------------------------------------
 
 
 def small(layers: int) -> ModelFacts:
@@ -168,36 +168,6 @@ def new_step() -> list[Measurement]:
         n=TOKENS,
     )
     return spread(5, what, times[1:], 4, 8)
-
-
-def keys() -> list[Measurement]:
-    """Measure key presses: steps, jumps, another head, another layer."""
-    control, none = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
-    sorts = {
-        _("one step back and forward"): (Qt.Key.Key_Left, Qt.Key.Key_Right, none),
-        _("first and last step"): (Qt.Key.Key_Home, Qt.Key.Key_End, none),
-        _("another head"): (Qt.Key.Key_Right, Qt.Key.Key_Left, control),
-        _("another layer"): (Qt.Key.Key_Up, Qt.Key.Key_Down, control),
-    }
-    figures = []
-    with shown_window(random_trace(small(4), TOKENS, TOKENS)) as window:
-        paints = pictures(window)
-        window.activateWindow()
-        window.session.set(layer=1, head=1)  # with a neighbour on each side
-        settle()
-        attention_of(window).overview.setFocus()
-        for name, (one, other, modifier) in sorts.items():
-            times = []
-            for at in range(KEYS):
-                key = other if at % 2 else one
-                act = lambda: QTest.keyClick(window, key, modifier)  # noqa: B023, E731
-                before = paints.count
-                times.append(until_painted(act, paints))
-                if paints.count == before:
-                    raise RuntimeError(_("“{change}” painted nothing", change=name))
-            what = _("{change}, {n} + {n} tokens", change=name, n=TOKENS)
-            figures += spread(10, what, times[4:], 16, 33)
-    return figures
 
 
 # ---- 7: the event loop ---------------------------------------------------------
@@ -395,5 +365,4 @@ BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     7: event_loop,
     8: refresh,
     9: reduction,
-    10: keys,
 }

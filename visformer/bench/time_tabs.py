@@ -1,0 +1,250 @@
+"""From a key to the finished paint, on every tab and page of the window.
+
+The window is the real one with its engine and the bundled model, drawn without a screen
+at 1280 x 800, on a sentence and a reference of about 64 tokens each.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QObject,
+    QPoint,
+    QPointF,
+    QSettings,
+    Qt,
+)
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from visformer.app import App
+from visformer.bench.measurements import Measurement, quantile
+from visformer.bench.time_window import application, settle, wait_until
+from visformer.engine.messages import Refused
+from visformer.language import N_, _
+from visformer.pictures.selection import AttentionCell
+from visformer.ui import views
+from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.canvas import Canvas
+from visformer.ui.window import MainWindow
+
+PRESSES = 44  # of each kind, on each tab and page
+WARM = 4  # of them are not counted
+SOURCE = (
+    "The animal didn't cross the street because it was too tired, and the old man who "
+    "was sitting in front of the house with his dog looked at it for a long time, but "
+    "he said nothing to the children who were playing in the garden near the river."
+)
+REFERENCE = (
+    "L'animal n'a pas traversé la rue parce qu'il était trop fatigué, et le vieux "
+    "monsieur qui était assis devant la maison avec son chien l'a regardé pendant "
+    "longtemps, mais il n'a rien dit aux enfants qui jouaient dans le jardin."
+)
+CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+NONE = Qt.KeyboardModifier.NoModifier
+SORTS: dict[str, tuple[Qt.Key, Qt.Key, Qt.KeyboardModifier]] = {
+    N_("one step back and forward"): (Qt.Key.Key_Left, Qt.Key.Key_Right, NONE),
+    N_("first and last step"): (Qt.Key.Key_Home, Qt.Key.Key_End, NONE),
+    N_("another head"): (Qt.Key.Key_Right, Qt.Key.Key_Left, CTRL),
+    N_("another layer"): (Qt.Key.Key_Up, Qt.Key.Key_Down, CTRL),
+    N_("another cell"): (Qt.Key.Key_Left, Qt.Key.Key_Right, SHIFT),
+}
+HOVER = N_("the mouse over a map")
+
+
+class Refreshes(QObject):
+    """Counts how often a window has painted all that had changed in it."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__()
+        self.count = 0
+        window.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Count; Qt paints what is outdated when this event is handled."""
+        self.count += event.type() == QEvent.Type.UpdateRequest
+        return False
+
+
+def until_right(
+    act: Callable[[], object], refreshes: Refreshes, pending: Callable[[], bool]
+) -> float | None:
+    """Return the seconds from an action to the first paint that is complete and right.
+
+    ``pending`` tells whether numbers or slices of the picture are still to come. What
+    moves afterwards is not waited for. None if nothing was painted.
+    """
+    began = time.perf_counter()
+    act()
+    quiet = 0
+    while quiet < 3:
+        waited, seen = pending(), refreshes.count
+        QCoreApplication.processEvents()
+        waits, painted = waited or pending(), refreshes.count > seen
+        if painted and not waits:
+            return time.perf_counter() - began
+        quiet = 0 if waits else quiet + 1
+    return None
+
+
+@contextmanager
+def translated(folder: Path) -> Iterator[MainWindow]:
+    """Show the real window on the sentence and its reference, all of it decoded."""
+    application()
+    ini = QSettings(str(folder / "window.ini"), QSettings.Format.IniFormat)
+    app = App([], settings=ini)
+    refused: list[str] = []
+    if app.bridge is not None:
+        app.bridge.received.connect(
+            lambda event: (
+                refused.append(event.reason) if isinstance(event, Refused) else None
+            )
+        )
+    window = app.window
+    try:
+        window.resize(1280, 800)
+        window.show()
+        app.start()
+        wait_until(lambda: window.session.state.opened is not None)
+        window.source.take(SOURCE)
+        window.reference.take(REFERENCE)
+        window.reference.submit()
+        wait_until(lambda: bool(refused) or _decoded(window))
+        if refused:
+            raise RuntimeError(refused[0])
+        yield window
+    finally:
+        app.close()
+
+
+def _decoded(window: MainWindow) -> bool:
+    state = window.session.state
+    return state.trace is not None and not state.recorded and not state.busy
+
+
+def keys() -> list[Measurement]:
+    """Measure every tab and page."""
+    with tempfile.TemporaryDirectory() as name, translated(Path(name)) as window:
+        return list(measured(window))
+
+
+def measured(window: MainWindow, presses: int = PRESSES) -> Iterator[Measurement]:
+    """Yield median and 95th percentile of each kind of change on each tab and page."""
+    refreshes = Refreshes(window)
+    window.activateWindow()
+    for view, page, name in places(window):
+        window.session.set(tab=view.name)
+        if isinstance(view, PagedView):
+            view.turn(page)
+        _look_inside(window)
+        for sort, (one, other, modifier) in SORTS.items():
+
+            def press(at: int) -> None:
+                QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
+
+            times = _times(window, view, press, refreshes, presses)
+            if times:
+                yield from _spread(name, _(sort), times)
+            _look_inside(window)
+        canvas = _canvas(view)
+        if canvas is not None:
+
+            def move(at: int) -> None:
+                _hover(canvas, at)  # noqa: B023
+
+            times = _times(window, view, move, refreshes, presses)
+            if times:
+                yield from _spread(name, _(HOVER), times)
+
+
+def places(window: MainWindow) -> list[tuple[View, str, str]]:
+    """Return every view with each of its pages, and what they are called."""
+    found = []
+    for kind in views.VIEWS:
+        view = window.tabs.view(kind.name)
+        title = _(kind.title)
+        found += [
+            (view, page.name, f"{title} > {_(page.title)}") for page in view.pages
+        ] or [(view, "", title)]
+    return found
+
+
+def _look_inside(window: MainWindow) -> None:
+    """Go to a step, a head and a cell that have neighbours on each side."""
+    session = window.session
+    trace = session.state.trace
+    steps = len(trace) if trace is not None else 0
+    cell = AttentionCell("cross", steps // 2 - 2, 3)
+    session.set(step=steps // 2, kind="cross", layer=1, head=1, hovered=None)
+    session.set(locked=cell)
+    wait_until(lambda: not session.state.awaiting.side_requests)
+    settle()
+
+
+def _times(
+    window: MainWindow,
+    view: View,
+    act: Callable[[int], object],
+    refreshes: Refreshes,
+    presses: int,
+) -> list[float]:
+    """Return the seconds of each change after the first few; [] if nothing changes."""
+
+    def pending() -> bool:
+        return view.drawing or bool(window.session.state.awaiting.side_requests)
+
+    times = []
+    for at in range(presses):
+        taken = until_right(lambda: act(at), refreshes, pending)  # noqa: B023
+        if taken is not None:
+            times.append(taken)
+    return times[min(WARM, len(times) - 1) :] if times else []
+
+
+def _canvas(view: View) -> Canvas | None:
+    """Return the largest map that can be seen in a view."""
+    seen = [canvas for canvas in view.findChildren(Canvas) if canvas.isVisible()]
+    return max(seen, key=lambda one: one.width() * one.height(), default=None)
+
+
+def _hover(canvas: Canvas, at: int) -> None:
+    """Move the mouse to one of two neighbouring cells."""
+    view = canvas.view
+    x = (view.width() / 2 + 0.5 + at % 2) / view.width() * canvas.width()
+    y = 0.5 / view.height() * canvas.height()
+    place = QPointF(x, y)
+    none = Qt.MouseButton.NoButton
+    event = QMouseEvent(
+        QEvent.Type.MouseMove,
+        place,
+        QPointF(canvas.mapToGlobal(QPoint(round(x), round(y)))),
+        none,
+        none,
+        NONE,
+    )
+    QApplication.sendEvent(canvas, event)
+
+
+def _spread(place: str, what: str, times: list[float]) -> list[Measurement]:
+    fields = {"place": place, "change": what}
+    parts = {"times": float(len(times))}
+    figures = (
+        (_("{place}: {change}, median", **fields), statistics.median(times), 16),
+        (_("{place}: {change}, 95th percentile", **fields), quantile(times, 0.95), 33),
+    )
+    return [
+        Measurement(10, name, 1e3 * value, "ms", "at most", must, parts)
+        for name, value, must in figures
+    ]
+
+
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {10: keys}
