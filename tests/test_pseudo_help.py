@@ -16,7 +16,7 @@ from tests.traces import make_trace
 from visformer.cli import COMMANDS, command_parser, main, window_parser
 from visformer.errors import VisformerError
 from visformer.pictures.positions import parse_dimensions
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 
 ARGPARSE = "usage options positional arguments show this help message and exit program"
 GRAMMAR = "causal off hide cell cross multiply masked score positions layer"

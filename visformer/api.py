@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from visformer import paths
 from visformer.arguments import as_path, is_several, whole_number, wrong_type
 from visformer.language import _
-from visformer.values.intervention import Intervention, parse
+from visformer.values.change_text import parse
+from visformer.values.intervention import Intervention
 from visformer.values.storage.describe import describe_file
 from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace import Trace

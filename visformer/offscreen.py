@@ -21,8 +21,8 @@ from visformer.session.state import Change, State
 from visformer.ui import theme, views
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.export import png
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
-from visformer.values.intervention import parse
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is

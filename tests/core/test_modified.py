@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.arrays import softmax
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention, parse
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]
@@ -89,9 +91,52 @@ def test_multiplying_by_the_mask_leaks() -> None:
     assert trace.model.config.masked_value == 0
 
 
+@pytest.mark.parametrize("factor", [None, 2.0, -0.5, 0.0])
+def test_another_scale_is_that_of_other_queries(factor: float | None) -> None:
+    checkpoint, plain = tiny_checkpoint(), tiny_checkpoint()
+    d = checkpoint.config.head_size
+    text = "off" if factor is None else f"{factor:g}"
+    ratio = d**0.5 if factor is None else factor
+    with torch.no_grad():  # q scaled in the second layers scales their scores
+        for stack in (plain.model.encoder, plain.model.decoder):
+            layer = list(stack)[1]
+            for part in ("self_attention", "cross_attention"):
+                if hasattr(layer, part):
+                    getattr(layer, part).query.weight.mul_(ratio)
+                    getattr(layer, part).query.bias.mul_(ratio)
+    made = altered_run(checkpoint, f"scale {text} @ layer 2")
+    other = run(plain, [SOURCE], [TARGET])[0]
+    np.testing.assert_allclose(made.logits, other.logits, atol=2e-5)
+    for kind in KINDS:
+        for at in range(2):
+            weights = made.attention(kind, at)
+            np.testing.assert_allclose(weights, other.attention(kind, at), atol=2e-5)
+            scores = np.asarray(made.scores(kind, at))
+            np.testing.assert_allclose(scores, other.scores(kind, at), atol=2e-4)
+    own = 1 / d**0.5
+    assert made.scale("cross", 0) == pytest.approx(own)
+    assert made.scale("cross", 1) == pytest.approx(own * ratio)
+    untouched = run(checkpoint, [SOURCE], [TARGET])[0]
+    assert not np.allclose(made.logits, untouched.logits, atol=1e-3)
+    same(untouched, run(tiny_checkpoint(), [SOURCE], [TARGET])[0])
+
+
+def test_a_scaled_run_is_read_from_its_file(tmp_path: Path) -> None:
+    made = altered_run(tiny_checkpoint(), "scale off; scale 3 @ layer 1")
+    made.save(tmp_path / "scaled.vis")
+    read = open_trace(tmp_path / "scaled.vis")
+    assert str(read.intervention) == "scale off; scale 3 @ layer 1"
+    for kind in KINDS:
+        for layer in range(2):
+            np.testing.assert_allclose(
+                read.attention(kind, layer), made.attention(kind, layer), atol=1e-5
+            )
+
+
 def test_decoding_under_changed_masks_is_the_pass_of_each_step() -> None:
     checkpoint = tiny_checkpoint()
-    for text in ("causal +1", "hide 2", "multiply", "cell cross 2 1 off @ layer 2"):
+    masks = "causal +1", "hide 2", "multiply", "cell cross 2 1 off @ layer 2"
+    for text in (*masks, "scale off", "scale 2 @ layer 1"):
         made = parse([text])
         decoding = Decoding(checkpoint, SOURCE, limit=5, intervention=made)
         for _ in range(5):

@@ -39,7 +39,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 from visformer.values.lens import streams
 
 

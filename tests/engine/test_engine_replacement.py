@@ -30,7 +30,7 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Decoded, Mirror
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 from visformer.values.strategy import Strategy
 
 

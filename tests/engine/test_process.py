@@ -31,7 +31,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.process import Server
 from visformer.formats import loading
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 from visformer.values.strategy import GREEDY, Strategy
 
 CHECKPOINT = tiny_checkpoint()

@@ -21,7 +21,8 @@ from visformer.app import App
 from visformer.session import runs
 from visformer.session.recipe import recipe_of, written
 from visformer.ui.window import MainWindow
-from visformer.values.intervention import NO_CHANGES, parse
+from visformer.values.change_text import parse
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import GREEDY
 
 LIMIT = 20

@@ -16,8 +16,9 @@ from visformer.pictures.look import Look
 from visformer.pictures.masks import cell_words as mask_words
 from visformer.pictures.picture import TokenPair, read_token
 from visformer.pictures.selection import AttentionCell
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention, parse
+from visformer.values.intervention import Intervention
 
 READS = {  # query words, key words
     "encoder": ("query: source token that reads", "key: source token that is read"),

@@ -27,13 +27,13 @@ from visformer.pictures.mask_lab import (
 )
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
+from visformer.values.change_text import parse
 from visformer.values.intervention import (
     NO_CHANGES,
     Causal,
     Cell,
     HideSource,
     Intervention,
-    parse,
 )
 from visformer.values.trace import Trace
 

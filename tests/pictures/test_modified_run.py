@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.traces import make_trace
 from visformer.pictures.modified_run import modified_words
-from visformer.values.intervention import NO_CHANGES, parse
+from visformer.values.change_text import parse
+from visformer.values.intervention import NO_CHANGES
 
 
 def test_the_change_and_both_texts_are_said() -> None:

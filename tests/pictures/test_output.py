@@ -36,7 +36,7 @@ from visformer.pictures.output import (
 )
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 from visformer.values.lens import LensRows
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace

@@ -26,8 +26,9 @@ from visformer.pictures.position_lab import (
     text_words,
 )
 from visformer.session.state import Session, State
+from visformer.values.change_text import parse
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import Intervention, PositionChange, parse
+from visformer.values.intervention import Intervention, PositionChange
 from visformer.values.trace import Trace
 
 

@@ -22,8 +22,8 @@ from visformer.session.runs import show_trace
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.view import PagedView
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import parse
 from visformer.values.strategy import Strategy
 
 KIND_SETS: tuple[tuple[Kind, ...], ...] = (

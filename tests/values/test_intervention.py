@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
 from visformer.values.intervention import (
     NO_CHANGES,
@@ -23,7 +24,7 @@ from visformer.values.intervention import (
     MaskChange,
     PositionChange,
     PositionForm,
-    parse,
+    ScoreScale,
 )
 from visformer.values.modified_positions import change_table
 
@@ -43,6 +44,7 @@ changes = (
         layers,
     )
 )
+scalings = st.builds(ScoreScale, st.none() | st.floats(-1000, 1000), layers)
 positions = (
     st.none()
     | st.builds(PositionChange, st.sampled_from(["interleaved", "halves", "none"]))
@@ -53,13 +55,23 @@ positions = (
 )
 
 
-@given(st.lists(changes, max_size=5), st.none() | st.floats(-1e9, 1e9), positions)
+@given(
+    st.lists(changes, max_size=5),
+    st.none() | st.floats(-1e9, 1e9),
+    positions,
+    st.lists(scalings, max_size=3),
+)
 def test_the_text_form_and_the_data_say_all(
-    made: list[MaskChange], value: float | None, table: PositionChange | None
+    made: list[MaskChange],
+    value: float | None,
+    table: PositionChange | None,
+    scales: list[ScoreScale],
 ) -> None:
     intervention = Intervention(masked_value=value, positions=table)
     for change in made:
         intervention = intervention.with_mask(change)
+    for scale in scales:
+        intervention = intervention.with_scale(scale)
     assert parse([str(intervention)]) == intervention
     data = json.loads(json.dumps(intervention.to_json()))
     assert Intervention.from_json(data) == intervention
@@ -81,6 +93,7 @@ BAD = (
     *("causal", "hide 0", "hide -1", "cell cross 1 on", "positions", "x"),
     *("masked score", "fill"),
     *("positions scaled 1e9", "positions permuted 1", "positions shifted 0.5"),
+    *("scale", "scale 1e4", "scale inf", "scale off 2", "scale 2 @ layer 0"),
     *("causal off @ layer 0", "hide 1 @ layer x", "cell self 1 1 on"),
 )
 
@@ -109,8 +122,27 @@ def test_the_data_of_each_change_counts_from_0() -> None:
             },
         ],
         "masked_value": 0.0,
+        "scales": [],
         "positions": None,
     }
+    scaled = parse(["scale off @ layer 2; scale 2"]).to_json()["scales"]
+    assert scaled == [{"factor": None, "layer": 1}, {"factor": 2.0, "layer": None}]
+
+
+def test_the_last_scale_of_a_layer_holds() -> None:
+    both = parse(["scale 2", "scale off @ layer 2"])
+    assert [both.scale(0.25, layer) for layer in (0, 1)] == [0.5, 1.0]
+    assert both.without_scale(1) == parse(["scale 2"])
+    assert parse(["scale off @ layer 2", "scale 2"]).scale(0.25, 1) == 0.5
+    assert Intervention().scale(0.25, 0) == 0.25
+    assert not both.looks_ahead
+    assert both.masked
+
+
+def test_data_of_files_without_scales_is_read() -> None:
+    data = parse(["hide 3"]).to_json()
+    del data["scales"]
+    assert Intervention.from_json(data) == parse(["hide 3"])
 
 
 WRONG: tuple[dict[str, Any], ...] = (
@@ -125,6 +157,9 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"positions": {"form": "scaled", "amount": True, "seed": 0}},
     {"positions": {"form": "scaled", "amount": 2.0, "seed": 0, "extra": 1}},
     {"masks": None},
+    {"scales": [{"factor": "2", "layer": None}]},
+    {"scales": [{"factor": 2.0, "layer": -1}]},
+    {"scales": [2.0]},
 )
 
 

@@ -16,7 +16,7 @@ from tests.values.test_trace_file import assert_same
 from tests.values.vis_files import Blocks
 from visformer import RunSelection, SavedRun, cli
 from visformer.errors import CheckpointError, InputError
-from visformer.values.intervention import parse
+from visformer.values.change_text import parse
 from visformer.values.trace import Trace
 from visformer.values.trace_file import write_session
 

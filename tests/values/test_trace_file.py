@@ -15,8 +15,8 @@ import pytest
 from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
 from visformer.errors import InputError
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import parse
 from visformer.values.step import Candidates
 from visformer.values.storage.file_blocks import MAGIC, BlockFile
 from visformer.values.storage.stored_arrays import StoredArray, StoredRows

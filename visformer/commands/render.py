@@ -13,8 +13,8 @@ from visformer.commands.shared import (
 )
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
+from visformer.values.change_text import EXAMPLES
 from visformer.values.facts import KINDS
-from visformer.values.intervention import EXAMPLES
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

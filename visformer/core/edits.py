@@ -126,7 +126,11 @@ def _settings(config: ModelConfig) -> dict[type[nn.Module], dict[str, Any]]:
         UnbiasedNorm: eps,
         Layer: {"norm_first": config.norm_first},
         FeedForward: {"activation": ACTIVATIONS[config.activation]},
-        Attention: {"heads": config.heads, "masked_value": config.masked_value},
+        Attention: {
+            "heads": config.heads,
+            "masked_value": config.masked_value,
+            "divisor": None,
+        },
     }
 
 

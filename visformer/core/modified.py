@@ -1,8 +1,9 @@
-"""Running a model with an Intervention: same weights, other masks or positions."""
+"""Running a model with an Intervention: the weights stay the same."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from visformer.core.model import LayerMasks
 from visformer.core.parts import Attention
 from visformer.language import _
 from visformer.values.arrays import Bools, read_only
+from visformer.values.change_text import parse
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import (
@@ -22,7 +24,7 @@ from visformer.values.intervention import (
     Intervention,
     MaskChange,
     PositionChange,
-    parse,
+    ScoreScale,
 )
 from visformer.values.modified_positions import change_table
 
@@ -40,6 +42,8 @@ def as_intervention(given: Intervention | str | None) -> Intervention:
         return Intervention(masks=(given,))
     if isinstance(given, PositionChange):
         return Intervention(positions=given)
+    if isinstance(given, ScoreScale):
+        return Intervention(scales=(given,))
     allowed = _("an Intervention, or text such as “causal off”")
     raise wrong_type("intervention", given, allowed)
 
@@ -47,20 +51,25 @@ def as_intervention(given: Intervention | str | None) -> Intervention:
 def modified_checkpoint(
     checkpoint: Checkpoint, intervention: Intervention
 ) -> Checkpoint:
-    """Return the checkpoint with the modified positions and masked value.
+    """Return the checkpoint with the modified positions, scales and masked value.
 
     Weights and hooks are shared, not copied. If neither is modified, it is the same
     object, so that the run is the model's own to the last bit.
     """
-    if intervention.masked_value is None and intervention.positions is None:
+    if replace(intervention, masks=()) == NO_CHANGES:
         return checkpoint
     config, facts = checkpoint.config, checkpoint.facts
     model = _twin(checkpoint.model)
     if intervention.masked_value is not None:
-        config = dataclasses.replace(config, masked_value=intervention.masked_value)
+        config = replace(config, masked_value=intervention.masked_value)
         for module in model.modules():
             if isinstance(module, Attention):
                 module.masked_value = intervention.masked_value
+    for stack in (model.encoder, model.decoder) if intervention.scales else ():
+        for index, layer in enumerate(stack):
+            for module in layer.modules():
+                if isinstance(module, Attention):
+                    module.divisor = changed_divisor(intervention, config, index)
     model.config = config
     tables = {name: p for name, p in model._parameters.items() if p is not None}
     model._parameters = {
@@ -68,9 +77,17 @@ def modified_checkpoint(
         for name, table in tables.items()
     }
     model._buffers = {"positions": _changed(model.positions, intervention)}
-    return dataclasses.replace(
-        checkpoint, config=config, model=model, digest=facts.digest
-    )
+    return replace(checkpoint, config=config, model=model, digest=facts.digest)
+
+
+def changed_divisor(
+    intervention: Intervention, config: ModelConfig, layer: int
+) -> float | None:
+    """Return what a layer's scores are divided by if not by sqrt(d); else None."""
+    scale = intervention.scale(own := config.head_size**-0.5, layer)
+    if scale == own:
+        return None
+    return 1 / scale if scale else math.inf
 
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -72,33 +72,44 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def attention_weights(
-    q: Tensor, k: Tensor, mask: Tensor | None, masked_value: float
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    masked_value: float,
+    divisor: float | None = None,
 ) -> Tensor:
     """softmax(q k^T / sqrt(d)) over the keys (section 3.2.1): -> [B, H, Q, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K]
     (None allows everything). A masked score is replaced by ``masked_value``; a finite
-    one makes a row that may attend to nothing attend equally to everything.
+    one makes a row that may attend to nothing attend equally to everything. A
+    ``divisor`` takes the place of sqrt(d).
     """
-    scores = (q @ k.mT).div_(math.sqrt(q.shape[-1]))  # [B, H, Q, K]
+    root = math.sqrt(q.shape[-1]) if divisor is None else divisor
+    scores = (q @ k.mT).div_(root)  # [B, H, Q, K]
     if mask is not None:
         scores = scores.masked_fill_(~mask, masked_value)
     return scores.softmax(-1)
 
 
 def weights_by_blocks(
-    q: Tensor, k: Tensor, mask: Tensor | None, masked_value: float
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    masked_value: float,
+    divisor: float | None = None,
 ) -> Iterator[Tensor]:
     """Yield the weights for blocks of queries, [B, H, n, K].
 
-    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
+    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K]; a
+    ``divisor`` of the scores takes the place of sqrt(d).
     """
     masks: Iterable[Tensor | None] = itertools.repeat(None)
     if mask is not None:
         mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
         masks = mask.split(QUERY_BLOCK, 2)  # [B, 1, n, K] each
     for queries, allowed in zip(q.split(QUERY_BLOCK, 2), masks, strict=False):
-        yield attention_weights(queries, k, allowed, masked_value)
+        yield attention_weights(queries, k, allowed, masked_value, divisor)
 
 
 def attend(
@@ -108,6 +119,7 @@ def attend(
     mask: Tensor | None,
     masked_value: float,
     *,
+    divisor: float | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Weight the values ``v`` [B, H, K, d] -> the heads side by side, [B, Q, D].
@@ -117,13 +129,16 @@ def attend(
     """
     blocks = [
         (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
-        for weights in weights_by_blocks(q, k, mask, masked_value)
+        for weights in weights_by_blocks(q, k, mask, masked_value, divisor)
     ]
     return join_heads(torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0])
 
 
 class Attention(nn.Module):
-    """Multi-head attention (section 3.2.2) that also returns its projections."""
+    """Multi-head attention (section 3.2.2) that also returns its projections.
+
+    ``divisor`` of the scores is sqrt(d) if None; a modified run sets another.
+    """
 
     def __init__(
         self,
@@ -136,6 +151,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.masked_value = heads, masked_value
+        self.divisor: float | None = None
         self.query = nn.Linear(d_model, d_model, bias=biases == "all")
         self.key = nn.Linear(d_model, d_model, bias=biases == "all")
         self.value = nn.Linear(d_model, d_model, bias=biases != "none")
@@ -153,7 +169,11 @@ class Attention(nn.Module):
         q, k, v = (
             split_heads(part, self.heads) for part in projections
         )  # [B, H, ., d]
-        z = attend(q, k, v, mask, self.masked_value, dropout=self.dropout)  # [B, Q, D]
+        z = attend(
+            *(q, k, v, mask, self.masked_value),
+            divisor=self.divisor,
+            dropout=self.dropout,
+        )  # [B, Q, D]
         return self.output(z), projections
 
 

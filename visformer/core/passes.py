@@ -17,6 +17,7 @@ from visformer.core.model import StackRecord
 from visformer.core.modified import (
     LayeredMasks,
     as_intervention,
+    changed_divisor,
     host_mask,
     modified_checkpoint,
     modified_masks,
@@ -328,12 +329,13 @@ def _trace(
         steps=_steps(checkpoint, decoded.output[row], ids),
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
         masks={kind: masks[kind] for kind in facts.kinds},
-        own_weights=_own_weights(checkpoint, allowed, encoded, decoded, row),
+        own_weights=_own_weights(checkpoint, start, allowed, encoded, decoded, row),
     )
 
 
 def _own_weights(
     checkpoint: Checkpoint,
+    start: Trace,
     allowed: LayeredMasks,
     encoded: StackRecord,
     decoded: StackRecord,
@@ -358,7 +360,8 @@ def _own_weights(
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
         with few_threads(q.numel() * k.shape[2]):
-            blocks = list(weights_by_blocks(q, k, mask, config.masked_value))
+            divisor = changed_divisor(start.intervention, config, layer)
+            blocks = list(weights_by_blocks(q, k, mask, config.masked_value, divisor))
         heads = host(torch.cat([block[row] for block in blocks], 1))
         return heads if head is None else read_only(heads[head - first])
 

@@ -29,6 +29,7 @@ _SLOTS: dict[int, SplitName] = {
     1: "valid",
 }  # of 16; the rest is for training
 _TRIES = 50  # draws per wanted string before giving up
+_FEWEST_TRIES = 5000  # of a few short strings most may be wanted
 
 
 _TOO_FEW: Mapping[SplitName, str] = {
@@ -97,7 +98,7 @@ class Task:
         """
         generator = random.Random(f"{self.seed} {part} {draw}")
         texts: dict[str, None] = {}
-        for _try in range(count * _TRIES):
+        for _try in range(max(_FEWEST_TRIES, count * _TRIES)):
             if len(texts) == count:
                 break
             text = self._text(generator)

@@ -84,7 +84,7 @@ class AttentionHeads:
     def _scores(self, rows: slice) -> Floats:
         scores, keys = self._products(rows), len(self.keys)
         # dividing by the root of d, as the formula is written, keeps its last digit
-        scores /= np.float32(1 / self.scale)
+        scores /= np.float32(1 / self.scale if self.scale else np.inf)
         if self.added is not None and scores.size:
             scores[..., :keys] += bias_rows(self.added, rows, self.mask.shape)
         return scores

@@ -24,9 +24,9 @@ def check_fields(change: Any, choices: Iterable[str] = ()) -> None:
         elif name == "allowed":
             if not isinstance(value, bool):
                 raise wrong_type(name, value, _("True or False"))
-        elif name == "amount":
+        elif name == "amount" or (name == "factor" and value is not None):
             real_number(name, value, _("a number"))
-        elif value is not None or name not in ("layer", "offset"):
+        elif value is not None or name not in ("layer", "offset", "factor"):
             least = -FARTHEST if name == "offset" else 0
             number = whole_number(name, value, least=least, most=2**63 - 1)
             object.__setattr__(change, name, number)

@@ -1,17 +1,17 @@
 """Intervention: everything that modifies a model's run, as one immutable value.
 
-It changes which cells attention may read, the value of masked scores, or the positional
-encodings; the weights stay as they are. Numpy only: the engine applies it, the window
-previews it. Layers and tokens count from 0 here and in JSON, and from 1 in the text
-form that ``parse`` reads and ``str`` writes. That form is for people: the window shows
-it, and ``--change`` takes it; it is never translated.
+It changes which cells attention may read, the value of masked scores, the scale of all
+scores, or the positional encodings; the weights stay as they are. Numpy only: the
+engine applies it, the window previews it. Layers and tokens count from 0 here and in
+JSON, and from 1 in the text form that ``str`` writes and ``change_text`` reads. That
+form is for people: the window shows it, and ``--change`` takes it; it is never
+translated.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from visformer.arguments import real_number, wrong_type
 from visformer.errors import InputError
-from visformer.files import short
 from visformer.language import N_, _, ngettext
 from visformer.values.change_checks import check_fields
 from visformer.values.facts import KINDS
@@ -85,6 +84,34 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreScale:
+    """Multiply the scores of every kind of attention by ``factor``.
+
+    The factor comes on top of the model's own scale, 1/sqrt(d) in the paper; with None
+    the products of queries and keys are not scaled at all.
+    """
+
+    factor: float | None
+    layer: int | None = None  # None: every layer
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.factor is not None and not abs(self.factor) <= _LARGEST_FACTOR:
+            raise InputError(
+                _(
+                    "“{change}” needs a number from {low:g} to {high:g}.",
+                    change=self,
+                    low=-_LARGEST_FACTOR,
+                    high=_LARGEST_FACTOR,
+                )
+            )
+
+    def __str__(self) -> str:
+        how = "off" if self.factor is None else _written(self.factor)
+        return f"scale {how}{_at(self.layer)}"
+
+
+@dataclass(frozen=True, slots=True)
 class PositionChange:
     """Other positional encodings, on both sides.
 
@@ -114,21 +141,26 @@ _AMOUNTS = {  # smallest amount, largest amount, whether it must be a whole numb
     "permuted": (2, 65_536, True),
     "constant": (0, 65_535, True),
 }
+_LARGEST_FACTOR = 1000.0
 _MOST_POSITIONS = 65_536  # while no model says how many it has
-_INSTEAD = "masks=…, masked_value=…, positions=… (visformer.parse_change reads text)"
+_INSTEAD = (
+    "masks=…, masked_value=…, scales=…, positions=… (visformer.parse_change reads text)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervention:
-    """Changes to a run, masks in order; the default changes nothing.
+    """Changes to a run, masks and scales in order; the default changes nothing.
 
-    ``masked_value`` replaces the model's own value for masked scores. 0 is what you get
-    by multiplying the scores by the mask: the masked keys keep a weight.
+    Of several scales of one layer the last one holds. ``masked_value`` replaces the
+    model's own value for masked scores. 0 is what you get by multiplying the scores by
+    the mask: the masked keys keep a weight.
     """
 
     masks: tuple[MaskChange, ...] = ()
     masked_value: float | None = None
     positions: PositionChange | None = None
+    scales: tuple[ScoreScale, ...] = ()
 
     def __new__(cls, *given: Any, **fields: Any) -> Intervention:
         """Say what it takes; text is for ``visformer.parse_change``."""
@@ -147,6 +179,12 @@ class Intervention:
         object.__setattr__(self, "masks", masks)
         if self.masked_value is not None:
             real_number("masked_value", self.masked_value, _("a number or -inf"))
+        scales = (self.scales,) if isinstance(self.scales, ScoreScale) else self.scales
+        if not isinstance(scales, tuple | list) or not all(
+            isinstance(change, ScoreScale) for change in scales
+        ):
+            raise wrong_type("scales", scales, "ScoreScale")
+        object.__setattr__(self, "scales", tuple(scales))
         if not isinstance(self.positions, PositionChange | None):
             raise wrong_type("positions", self.positions, "PositionChange")
 
@@ -161,6 +199,7 @@ class Intervention:
             parts.append("multiply")
         elif self.masked_value is not None:
             parts.append(f"masked score {_written(self.masked_value)}")
+        parts += [str(change) for change in self.scales]
         if self.positions is not None:
             parts.append(str(self.positions))
         return "; ".join(parts)
@@ -168,7 +207,7 @@ class Intervention:
     @property
     def masked(self) -> bool:
         """Whether attention is modified, so that no cached row can be relied on."""
-        return bool(self.masks) or self.masked_value is not None
+        return bool(self.masks or self.scales) or self.masked_value is not None
 
     @property
     def looks_ahead(self) -> bool:
@@ -193,22 +232,32 @@ class Intervention:
         kept = tuple(old for old in self.masks if _subject(old) != subject)
         return replace(self, masks=kept)
 
+    def scale(self, own: float, layer: int) -> float:
+        """Return what q.k is multiplied by in a layer whose ``own`` scale is given."""
+        for change in reversed(self.scales):
+            if change.layer in (None, layer):
+                return 1.0 if change.factor is None else own * change.factor
+        return own
+
+    def with_scale(self, change: ScoreScale) -> Intervention:
+        """Return this with one more scale, which replaces any of the same layer."""
+        kept = self.without_scale(change.layer).scales
+        return replace(self, scales=(*kept, change))
+
+    def without_scale(self, layer: int | None) -> Intervention:
+        """Return this without the scale of a layer; of every layer with None."""
+        kept = tuple(old for old in self.scales if old.layer != layer)
+        return replace(self, scales=kept)
+
     def check(self, model: ModelFacts, source: int) -> None:
         """Raise InputError unless it fits a model and a sentence of ``source`` tokens.
 
         Cells of target tokens that are not decoded yet are allowed.
         """
+        for scale in self.scales:
+            _check_layer(scale, max(model.layers(kind) for kind in KINDS))
         for change in self.masks:
-            kind = _kinds_of(change)[-1]
-            if change.layer is not None and change.layer >= model.layers(kind):
-                raise InputError(
-                    ngettext(
-                        "“{change}” is out of range: the model has {n} such layer.",
-                        "“{change}” is out of range: the model has {n} such layers.",
-                        model.layers(kind),
-                        change=change,
-                    )
-                )
+            _check_layer(change, model.layers(_kinds_of(change)[-1]))
             if _source_token(change) >= source:
                 raise InputError(
                     ngettext(
@@ -219,7 +268,7 @@ class Intervention:
                     )
                 )
         if self.positions is not None:
-            _check_positions(self.positions, model.config.max_positions)
+            check_positions(self.positions, model.config.max_positions)
 
     def mask(self, kind: Kind, layer: int, mask: Bools, opened: Bools) -> Bools:
         """Return a kind's mask as changed in a layer: bool [..., Q, K].
@@ -241,6 +290,7 @@ class Intervention:
                 for change in self.masks
             ],
             "masked_value": self.masked_value,
+            "scales": [asdict(change) for change in self.scales],
             "positions": asdict(self.positions) if self.positions else None,
         }
 
@@ -253,10 +303,12 @@ class Intervention:
         positions, value = data["positions"], data["masked_value"]
         if positions is not None:
             positions = PositionChange(**positions)
-            _check_positions(positions, _MOST_POSITIONS)
+            check_positions(positions)
+        scales = data.get("scales", ())  # older files have none
         return cls(
             masks=tuple(_mask_change(change) for change in data["masks"]),
             masked_value=None if value is None else float(value),
+            scales=tuple(ScoreScale(**change) for change in scales),
             positions=positions,
         )
 
@@ -321,7 +373,20 @@ def _at(layer: int | None) -> str:
     return "" if layer is None else f" @ layer {layer + 1}"
 
 
-def _check_positions(change: PositionChange, rows: int) -> None:
+def _check_layer(change: MaskChange | ScoreScale, layers: int) -> None:
+    if change.layer is not None and change.layer >= layers:
+        raise InputError(
+            ngettext(
+                "“{change}” is out of range: the model has {n} such layer.",
+                "“{change}” is out of range: the model has {n} such layers.",
+                layers,
+                change=change,
+            )
+        )
+
+
+def check_positions(change: PositionChange, rows: int = _MOST_POSITIONS) -> None:
+    """Raise InputError unless the change fits a table of ``rows`` positions."""
     low, high, whole = _AMOUNTS.get(change.form, (-math.inf, math.inf, False))
     high = min(high, rows - 1) if change.form in ("shifted", "constant") else high
     amount = change.amount
@@ -332,67 +397,3 @@ def _check_positions(change: PositionChange, rows: int) -> None:
             else N_("“{change}” needs a number from {low:g} to {high:g}.")
         )
         raise InputError(_(sentence, change=change, low=low, high=high))
-
-
-# ---- the text form ---------------------------------------------------------------
-
-_NUMBER = r"([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf)"
-_LAYER = r"(?: @ layer (\d+))?"
-_FORMS = "|".join(get_args(PositionForm))
-EXAMPLES = (  # of every form
-    *("causal off", "causal +1", "hide 3", "cell cross 2 5 off", "multiply"),
-    *("masked score -1e4", "positions none", "positions interleaved"),
-    *("positions halves", "positions shifted 5", "positions scaled 2"),
-    *("positions permuted 8 0", "positions constant 0"),
-)
-
-
-def parse(texts: Iterable[str]) -> Intervention:
-    """Read the text form: changes, each alone or several separated by semicolons.
-
-    Raises InputError, with examples of valid changes, for anything else.
-    """
-    intervention = NO_CHANGES
-    for text in ";".join(texts).split(";"):
-        words = " ".join(text.split())
-        if words:
-            intervention = _add(intervention, words)
-    return intervention
-
-
-def _add(intervention: Intervention, words: str) -> Intervention:
-    if words == "multiply":
-        return replace(intervention, masked_value=0.0)
-    # files of version 1 say “fill”
-    if match := re.fullmatch(rf"(?:masked score|fill) {_NUMBER}", words):
-        return replace(intervention, masked_value=float(match[1]))
-    if match := re.fullmatch(rf"positions ({_FORMS})(?: {_NUMBER})?(?: (\d+))?", words):
-        form: Any = match[1]
-        amount, seed = float(match[2] or 0), int(match[3] or 0)
-        change = PositionChange(form, amount, seed)
-        _check_positions(change, _MOST_POSITIONS)
-        return replace(intervention, positions=change)
-    if match := re.fullmatch(rf"causal (off|[+-]?\d+){_LAYER}", words):
-        offset = None if match[1] == "off" else int(match[1])
-        return intervention.with_mask(Causal(offset, _index(match[2])))
-    if match := re.fullmatch(rf"hide ([1-9]\d*){_LAYER}", words):
-        return intervention.with_mask(HideSource(int(match[1]) - 1, _index(match[2])))
-    pattern = rf"cell (encoder|decoder|cross) ([1-9]\d*) ([1-9]\d*) (on|off){_LAYER}"
-    if match := re.fullmatch(pattern, words):
-        kind: Any = match[1]
-        query, key, layer = int(match[2]) - 1, int(match[3]) - 1, _index(match[5])
-        return intervention.with_mask(Cell(kind, query, key, match[4] == "on", layer))
-    raise InputError(
-        _(
-            "“{words}” is not a valid change. Use, for example, {examples}; "
-            "“visformer render --help” lists all.",
-            words=short(words, 24),
-            examples=", ".join(EXAMPLES[:7]),
-        )
-    )
-
-
-def _index(layer: str | None) -> int | None:
-    if layer == "0":
-        raise InputError(_("Layers count from 1: there is no layer 0."))
-    return None if layer is None else int(layer) - 1

@@ -176,7 +176,7 @@ class Trace:
     def scale(self, kind: Kind, layer: int) -> float:
         """Return what q.k is multiplied by: 1 / sqrt(d) in the paper, 1 in T5."""
         self._check(kind, layer, 0)
-        return self._facts(kind).scales[layer]
+        return self.intervention.scale(self._facts(kind).scales[layer], layer)
 
     def added(self, kind: Kind, layer: int) -> Bias | None:
         """Return what is added to the scaled scores.
@@ -240,7 +240,7 @@ class Trace:
             keys[:, of_keys] if grouped else keys[:, of_keys[0] : of_keys[-1] + 1],
             self.mask(kind, layer),
             facts.masked_value,
-            facts.scales[layer],
+            self.scale(kind, layer),
             of_heads(self.added(kind, layer), heads),
             None if captured is None else captured[heads],
         )

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import read_only
+from visformer.values.change_text import parse
 from visformer.values.config import FORMER_NAMES, ModelConfig
 from visformer.values.facts import KINDS, Description, Kind
-from visformer.values.intervention import parse
 from visformer.values.row_columns import Columns
 from visformer.values.step import Origin, Step
 from visformer.values.storage.file_blocks import MAX_JSON, START
