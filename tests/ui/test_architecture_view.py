@@ -78,7 +78,7 @@ def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) 
     window.session.set(trace=trace, step=2, tab="architecture")
     view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
-    assert window.tabs.currentWidget() is view
+    assert window.tabs.shown is view
     click(qtbot, view, "encoder.2")  # another layer is opened, in the same tab
     assert window.session.state.layer == 2
     assert view.diagram.drawing is not None
@@ -86,7 +86,7 @@ def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) 
     click(qtbot, view, "encoder.2.self_attention")
     state = window.session.state
     assert (state.tab, state.kind, state.layer) == ("attention", "encoder", 2)
-    assert window.tabs.currentWidget() is window.tabs.view("attention")
+    assert window.tabs.shown is window.tabs.view("attention")
 
 
 def test_the_feed_forward_leads_to_its_computation(

@@ -141,5 +141,5 @@ def test_a_tab_that_cannot_be_laid_out_is_left_again(
         window.resize(window.width() + 9, window.height())
         QApplication.processEvents()
     assert set(faults) == {"planted"}
-    assert window.tabs.currentWidget() is window.tabs.view("attention")
+    assert window.tabs.shown is window.tabs.view("attention")
     assert isinstance(window.tabs.view("architecture"), ArchitectureView)

@@ -88,7 +88,7 @@ def test_numbers_choose_the_kind_and_escape_frees_the_cell(
 
 def test_brackets_walk_the_stages(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(tab="computation", stage="scale")
-    view = window.tabs.currentWidget()
+    view = window.tabs.shown
     assert view is not None
     qtbot.keyClick(view, Key.Key_BracketRight)
     assert window.session.state.stage == "mask"

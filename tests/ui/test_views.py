@@ -45,10 +45,10 @@ def test_a_view_is_drawn_and_its_click_reaches_the_state(
 ) -> None:
     window, _engine = make_window(qtbot, tmp_path)
     window.session.set(trace=make_trace(5, 4), step=3)
-    window.tabs.setCurrentIndex(len(views.VIEWS) - 1)
+    window.tabs.bar.setCurrentIndex(len(views.VIEWS) - 1)
     assert window.session.state.tab == "length"
-    assert window.tabs.tabText(window.tabs.currentIndex()) == "Length"
-    view = window.tabs.currentWidget()
+    assert window.tabs.bar.tabText(window.tabs.bar.currentIndex()) == "Length"
+    view = window.tabs.shown
     assert isinstance(view, LengthView)
     assert view.button.text() == "3 tokens"
     qtbot.mouseClick(view.button, Qt.MouseButton.LeftButton)
@@ -67,9 +67,9 @@ def test_render_takes_it_and_names_it(
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "architecture, length" in " ".join(capsys.readouterr().out.split())
+    assert "output, length" in " ".join(capsys.readouterr().out.split())
     assert main([*arguments, "--view", "longth", "-o", str(picture)]) != 0
-    assert "architecture, length." in capsys.readouterr().err
+    assert "output, length." in capsys.readouterr().err
 
 
 def test_names_and_titles_are_there_once() -> None:

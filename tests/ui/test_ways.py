@@ -100,4 +100,4 @@ def test_alt_left_and_right_go_through_places(pair: Pair, qtbot: QtBot) -> None:
     assert able(window)[2:] == [True, True]
     qtbot.keyClick(window.tabs, Key.Key_Right, ALT)
     assert window.session.state.place == here
-    assert window.tabs.currentWidget() is window.tabs.view("masks")
+    assert window.tabs.shown is window.tabs.view("masks")

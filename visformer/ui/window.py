@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSettings, Qt
+from PySide6.QtCore import QSettings
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
     QMainWindow,
     QMenu,
     QPushButton,
-    QSplitter,
     QVBoxLayout,
     QWidget,
 )
@@ -49,6 +48,7 @@ from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
+from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory, first_size
 from visformer.ui.session_files import SessionFiles
 from visformer.ui.tabs import Tabs
@@ -159,26 +159,26 @@ class MainWindow(QMainWindow):
         parts = (self.transport, self.strategy, label, self.reference)
         return in_a_row(*parts, stretch=self.reference)
 
-    def _middle(self) -> QSplitter:
+    def _middle(self) -> LargePlace:
         self.tabs = Tabs(self.session)
         self.tabs.turned.connect(self._tab_turned)
-        self._splitter = QSplitter(Qt.Orientation.Horizontal)
-        self._splitter.addWidget(self.tabs)
+        self._splitter = self.tabs.middle
         self._splitter.addWidget(self.candidates)
-        self._splitter.setStretchFactor(0, 1)
-        self._splitter.setChildrenCollapsible(False)
-        return self._splitter
+        self.large = LargePlace(self.tabs)
+        return self.large
 
     # ---- drawing ---------------------------------------------------------------
 
     def _draw(self, state: State) -> None:
         """Update every visible part from the State; one that fails stops no other."""
+        if state.tab != self.tabs.name:
+            self.large.restore()
         draws = [
             *(self._header.draw, self.transport.draw, self.modified.draw),
             *(self.ways.draw, self.files.draw),
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             *(self.strips.draw, self.candidates.draw),
-            lambda state: self.tabs.turn(state.tab).draw(state),
+            self.tabs.draw,
         ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
@@ -287,11 +287,16 @@ class MainWindow(QMainWindow):
         if name != self.session.state.tab:
             self.session.set(tab=name)
 
-    def free_cell(self) -> None:
-        self.session.set(locked=None, hovered=None, error="", notice="")
+    def escape(self) -> None:
+        """Take back the topmost of: a large picture, the locked cell, a message."""
+        if self.large.picture is not None:
+            self.large.restore()
+        elif self.session.state.locked is not None:
+            self.session.set(locked=None, hovered=None)
+        else:
+            self.session.set(hovered=None, error="", notice="")
 
     def choose_kind(self, kind: Kind) -> None:
-        """Look at a kind of attention, or say that there is none of it."""
         trace = self.session.state.trace
         if trace is not None and kind not in trace.kinds:
             self.session.set(notice=missing_kinds_words(trace.model))
@@ -299,7 +304,6 @@ class MainWindow(QMainWindow):
             self.session.set(kind=kind)
 
     def walk_heads(self, layers: int, heads: int) -> None:
-        """Select a neighbour in the grid of layers and heads."""
         state = self.session.state
         self.session.set(layer=state.layer + layers, head=state.head + heads)
 
@@ -368,7 +372,6 @@ class MainWindow(QMainWindow):
         self.set_theme(self._header.theme.currentData())
 
     def reset_layout(self) -> None:
-        """Restore the sizes of a first start."""
         self.memory.keep("geometry", None)
         self.memory.keep("parts", None)
         self.resize(first_size(self))

@@ -1,6 +1,7 @@
 """Views: each paints the picture of its name.
 
-Adding one is one entry in ``VIEWS``: a ``View`` with its name and title.
+The tabs stand in the order of the data. Adding one is one entry in ``VIEWS``: a
+``View`` with its name and title.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from visformer.ui.views.positions import PositionsView
 from visformer.ui.views.view import View
 
 VIEWS: tuple[type[View], ...] = (
+    ArchitectureView,
+    PositionsView,
     AttentionView,
     ComputationView,
-    OutputView,
     MasksView,
-    PositionsView,
-    ArchitectureView,
+    OutputView,
 )

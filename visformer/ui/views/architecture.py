@@ -35,6 +35,7 @@ from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
+from visformer.ui.large import can_be_large
 from visformer.ui.views.view import View
 from visformer.ui.widgets.diagram_canvas import Painting
 from visformer.ui.widgets.export import Export
@@ -71,6 +72,7 @@ class ArchitectureView(View):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._scroll)
+        can_be_large(self)
 
     def draw(self, state: State) -> None:
         """Show a State."""

@@ -31,6 +31,10 @@ class View(QWidget):
         """Show all of a State; nothing is set or requested here."""
         raise NotImplementedError
 
+    def explanation(self, state: State) -> str:
+        """Say in one plain sentence what is seen and what to look for; "" for none."""
+        return ""
+
     @property
     def drawing(self) -> bool:
         """Whether something slow is still being drawn, in slices."""
@@ -49,7 +53,7 @@ class PagedView(View):
         self._pages = Pages(
             *(Page(name, _(view.title), view) for name, view in self._views.items())
         )
-        self._pages.turned.connect(self._draw_page)
+        self._pages.turned.connect(lambda: session.set())  # also what stands around it
         layout = QVBoxLayout(self)
         layout.addWidget(self._pages)
 
@@ -60,6 +64,10 @@ class PagedView(View):
 
     def _draw_page(self) -> None:
         self._views[self._pages.current].draw(self._state)
+
+    def explanation(self, state: State) -> str:
+        """Say what is seen on the visible page."""
+        return self._views[self._pages.current].explanation(state)
 
     def turn(self, name: str) -> None:
         """Turn to a page; ValueError if none has this name."""

@@ -263,10 +263,6 @@ class Canvas(QWidget):
         if path.manhattanLength() < QApplication.startDragDistance():
             self.clicked.emit(self.cell_at(event.position()))
 
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Show everything again."""
-        self.reset()
-
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom around the mouse."""
         turns = event.angleDelta().y() / 120

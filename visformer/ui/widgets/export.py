@@ -15,6 +15,7 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
+from visformer.ui.large import can_be_large, place_of
 
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
@@ -30,7 +31,7 @@ class Format(NamedTuple):
 
 
 class Export(QObject):
-    """The context menu of a picture."""
+    """The context menu of a picture, which can also be made large."""
 
     failed = Signal(str)  # one sentence
 
@@ -38,6 +39,7 @@ class Export(QObject):
         """``table`` gives the numbers; None while there are none."""
         super().__init__(widget)
         self._widget, self._table = widget, table
+        can_be_large(widget)
 
     def table(self) -> Table | None:
         """Return the numbers; what they are is followed by what modified the run."""
@@ -55,6 +57,7 @@ class Export(QObject):
     def menu(self) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
         menu = QMenu(self._widget)
+        self._offer_size(menu)
         there = self._table() is not None
         for form in FORMATS:
             for title, action in ((form.copy, self.copy), (form.save, self.save)):
@@ -62,6 +65,18 @@ class Export(QObject):
                 entry.setEnabled(there)
                 entry.triggered.connect(lambda _=False, do=action, of=form: do(of))
         return menu
+
+    def _offer_size(self, menu: QMenu) -> None:
+        """Offer to make the picture large, or to put it back."""
+        place = place_of(self._widget)
+        if place is None:
+            return
+        title = (
+            _("Make it &large") if place.picture is None else _("&Back to its place")
+        )
+        entry = menu.addAction(title)
+        entry.triggered.connect(lambda: place.toggle(self._widget))
+        menu.addSeparator()
 
     def copy(self, form: Format) -> None:
         """Put the picture or its numbers on the clipboard."""

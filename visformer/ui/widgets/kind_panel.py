@@ -12,6 +12,7 @@ from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.tinted import tinted
 from visformer.pictures.look import Form, Look
 from visformer.pictures.picture import Matrix
+from visformer.ui.large import can_be_large
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.panel import Panel
@@ -50,6 +51,7 @@ class KindPanel(QStackedWidget):
         self._form: Form = "map"
         self._matrix: Matrix | None = None
         self._rows = 0
+        can_be_large(self)
 
     def panel(self, form: Form) -> Panel:
         """Return the arcs or the text."""

@@ -1,0 +1,97 @@
+"""Any picture large, and back where it was."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from tests.opened import opened_model
+from tests.traces import make_trace
+from tests.ui.windows import Pair, answer
+from visformer.pictures.selection import AttentionCell
+from visformer.ui.views import VIEWS
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.window import MainWindow
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    window, engine = pair
+    trace = make_trace(source=6, target=5, layers=3, heads=4)
+    window.receive(opened_model(trace.model))
+    window.translate("a b c d e f")
+    answer(window, engine, trace)
+    window.session.set(step=3)
+    window.tabs.setFocus()
+    return window
+
+
+def places(window: MainWindow) -> dict[QWidget, tuple[int, ...]]:
+    """Return where every picture stands, and how large it is."""
+    QApplication.processEvents()
+    return {
+        picture: (
+            *picture.mapTo(window, QPoint()).toTuple(),
+            *picture.size().toTuple(),
+        )
+        for picture in window.large.pictures()
+    }
+
+
+@pytest.mark.parametrize("tab", [view.name for view in VIEWS])
+def test_every_picture_becomes_large_and_goes_back(
+    window: MainWindow, tab: str
+) -> None:
+    window.session.set(tab=tab)
+    before = places(window)
+    assert before
+    for picture in before:
+        small = picture.size()
+        window.large.enlarge(picture)
+        QApplication.processEvents()
+        assert window.large.picture is picture
+        assert not window.tabs.isVisible()
+        assert picture.width() == window.large.width() >= small.width()
+        least = min(picture.maximumHeight(), window.large.height())  # few rows
+        assert picture.height() == least >= small.height()
+        window.session.set(step=2)
+        window.session.set(step=3)
+        window.large.restore()
+        assert places(window) == before
+
+
+def test_double_click_key_and_escape(window: MainWindow, qtbot: QtBot) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    panel = view.panels["cross"]
+    canvas = panel.heat_map.canvas
+    window.session.set(locked=AttentionCell("cross", 1, 1))
+    qtbot.mouseDClick(canvas, Qt.MouseButton.LeftButton)
+    assert window.large.picture is panel
+    qtbot.keyClick(canvas, Qt.Key.Key_Escape)
+    assert window.large.picture is None
+    assert window.session.state.locked is not None  # one thing at a time
+    qtbot.keyClick(window.tabs, Qt.Key.Key_Escape)
+    assert window.session.state.locked is None
+    panel.heat_map.setFocus()
+    qtbot.keyClick(panel.heat_map, Qt.Key.Key_F)
+    assert window.large.picture is panel
+    window.session.set(step=4)  # the transport goes on
+    qtbot.keyClick(panel.heat_map, Qt.Key.Key_F)
+    assert window.large.picture is None
+    window.source.setFocus()
+    qtbot.keyClick(window.source, Qt.Key.Key_F)  # is typed
+    assert window.large.picture is None
+
+
+def test_another_tab_puts_it_back(window: MainWindow, qtbot: QtBot) -> None:
+    window.session.set(tab="computation")
+    table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())
+    qtbot.mouseDClick(table.viewport(), Qt.MouseButton.LeftButton)
+    assert window.large.picture is not None
+    window.session.set(tab="masks")
+    assert window.large.picture is None
+    assert window.tabs.isVisible()

@@ -1,0 +1,256 @@
+"""Any picture large: it takes the place of all that stands around it, and goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtWidgets import (
+    QAbstractScrollArea,
+    QApplication,
+    QLayout,
+    QScrollArea,
+    QSplitter,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.language import _
+from visformer.ui import icons
+
+PICTURE = "can be large"  # a widget's property
+
+
+def can_be_large(picture: QWidget) -> None:
+    """Let a picture be made large with a double click, wherever it stands.
+
+    Of pictures inside one another the outermost becomes large.
+    """
+    picture.setProperty(PICTURE, True)
+    _Way(picture)
+
+
+class _Way(QObject):
+    """Makes its picture large, or puts it back: a button in its corner, two clicks."""
+
+    def __init__(self, picture: QWidget) -> None:
+        super().__init__(picture)
+        self._picture = picture
+        self._watched: set[QWidget] = set()
+        self._watch(picture)
+        self._button: QToolButton | None = None  # made when the mouse first comes
+
+    def _watch(self, widget: QWidget) -> None:
+        if widget not in self._watched:
+            self._watched.add(widget)
+            widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Take double clicks; show the button while the mouse is over the picture."""
+        kind = event.type()
+        if kind == QEvent.Type.MouseButtonDblClick:
+            place = place_of(self._picture)
+            if place is not None:
+                place.toggle(self._picture)
+                return True
+        elif watched is not self._picture:
+            return False
+        elif kind == QEvent.Type.Show:
+            for part in self._picture.findChildren(QWidget):
+                if _takes_clicks(part):
+                    self._watch(part)
+        elif kind == QEvent.Type.Enter:
+            self._show_button()
+        elif kind == QEvent.Type.Leave and self._button is not None:
+            self._button.hide()
+        return False
+
+    def _show_button(self) -> None:
+        picture, place = self._picture, place_of(self._picture)
+        if place is None or place.outermost(picture) is not picture:
+            return
+        if self._button is None:
+            self._button = QToolButton(picture)
+            self._button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+            self._button.setAutoRaise(True)
+            self._button.setAutoFillBackground(True)
+            self._button.clicked.connect(self._toggle)
+        button, large = self._button, place.picture is picture
+        name = _("Back to its place (Esc)") if large else _("Make it large (F)")
+        button.setToolTip(name)
+        button.setAccessibleName(name)
+        icons.dress(button, "shrink" if large else "enlarge")
+        button.adjustSize()
+        button.move(picture.width() - button.width() - 2, 2)
+        button.show()
+        button.raise_()
+
+    def _toggle(self) -> None:
+        place = place_of(self._picture)
+        if place is not None:
+            place.toggle(self._picture)
+            self._show_button()
+
+
+def _takes_clicks(part: QWidget) -> bool:
+    """Tell whether a part of a picture keeps the clicks on it to itself."""
+    hidden = part.testAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+    viewport = isinstance(part.parentWidget(), QAbstractScrollArea)
+    return not hidden and (part.hasMouseTracking() or viewport)
+
+
+def place_of(widget: QWidget) -> LargePlace | None:
+    """Return the place in which a widget would be large."""
+    parent = widget.parentWidget()
+    while parent is not None and not isinstance(parent, LargePlace):
+        parent = parent.parentWidget()
+    return parent
+
+
+class LargePlace(QStackedWidget):
+    """What is usually there; or one picture of it, alone."""
+
+    changed = Signal()
+
+    def __init__(self, usual: QWidget) -> None:
+        super().__init__()
+        self._usual, self._alone = usual, QWidget()
+        self._column = QVBoxLayout(self._alone)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self.addWidget(usual)
+        self.addWidget(self._alone)
+        self.picture: QWidget | None = None  # the large one
+        self._put_back: Callable[[], None] = _nothing
+
+    def toggle(self, widget: QWidget) -> None:
+        """Make the picture that a widget belongs to large, or put it back."""
+        if self.picture is not None:
+            self.restore()
+        else:
+            self.enlarge(widget)
+
+    def toggle_focused(self) -> None:
+        """Make the picture with the focus large, or the largest; or put it back."""
+        widget = QApplication.focusWidget()
+        if widget is None or not self.outermost(widget):
+            widget = next(iter(self.pictures()), None)
+        if self.picture is not None or widget is not None:
+            self.toggle(widget or self)
+
+    def enlarge(self, widget: QWidget) -> None:
+        """Make the outermost picture around a widget large; none, nothing."""
+        picture = self.outermost(widget)
+        put_back = None if picture is None else _taken_out(picture)
+        if picture is None or put_back is None:
+            return
+        self.restore()
+        self.picture, self._put_back = picture, put_back
+        self._column.addWidget(picture)
+        picture.show()
+        self.setCurrentWidget(self._alone)
+        picture.setFocus()
+        self.changed.emit()
+
+    def restore(self) -> None:
+        """Put the large picture back where it was; do nothing if there is none."""
+        if self.picture is None:
+            return
+        picture, self.picture = self.picture, None
+        focused = self._alone.isAncestorOf(self.focusWidget() or self)
+        self._put_back()
+        self.setCurrentWidget(self._usual)
+        if focused:
+            picture.setFocus()
+        self.changed.emit()
+
+    def outermost(self, widget: QWidget) -> QWidget | None:
+        """Return the picture in this place that a widget is a part of."""
+        if not self.isAncestorOf(widget):
+            return None
+        found: QWidget | None = None
+        at: QWidget | None = widget
+        while at is not None and at is not self:
+            if at.property(PICTURE):
+                found = at
+            at = at.parentWidget()
+        return found
+
+    def pictures(self) -> list[QWidget]:
+        """Return the pictures on screen that can be made large, the largest first."""
+        shown = [
+            widget
+            for widget in self.findChildren(QWidget)
+            if widget.property(PICTURE)
+            and widget.isVisible()
+            and self.outermost(widget) is widget
+        ]
+        return sorted(shown, key=lambda w: w.width() * w.height(), reverse=True)
+
+
+def _nothing() -> None:
+    """Put nothing back."""
+
+
+def _taken_out(picture: QWidget) -> Callable[[], None] | None:
+    """Put an empty widget where a picture stands; return what puts the picture back.
+
+    None where nothing that is known here arranges it.
+    """
+    parent, stand_in = picture.parentWidget(), QWidget()
+    stand_in.setSizePolicy(picture.sizePolicy())
+    area = parent.parentWidget() if parent is not None else None
+    layout = parent.layout() if parent is not None else None
+    if isinstance(parent, QSplitter):
+        put_back = _out_of_splitter(parent, picture, stand_in)
+    elif isinstance(area, QScrollArea) and area.widget() is picture:
+        put_back = _out_of_area(area, stand_in)
+    elif layout is not None:
+        put_back = _out_of_layout(layout, picture, stand_in)
+    else:
+        return None
+
+    def restored() -> None:
+        hidden = picture.isHidden()  # as its view wants it by now
+        put_back()
+        picture.setHidden(hidden)
+        stand_in.hide()
+        stand_in.deleteLater()
+
+    return restored
+
+
+def _out_of_splitter(
+    splitter: QSplitter, picture: QWidget, stand_in: QWidget
+) -> Callable[[], None]:
+    sizes = splitter.sizes()
+    splitter.replaceWidget(splitter.indexOf(picture), stand_in)
+
+    def put_back() -> None:
+        splitter.replaceWidget(splitter.indexOf(stand_in), picture)
+        splitter.setSizes(sizes)
+
+    return put_back
+
+
+def _out_of_area(area: QScrollArea, stand_in: QWidget) -> Callable[[], None]:
+    picture = area.takeWidget()
+    area.setWidget(stand_in)
+
+    def put_back() -> None:
+        area.takeWidget()
+        area.setWidget(picture)
+
+    return put_back
+
+
+def _out_of_layout(
+    layout: QLayout, picture: QWidget, stand_in: QWidget
+) -> Callable[[], None]:
+    layout.replaceWidget(picture, stand_in)  # in the layouts inside it too
+
+    def put_back() -> None:
+        layout.replaceWidget(stand_in, picture)
+
+    return put_back

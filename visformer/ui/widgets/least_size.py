@@ -1,0 +1,59 @@
+"""A scroll area that keeps its widget as large as there is room, but not smaller."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtGui import QPalette, QResizeEvent
+from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QWidget
+
+
+class LeastSize(QScrollArea):
+    """Scrolls a widget as a whole where there is less room than it needs at least.
+
+    Qt's own way (``widgetResizable``) gives a widget with wrapped texts the height that
+    it would like, and scrolls where it need not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.viewport().setBackgroundRole(QPalette.ColorRole.Window)
+
+    def setWidget(self, widget: QWidget) -> None:
+        super().setWidget(widget)
+        self.fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow what the widget needs."""
+        if event.type() == QEvent.Type.LayoutRequest and watched is self.widget():
+            self.fit()
+        return super().eventFilter(watched, event)
+
+    def fit(self) -> None:
+        """Give the widget all the room, or the least that it needs."""
+        widget = self.widget()
+        if widget is None:
+            return
+        room = self.maximumViewportSize()
+        bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+        size = _size(widget, room)
+        if size.height() > room.height():
+            size = _size(widget, QSize(room.width() - bar, room.height()))
+        if size.width() > room.width():
+            size = _size(widget, QSize(room.width(), room.height() - bar))
+        if size != widget.size():
+            widget.resize(size)
+
+
+def _size(widget: QWidget, room: QSize) -> QSize:
+    least = widget.minimumSizeHint().expandedTo(widget.minimumSize())
+    width, height = max(room.width(), least.width()), least.height()
+    layout = widget.layout()
+    if layout is not None and layout.hasHeightForWidth():
+        height = max(widget.minimumHeight(), layout.totalMinimumHeightForWidth(width))
+    return QSize(width, max(room.height(), height))
