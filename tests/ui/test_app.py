@@ -254,8 +254,8 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
         trace = window.session.state.trace
         return finished(app) and trace is not None and str(trace.intervention) == change
 
-    lab.causal.setCurrentIndex(lab.causal.findData("off"))
-    lab.causal.activated.emit(lab.causal.currentIndex())
+    lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("off"))
+    lab.fields.causal.activated.emit(lab.fields.causal.currentIndex())
     qtbot.waitUntil(lambda: altered("causal off"), timeout=WAIT)
     window.session.set(step=3)
     assert "reads the later token" in lab.leaks.text()

@@ -12,12 +12,20 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
+from visformer import words
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.attention_heads import AttentionHeads
-from visformer.values.intervention import NO_CHANGES, Causal, Cell, HideSource
+from visformer.values.change_text import parse
+from visformer.values.intervention import (
+    NO_CHANGES,
+    Causal,
+    Cell,
+    HideSource,
+    ScoreScale,
+)
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 
@@ -39,45 +47,71 @@ def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
     def masks() -> tuple[object, ...]:
         return window.session.state.intervention.masks
 
-    lab.causal.setCurrentIndex(lab.causal.findData("off"))
-    lab.causal.activated.emit(lab.causal.currentIndex())
+    lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("off"))
+    lab.fields.causal.activated.emit(lab.fields.causal.currentIndex())
     assert masks() == (Causal(None),)
-    lab.causal.setCurrentIndex(lab.causal.findData("moved"))
-    lab.causal.activated.emit(lab.causal.currentIndex())
+    lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("moved"))
+    lab.fields.causal.activated.emit(lab.fields.causal.currentIndex())
     assert masks() == (Causal(1),)
-    assert lab.offset.isVisible()
-    lab.offset.setValue(-1)
+    assert lab.fields.offset.isVisible()
+    lab.fields.offset.setValue(-1)
     assert masks() == (Causal(-1),)
-    lab.causal.setCurrentIndex(lab.causal.findData("own"))
-    lab.causal.activated.emit(lab.causal.currentIndex())
+    lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("own"))
+    lab.fields.causal.activated.emit(lab.fields.causal.currentIndex())
     assert masks() == ()
     assert len(engine.decodes) == 4  # the first, and three modified ones
-    lab.layers.setCurrentIndex(2)
-    lab.hide_button.menu().actions()[3].trigger()
+    lab.fields.layers.setCurrentIndex(2)
+    lab.fields.hide_button.menu().actions()[3].trigger()
     assert masks() == (HideSource(3, 1),)
-    assert lab.hide_button.menu().actions()[3].isChecked()
-    lab.hide_button.menu().actions()[3].trigger()
+    assert lab.fields.hide_button.menu().actions()[3].isChecked()
+    lab.fields.hide_button.menu().actions()[3].trigger()
     assert masks() == ()
-    lab.layers.setCurrentIndex(0)
+    lab.fields.layers.setCurrentIndex(0)
     lab.mask_map.clicked.emit((1, 3))
     assert masks() == (Cell("decoder", 1, 3, True),)
-    lab.masked_value.setCurrentIndex(1)
-    lab.masked_value.activated.emit(1)
+    lab.fields.masked_value.setCurrentIndex(1)
+    lab.fields.masked_value.activated.emit(1)
     assert window.session.state.intervention.masked_value == 0
     assert engine.decodes[-1].intervention == window.session.state.intervention
 
 
+def test_the_scale_of_the_scores_is_changed_for_all_layers_or_one(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine, lab = opened(qtbot, tmp_path)
+    box = lab.fields.scaling
+
+    def choose(index: int) -> tuple[ScoreScale, ...]:
+        box.setCurrentIndex(index)
+        box.activated.emit(index)
+        return window.session.state.intervention.scales
+
+    own = window.session.state.trace
+    assert own is not None
+    assert words.number(own.scale("decoder", 0)) in box.itemText(0)
+    assert choose(1) == (ScoreScale(None),)
+    assert engine.decodes[-1].intervention.scales == (ScoreScale(None),)
+    lab.fields.layers.setCurrentIndex(2)
+    lab.fields.layers.activated.emit(2)
+    assert box.currentIndex() == 0
+    assert choose(2) == (ScoreScale(None), ScoreScale(2.0, 1))
+    assert choose(0) == (ScoreScale(None),)
+    window.change_run(parse(["scale 3 @ layer 2"]))
+    assert box.currentText() == "× 3"
+    assert box.currentIndex() == 4
+
+
 def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> None:
     window, _engine, lab = opened(qtbot, tmp_path)
-    lab.causal.setCurrentIndex(lab.causal.findData("off"))
-    lab.causal.activated.emit(1)
-    lab.masked_value.setCurrentIndex(1)
-    lab.masked_value.activated.emit(1)
+    lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("off"))
+    lab.fields.causal.activated.emit(1)
+    lab.fields.masked_value.setCurrentIndex(1)
+    lab.fields.masked_value.activated.emit(1)
     window.ways.undo()
-    assert lab.masked_value.currentIndex() == 0
-    assert lab.causal.currentData() == "off"
+    assert lab.fields.masked_value.currentIndex() == 0
+    assert lab.fields.causal.currentData() == "off"
     window.change_run(NO_CHANGES)
-    assert lab.causal.currentData() == "own"
+    assert lab.fields.causal.currentData() == "own"
 
 
 def test_the_altered_run_stands_beside_the_untouched(
@@ -107,8 +141,8 @@ def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) ->
 def test_the_map_shows_the_layer_in_the_field(qtbot: QtBot, tmp_path: Path) -> None:
     window, _engine, lab = opened(qtbot, tmp_path)
     window.session.set(layer=0)
-    lab.layers.setCurrentIndex(2)
-    lab.layers.activated.emit(2)
+    lab.fields.layers.setCurrentIndex(2)
+    lab.fields.layers.activated.emit(2)
     assert lab.mask_map.matrix is not None
     assert "layer 2" in lab.mask_map.matrix.title
 

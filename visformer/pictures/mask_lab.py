@@ -17,7 +17,13 @@ from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.text import visible
-from visformer.values.intervention import Causal, Cell, HideSource, Intervention
+from visformer.values.intervention import (
+    Causal,
+    Cell,
+    HideSource,
+    Intervention,
+    ScoreScale,
+)
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -133,6 +139,12 @@ def causal_of(intervention: Intervention, layer: int | None) -> Causal | None:
     """Return the change of the causal mask in a layer's field, if there is one."""
     changes = (c for c in intervention.masks if isinstance(c, Causal))
     return next((change for change in changes if change.layer == layer), None)
+
+
+def scale_of(intervention: Intervention, layer: int | None) -> ScoreScale | None:
+    """Return the change of the scale in a layer's field, if there is one."""
+    changes = (change for change in intervention.scales if change.layer == layer)
+    return next(changes, None)
 
 
 def hidden_of(intervention: Intervention, layer: int | None) -> frozenset[int]:

@@ -117,6 +117,7 @@ class Numbers:
     axis: Axis  # what a column is
     rows_axis: Axis = ""
     by: Literal["row", "column", "all"] = "row"  # whose maximum is a bar of full length
+    full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:

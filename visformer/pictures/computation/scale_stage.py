@@ -8,13 +8,20 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.language import _
+from visformer.pictures.computation.scale_effect import (
+    effect_maps,
+    effect_words,
+    scale_effect,
+)
 from visformer.pictures.computation.stage_picture import (
+    StageMap,
     StagePicture,
+    signed_shading,
     stage_map,
     vectors,
 )
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.picture import Axis
+from visformer.pictures.picture import Axis, largest
 from visformer.values.arrays import Floats
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.facts import Kind
@@ -24,29 +31,49 @@ from visformer.words import number
 
 
 def scale_stage(subject: Subject) -> StagePicture:
-    """Show the products times the scale, and what the model adds to them."""
+    """Show the products times the scale, what is added, and what the scale changes."""
     products, scaled = products_of(subject), _scaled(subject)
     name = _scaled_name(subject.trace, subject.kind, subject.layer)
     cells: tuple[Axis, Axis] = ("query", "key")
-    maps = [
-        stage_map(subject, "", "QKᵀ", lambda: products, cells),
-        stage_map(subject, "→", name, lambda: scaled, cells),
-    ]
+    # one range of colours for both, or they would look the same
+    reach = max(largest(products), largest(scaled))
+
+    def matrix(sign: str, title: str, values: Floats) -> StageMap:
+        return stage_map(
+            *(subject, sign, title, lambda: values, cells),
+            colours=lambda: signed_shading(values, reach),
+        )
+
+    maps = [matrix("", "QKᵀ", products), matrix("→", name, scaled)]
     names, rows = ["q·k", name.replace("QKᵀ", "q·k")], [products, scaled]
     bias = added_to(subject, subject.queries)
     if bias is not None:
         scores = scores_of(subject)
         maps += [
-            stage_map(subject, "+", _("bias"), lambda: bias, cells),
-            stage_map(subject, "=", scores_name(subject), lambda: scores, cells),
+            matrix("+", _("bias"), bias),
+            matrix("=", scores_name(subject), scores),
         ]
         names += [_("bias"), _("score")]
         rows += [bias, scores]
+    words = _words(subject, float(products[subject.at, subject.key]))
+    full = [largest(row[subject.at]) for row in rows]
+    full[:2] = [max(full[:2])] * 2
+    if not subject.captured:
+        effect = scale_effect(subject)
+        if bias is None:
+            maps += effect_maps(subject, effect)
+        names += [_("weight without scale"), _("weight with scale")]
+        rows += effect.weights
+        full += [1.0, 1.0]
+        words = " ".join(filter(None, (words, effect_words(subject, effect))))
     return StagePicture(
         formula=_formula(subject),
         maps=tuple(maps),
-        words=_words(subject, float(products[subject.at, subject.key])),
-        table=vectors(subject, "key", names, [row[subject.at] for row in rows]),
+        words=words,
+        table=replace(
+            vectors(subject, "key", names, [row[subject.at] for row in rows]),
+            full=tuple(full),
+        ),
     )
 
 
@@ -82,9 +109,17 @@ def _formula(subject: Subject) -> str:
     added, width = trace.added(kind, layer), trace.head_size(kind)
     if is_root(trace, kind, layer):
         formula = _(
-            "QKᵀ / √d_k with d_k = {width}: keeps the scores from growing with the "
-            "head's width",
+            "QKᵀ / √d_k with d_k = {width}: a sum of {width} products spreads √{width} "
+            "times as wide as one product. Undivided, such scores make the softmax put "
+            "nearly all weight on one key",
             width=width,
+        )
+    elif changes := trace.intervention.scales:
+        formula = _(
+            "QKᵀ × {scale}: changed by “{change}” (1 / √d_k would be {root})",
+            scale=number(trace.scale(kind, layer)),
+            change="; ".join(map(str, changes)),
+            root=number(1 / math.sqrt(width)),
         )
     else:
         formula = _(

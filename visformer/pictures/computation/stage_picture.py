@@ -125,7 +125,13 @@ def stage_map(
 
 def _signed(values: Floats, forbidden: Bools | None) -> Shading:
     """Shade from minus to plus the largest magnitude among the allowed cells."""
-    top = largest(values if forbidden is None else values[~forbidden])
+    return signed_shading(
+        values, largest(values if forbidden is None else values[~forbidden])
+    )
+
+
+def signed_shading(values: Floats, top: float) -> Shading:
+    """Shade from minus to plus ``top``."""
     ends = number(-top, 3), f"+{number(top, 3)}"
     return Shading(signed_shade(values, top), ends, signed=True)
 

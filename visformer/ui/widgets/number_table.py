@@ -240,6 +240,8 @@ def _bars(numbers: Numbers) -> Floats:
     if not magnitude.size:
         return magnitude
     top = magnitude.max(axis, keepdims=True)
+    if numbers.full:
+        top = np.array(numbers.full, np.float32)[:, None]
     shares = np.sign(numbers.values) * magnitude / np.where(top > 0, top, 1)
     scaled: Floats = shares.astype(np.float32)
     return scaled
