@@ -16,8 +16,9 @@ from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from tests.traces import make_trace
 from visformer.cli import COMMANDS, Command, command_parser, main
-from visformer.commands.shared import overrides
+from visformer.commands.load_options import in_shell_words, overrides
 from visformer.session.state import State
+from visformer.values.questions import location_and_keywords
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,12 @@ def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> Non
         (["translate", "--checkpoint", "/no/such"], "such does not exist"),
         (["translate", "--device", "abacus"], "no device “abacus”"),
         (["inspect", "/no/such"], "such does not exist"),
+        (["inspect", "a", "b", "c"], "Give one checkpoint, or two files"),
+        (["inspect", "a", "--set", "heads"], "--set takes NAME=VALUE"),
+        (["inspect", "a", "--set", "hats=3"], "Unknown option: hats"),
+        (["inspect", "a", "--tokenizer", "b", "c", "d"], "one file, or two"),
+        (["inspect", "a", "--rename", "(", "x"], "--rename cannot use the pattern"),
+        (["inspect", "a", "--ignore", "("], "--ignore cannot use the pattern"),
         (["/no/such"], "such does not exist"),
         (["--nonsense"], "unrecognized arguments"),
         (["render", "--text", "a", "-o", "/no/such/x.png"], "no such folder"),
@@ -147,12 +154,31 @@ def test_what_is_told_of_a_checkpoint_reaches_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["--layout", "torch", "--heads", "2", "--pad", "1", "--bos", "5"]
-    words += ["--eos", "3", "--tokenizer", "t.model"]
+    words += ["--eos", "3", "--tokenizer", "s.model", "t.model"]
+    words += ["--rename", "a=b", "c", "--rename", "d", "", "--ignore", "x"]
+    words += ["--names", "output", "head", "--set", "norm_first=True"]
+    words += ["--set", "max_len=50", "--set", "activation=gelu"]
     expected = (
-        *(("layout", "torch"), ("heads", 2), ("pad", 1), ("bos", 5)),
-        *(("eos", 3), ("tokenizer", "t.model")),
+        *(("layout", "torch"), ("heads", 2), ("pad", 1), ("bos", 5), ("eos", 3)),
+        *(("tokenizer", "s.model"), ("target_tokenizer", "t.model")),
+        *(("rename.a=b", "c"), ("rename.d", ""), ("names.output", "head")),
+        *(("ignore.x", True), ("norm_first", True), ("max_len", 50)),
+        ("activation", "gelu"),
     )
     assert overrides(command_parser("inspect").parse_args(["m.pt", *words])) == expected
+    both = command_parser("inspect").parse_args(["m.pt", "n.pt", *words])
+    assert overrides(both) == (*expected, ("other", "n.pt"))
+    for command in ("render", "translate"):
+        given = ["--checkpoint", "m.pt", "n.pt", *words]
+        given += ["--text", "a", "-o", "x.png"] if command == "render" else []
+        parsed = command_parser(command).parse_args(given)
+        assert overrides(parsed) == (*expected, ("other", "n.pt"))
+    assert location_and_keywords("m.pt", expected)[1] == {
+        **{"layout": "torch", "heads": 2, "pad": 1, "bos": 5, "eos": 3},
+        **{"tokenizer": ("s.model", "t.model"), "names": {"output": "head"}},
+        **{"rename": {"a=b": "c", "d": ""}, "ignore": ["x"], "norm_first": True},
+        **{"max_len": 50, "activation": "gelu"},
+    }
     seen: list[object] = []
     monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
 
@@ -211,6 +237,54 @@ def test_what_a_file_does_not_tell_is_told(
     assert "layout: scratch" in printed.out
     assert main(["inspect", str(path), "--heads", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layout"] == "scratch"
+
+
+@pytest.mark.parametrize("command", ["inspect", "translate", "render"])
+def test_errors_name_the_options_of_the_shell(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.pt"
+    torch.save(layout_models.scratch().state_dict(), path)
+    start = {
+        "inspect": ["inspect", str(path)],
+        "translate": ["translate", "--checkpoint", str(path)],
+    }
+    if command in start:
+        assert main([*start[command], "--device", "cpu"]) == 2
+        assert "Give --heads …, a divisor" in capsys.readouterr().err
+    else:
+        output = tmp_path / "out.png"
+        given = (
+            "render",
+            "--text",
+            "3 4",
+            "-o",
+            str(output),
+            "--checkpoint",
+            str(path),
+        )
+        refused = run(*given)
+        assert refused.returncode == 2
+        assert b"Give --heads \xe2\x80\xa6, a divisor" in refused.stderr
+        assert run(*given, "--heads", "2", "--pad", "0").returncode == 0
+        assert output.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("Give heads=…, such as 8.", "Give --heads …, such as 8."),
+        ("Give activation=… unless", "Give --set activation=… unless"),
+        ("names= is only for", "--names is only for"),
+        ("names={“output”: …}.", "--names output …."),
+        ('rename={"a.b": "x", "c": "y z"}.', "--rename a.b x --rename c 'y z'."),
+        ('ignore=["a", "^b$"],', "--ignore a --ignore '^b$',"),
+        ("d_model = 8 is not", "d_model = 8 is not"),
+        ("--set takes NAME=VALUE", "--set takes NAME=VALUE"),
+    ],
+)
+def test_keywords_become_options(python: str, shell: str) -> None:
+    assert in_shell_words(python) == shell
 
 
 def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:

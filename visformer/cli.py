@@ -13,13 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from visformer.commands.shared import (
+from visformer.commands.load_options import (
     add_overrides,
-    check_text,
-    complain,
-    explained_qt,
+    checkpoint_paths,
+    in_shell_words,
     overrides,
 )
+from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError
 from visformer.files import exists, short
 from visformer.language import N_, _
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()  # what cannot be written is found out now
     except VisformerError as error:
-        return _refused(str(error))
+        return _refused(in_shell_words(str(error)))
     except BrokenPipeError:  # the reader of the output has closed it
         _drop_output()
         return 0
@@ -177,8 +177,11 @@ def window_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "path",
-        nargs="?",
-        help=_("checkpoint folder or file, or a recorded trace (*.vis)"),
+        nargs="*",
+        help=_(
+            "checkpoint folder or file, an encoder's and a decoder's file, or a "
+            "recorded trace (*.vis)"
+        ),
     )
     parser.add_argument("--text", help=_("sentence to translate at once"))
     parser.add_argument("--version", action="version", version=__version__)
@@ -194,16 +197,18 @@ def _commands_words() -> str:
 
 
 def _window(options: argparse.Namespace) -> int:
-    path, text = options.path, options.text
-    if path is not None and not exists(Path(path)):
-        raise InputError(
-            _(
-                "{path} does not exist. Give a checkpoint, a trace or a command "
-                "({names}).",
-                path=short(path, 90),
-                names=", ".join(COMMANDS),
+    text = options.text
+    path = checkpoint_paths(options.path)[0] if options.path else None
+    for given in options.path:
+        if not exists(Path(given)):
+            raise InputError(
+                _(
+                    "{path} does not exist. Give a checkpoint, a trace or a command "
+                    "({names}).",
+                    path=short(given, 90),
+                    names=", ".join(COMMANDS),
+                )
             )
-        )
     if text is not None:
         check_text(text)
     check_screen()

@@ -23,12 +23,13 @@ from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.export import png
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
+from visformer.values.questions import Overrides
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
 
 
-def render(options: argparse.Namespace, checkpoint: Path) -> None:
+def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -> None:
     """Draw the window on a sentence into a PNG; InputError for bad options."""
     size = _size(options.size)
     _check(options)
@@ -55,7 +56,7 @@ def render(options: argparse.Namespace, checkpoint: Path) -> None:
             )
         window.resize(size)
         window.show()
-        app.start(str(checkpoint), options.text)
+        app.start(checkpoint, options.text, overrides)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if intervention:
             window.change_run(intervention)

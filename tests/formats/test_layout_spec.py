@@ -15,9 +15,10 @@ from tests.formats.layout_models import MAKERS, state
 from visformer.core.presets import Preset
 from visformer.errors import CheckpointError, InputError
 from visformer.files import read_regular
+from visformer.formats.inspecting import inspect
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import checkpoint_files, inspect, load
+from visformer.formats.loading import checkpoint_files, load
 from visformer.formats.names import Names, layer_names
 from visformer.formats.tutorials import read_tutorial
 from visformer.values.finding import Finding

@@ -203,8 +203,8 @@ def test_d2l_in_two_files_in_either_order(tmp_path: Path) -> None:
         check_weights(checkpoint, tensors)
         assert len(checkpoint.digest) == 64
     assert refusal(halves[0]) == (
-        "encoder.pt holds only an encoder. Give both files, as (encoder file, decoder "
-        "file)."
+        "encoder.pt holds only an encoder; the decoder is missing. Give both files, as "
+        "(encoder file, decoder file)."
     )
     assert "Both files hold encoder." in refusal((halves[0], halves[0]))
 

@@ -23,8 +23,9 @@ from tests.formats.layout_models import (
 )
 from visformer.core.checkpoint import Checkpoint
 from visformer.formats.fresh import build
+from visformer.formats.inspecting import inspect
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import inspect, load
+from visformer.formats.loading import load
 from visformer.formats.names import their_name
 
 # Round trips

@@ -9,20 +9,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from visformer.api import inspect
-from visformer.commands.shared import (
+from visformer.commands.load_options import (
     add_device,
     add_overrides,
-    complain,
+    checkpoint_paths,
+    in_shell_words,
     overrides,
-    results,
 )
+from visformer.commands.shared import complain, results
 from visformer.errors import CheckpointError
 from visformer.language import _
+from visformer.values.questions import location_and_keywords
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``visformer inspect``."""
-    parser.add_argument("path", help=_("checkpoint folder or file, or a trace (*.vis)"))
+    parser.add_argument(
+        "path",
+        nargs="+",
+        help=_(
+            "checkpoint folder or file, an encoder's and a decoder's file, or a trace "
+            "(*.vis)"
+        ),
+    )
     parser.add_argument("--json", action="store_true", help=_("print JSON"))
     parser.add_argument(
         "--check",
@@ -36,8 +45,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report; returns 0, 1 if a check failed, or 2 if there is a problem."""
     output = results()
-    given: dict[str, Any] = dict(overrides(options))
-    report = inspect(options.path, check=options.check, device=options.device, **given)
+    first = checkpoint_paths(options.path)[0]
+    path, given = location_and_keywords(first, overrides(options))
+    report = inspect(path, check=options.check, device=options.device, **given)
     if report["problem"] and not report.get("tensors", True):
         raise CheckpointError(report["problem"])
     if options.json:
@@ -47,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         for line in _lines({**report, "problem": None}):
             print(line, file=output)
     if report["problem"]:
-        complain(report["problem"])
+        complain(in_shell_words(report["problem"]))
         return 2
     return 0 if report.get("check", {"passed": True})["passed"] else 1
 

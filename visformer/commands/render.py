@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from visformer.commands.shared import (
+from visformer.commands.load_options import (
     add_checkpoint,
-    check_text,
-    checkpoint_path,
-    explained_qt,
+    checkpoint_paths,
+    overrides,
 )
+from visformer.commands.shared import check_text, explained_qt
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.values.change_text import EXAMPLES
@@ -99,7 +99,8 @@ def run(options: argparse.Namespace) -> int:
     with explained_qt():
         from visformer.offscreen import render  # sets Qt's platform first
 
-    render(options, checkpoint_path(options))
+    first = checkpoint_paths(options.checkpoint)[0]
+    render(options, first, overrides(options))
     return 0
 
 

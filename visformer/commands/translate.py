@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from typing import Any
 
-from visformer.commands.shared import (
+from visformer.commands.load_options import (
     add_checkpoint,
-    add_overrides,
-    checkpoint_path,
+    checkpoint_paths,
     overrides,
-    results,
 )
+from visformer.commands.shared import results
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.text import clean
+from visformer.values.questions import location_and_keywords
 
 GROUP = 64  # lines translated together
 
@@ -29,7 +28,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=_("number of beams; 1 is greedy (default: the checkpoint's own, else 1)"),
     )
-    add_overrides(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,8 +41,9 @@ def run(options: argparse.Namespace) -> int:
     from visformer.core.translation import translate
     from visformer.formats.loading import load
 
-    given: dict[str, Any] = dict(overrides(options))
-    checkpoint = load(checkpoint_path(options), device=options.device, **given)
+    first = checkpoint_paths(options.checkpoint)[0]
+    path, given = location_and_keywords(first, overrides(options))
+    checkpoint = load(path, device=options.device, **given)
     for lines in groups:
         for text in translate(checkpoint, lines, beam=options.beam):
             # exactly one line per input line, whatever the model returns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,39 @@ from torch.overrides import TorchFunctionMode
 
 from visformer.core.model import Transformer
 from visformer.core.position_rules import fixed_table
-from visformer.errors import CheckpointError
+from visformer.errors import MOST_CHARACTERS, CheckpointError
 from visformer.files import available_memory, check_memory, listed
 from visformer.language import N_, _
 from visformer.values.config import ModelConfig
+
+
+class MisfitError(CheckpointError):
+    """Tensors do not make the model of a config: which are missing, surplus, wrong."""
+
+    def __init__(
+        self,
+        opening: str,
+        *,
+        missing: Sequence[str],
+        surplus: Sequence[str],
+        wrong: Sequence[str],
+        remedy: str = "",
+    ) -> None:
+        """Take the file's names, of the wrong ones with their shapes in words."""
+        self.missing, self.surplus, self.wrong = missing, surplus, wrong
+        faults = {
+            N_("Missing: {tensors}."): missing,
+            N_("Unexpected: {tensors}."): surplus,
+            N_("Wrong shape: {tensors}."): wrong,
+        }
+        left = MOST_CHARACTERS - len(opening) - len(remedy) - 2
+        room = left // sum(map(bool, faults.values())) - 28
+        sentences = [
+            _(sentence, tensors=listed([*names], room=room, width=80))
+            for sentence, names in faults.items()
+            if names
+        ]
+        super().__init__(" ".join(filter(None, [opening, *sentences, remedy])))
 
 
 def build_model(
@@ -123,19 +152,13 @@ def _check_fit(
         )
         for k in wrong
     ]
-    faults = {
-        N_("Missing: {tensors}."): _spelt(missing, spelling),
-        N_("Unexpected: {tensors}."): _spelt(surplus, spelling),
-        N_("Wrong shape: {tensors}."): shapes,
-    }
-    if kinds := sum(map(bool, faults.values())):
-        sentences = [_("{file} does not fit its config.", file=name)]
-        sentences += [
-            _(sentence, tensors=listed(names, room=130 // kinds, width=80))
-            for sentence, names in faults.items()
-            if names
-        ]
-        raise CheckpointError(" ".join(sentences))
+    if missing or surplus or wrong:
+        raise MisfitError(
+            _("{file} does not fit its config.", file=name),
+            missing=_spelt(missing, spelling),
+            surplus=_spelt(surplus, spelling),
+            wrong=shapes,
+        )
     whole = [key for key in shared if not tensors[key].is_floating_point()]
     if whole:
         raise CheckpointError(

@@ -25,7 +25,6 @@ from visformer.values.questions import (
     TARGET_PAD,
     TARGET_TOKENIZER,
     AnswerKind,
-    Overrides,
     Question,
     Questionnaire,
     Value,
@@ -92,23 +91,6 @@ _POSITIONS: tuple[tuple[Value, str], ...] = (
     ("none", N_("none")),
 )
 _SWITCH: tuple[tuple[Value, str], ...] = ((False, N_("no")), (True, N_("yes")))
-
-
-def location_and_keywords(
-    path: str, overrides: Overrides
-) -> tuple[str | tuple[str, str], dict[str, Any]]:
-    """Return the location and the keywords of ``load`` for a path and its overrides."""
-    words: dict[str, Any] = dict(overrides)
-    other = words.pop(OTHER, None)
-    target = words.pop(TARGET_TOKENIZER, None)
-    if target is not None:
-        words["tokenizer"] = (words.get("tokenizer", target), target)
-    names = {key: words.pop(key) for key in dict(overrides) if key.startswith(NAMES)}
-    if names:
-        words["names"] = {k.removeprefix(NAMES): v for k, v in names.items() if v}
-    if TARGET_PAD in words:
-        words["tgt_pad_idx"] = words.pop(TARGET_PAD)
-    return (path, str(other)) if other else path, words
 
 
 def questionnaire_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from visformer.arguments import as_path, written, wrong_type
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed
+from visformer.formats.name_rules import NameRules, name_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
 
@@ -75,6 +76,7 @@ class GivenOptions:
     eos: int | None = None
     tokenizer: tuple[Path, Path] | None = None  # source, target
     names: Mapping[str, str] = field(default_factory=dict)  # ours -> the file's
+    rules: NameRules = field(default=NameRules(), compare=False)  # of its tensors
 
     @property
     def empty(self) -> bool:
@@ -91,6 +93,8 @@ def given_options(
     eos: int | None = None,
     tokenizer: Any = None,
     names: Mapping[str, str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    ignore: Iterable[str] | None = None,
 ) -> GivenOptions:
     """Read the keywords of ``load``; InputError for an unknown one."""
     unknown = [key for key in config if key not in _known()]
@@ -110,6 +114,7 @@ def given_options(
         options,
         tokenizer=_pair(tokenizer),
         names={} if names is None else _tensor_names(names),
+        rules=name_rules(rename, ignore),
     )
 
 

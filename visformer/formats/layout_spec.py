@@ -15,7 +15,7 @@ from torch import Tensor
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.presets import Preset
 from visformer.formats.given_options import GivenOptions
-from visformer.formats.names import NamedTensors, Names, Spelling
+from visformer.formats.names import NamedTensors, Names, Spelling, known
 from visformer.formats.renaming import FileTensors, rename, shared_prefixes
 from visformer.formats.weight_file import WeightFile
 from visformer.language import N_
@@ -89,6 +89,21 @@ class LayoutSpec:
     def usual_ids(self, named: Mapping[str, int]) -> dict[str, int]:
         """Return pad, bos and eos: the tokenizer's if it names them, else the usual."""
         return {name: named.get(name, id) for name, id in self.preset.ids.items()}
+
+    def halves_of(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Return prefixes in the file of a model's half -> the layout's own; {}: none.
+
+        A layout without a rule of its own has saved ``model.encoder.state_dict()``:
+        its names lack what all names of that half begin with.
+        """
+        if self.halves is not None:
+            return self.halves(names)
+        counts = {
+            half: known(self.names, (half + name for name in names))
+            for half in ("", "encoder.", "decoder.")
+        }
+        most = max(counts, key=lambda half: counts[half])
+        return {"": most} if most else {}
 
     def findings_of(self, config: ModelConfig) -> tuple[Finding, ...]:
         """Return what is true of every checkpoint of the layout with these choices."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,20 +14,22 @@ from visformer.arguments import as_path, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
-from visformer.formats.asking import location_and_keywords, questionnaire_for
+from visformer.formats.asking import questionnaire_for
 from visformer.formats.foreign import foreign, supported
 from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
-from visformer.formats.layouts.native import WEIGHTS
-from visformer.formats.native_config import CONFIG, stored_config
+from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.tutorials import read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
-from visformer.text import clean
-from visformer.values.questions import Overrides, Questionnaire
+from visformer.values.questions import (
+    Overrides,
+    Questionnaire,
+    location_and_keywords,
+)
 from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
@@ -46,27 +46,39 @@ def load(
     eos: int | None = None,
     tokenizer: str | Path | tuple[str | Path, str | Path] | None = None,
     names: Mapping[str, str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    ignore: Iterable[str] | None = None,
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
-    """Open a checkpoint: a folder, a file of weights, or d2l's encoder and decoder.
+    """Open a checkpoint: a folder, a file of weights, or an encoder's and a decoder's.
 
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
     for source and target each; ``tokenizer`` a sentencepiece model or ``vocab.json``,
     or one for each side (without it, ids are typed as numbers); ``names`` what a file
     calls its embeddings, positions and output, for all layouts but native and marian;
-    ``device`` as torch names it, by default the best available. ``config`` are fields
-    of ModelConfig, or the tutorials' own names for them; they win over a config.json
+    ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
+    and ``ignore`` lists patterns of names to leave out; ``device`` as torch names it,
+    by default the best available. ``config`` are fields of ModelConfig, or the
+    tutorials' own names for them; they win over a config.json
     beside the file, which wins over options saved in the file. What the tensors
     determine need not be given, and what remains unknown is assumed and listed in
     ``assumed``: only ``heads`` is mandatory. Raises CheckpointError with one sentence
     about what is wrong or missing, InputError for an unknown layout, device or keyword.
     """
     options = given_options(
-        config, heads=heads, pad=pad, bos=bos, eos=eos, tokenizer=tokenizer, names=names
+        config,
+        heads=heads,
+        pad=pad,
+        bos=bos,
+        eos=eos,
+        tokenizer=tokenizer,
+        names=names,
+        rename=rename,
+        ignore=ignore,
     )
     where = choose_device(device)
-    return _files(path, layout, options, WeightReader()).load(where)
+    return opening(path, layout, options, WeightReader(options.rules)).load(where)
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,9 @@ class CheckpointFiles:
     def load(self, device: torch.device) -> Checkpoint:
         """Open it; CheckpointError says what is wrong or missing."""
         with _said_if_too_large(self.path, device):
-            return self.spec.read(self.spec, self.files, self.options, device)
+            checkpoint = self.spec.read(self.spec, self.files, self.options, device)
+            self.files[0].reader.check_rules()
+            return checkpoint
 
     @property
     def asks(self) -> bool:
@@ -107,20 +121,21 @@ def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
     Raises CheckpointError and InputError as ``load``.
     """
     location, words = location_and_keywords(path, overrides)
-    return _files(location, *_layout_and_options(words), WeightReader())
+    layout, options = layout_and_options(words)
+    return opening(location, layout, options, WeightReader(options.rules))
 
 
-def _layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
+def layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
     """Sort the keywords of ``load``, except the device."""
     layout = words.pop("layout", None)
-    own = ("heads", "pad", "bos", "eos", "tokenizer", "names")
+    own = ("heads", "pad", "bos", "eos", "tokenizer", "names", "rename", "ignore")
     return layout, given_options(words, **{key: words.pop(key, None) for key in own})
 
 
-def _files(
+def opening(
     path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
 ) -> CheckpointFiles:
-    path = _location(path)
+    path = as_location(path)
     if not isinstance(layout, str | None):
         raise wrong_type("layout", layout, ", ".join(LAYOUTS))
     if layout is not None and layout not in LAYOUTS:
@@ -132,11 +147,12 @@ def _files(
             )
         )
     with _said_if_too_large(path, torch.device("cpu")):
-        name, files = _resolved(path, layout, reader)
+        name, files = resolved(path, layout, reader)
+        reader.check_rules()
     return CheckpointFiles(path, LAYOUTS[name], files, options)
 
 
-def _location(path: Location) -> Location:
+def as_location(path: Location) -> Location:
     """Return the path of a checkpoint, or of its two halves, ``~`` expanded."""
     if not isinstance(path, tuple | list):
         return as_path("path", path)
@@ -165,11 +181,11 @@ def _name(path: Location) -> str:
     return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
 
 
-def _resolved(
+def resolved(
     path: Location, layout: str | None, reader: WeightReader
 ) -> tuple[str, Files]:
     """Return the layout, and the folder or the weight files that a path means."""
-    for part in _parts(path):
+    for part in parts_of(path):
         if is_trace_file(Path(part)):
             raise CheckpointError(
                 _(
@@ -186,7 +202,7 @@ def _resolved(
     stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
     if stands_for_it and (named := _named_layout(folder)):
         return layout or named, (WeightFile(folder, reader),)
-    files = tuple(WeightFile(file, reader) for file in _weights_of(path, folder))
+    files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
     layout = layout or _recognised(files) or "native"
     whole = layout == "native" and path == folder
     return layout, (WeightFile(path, reader),) if whole or not files else files
@@ -197,7 +213,7 @@ def _in_two_files() -> str:
     return next(name for name, spec in LAYOUTS.items() if spec.halves is not None)
 
 
-def _weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
+def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     """Return the file itself, or the only weight file in a folder."""
     if path != folder and path.name != CONFIG:
         return (path,) if exists(path) else ()
@@ -213,7 +229,7 @@ def _recognised(files: Files) -> str:
     """
     if not files:
         return ""
-    names = list(joined(files, _halves))
+    names = list(dict.fromkeys(n for file in files for n in file.weights.tensors))
     if what := foreign(names):
         raise CheckpointError(
             _(
@@ -223,19 +239,18 @@ def _recognised(files: Files) -> str:
                 supported=supported(),
             )
         )
-    counts = {
-        layout: max(count_known(spec.names, p, names) for p in spec.prefixes(names))
-        for layout, spec in LAYOUTS.items()
-    }
+    counts = {layout: _count_known(spec, files) for layout, spec in LAYOUTS.items()}
     most = max(counts.values())
     best = [layout for layout, count in counts.items() if count == most]
     return best[0] if len(best) == 1 else ""
 
 
-def _halves(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the prefixes of the halves of a model of any layout."""
-    every = (spec.halves(names) for spec in LAYOUTS.values() if spec.halves)
-    return next(filter(None, every), {})
+def _count_known(spec: LayoutSpec, files: Files) -> int:
+    try:
+        names = list(joined(files, spec.halves_of))
+    except CheckpointError:  # two files that are no halves of this layout
+        return 0
+    return max(count_known(spec.names, p, names) for p in spec.prefixes(names))
 
 
 def _named_layout(folder: Path) -> str:
@@ -248,92 +263,5 @@ def _named_layout(folder: Path) -> str:
     return "marian" if "model_type" in config else ""
 
 
-def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
-    """Describe a checkpoint as plain data: what it is, or what is wrong with it.
-
-    ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
-    missing files; unknown values are None or empty. ``overrides`` are keywords of
-    ``load``.
-    """
-    path = _location(path)
-    report, reader = _nothing_known(path), WeightReader()
-    device = choose_device(overrides.pop("device", "cpu"))
-    layout, options = _layout_and_options(overrides)
-    try:
-        files = _files(path, layout, options, reader)
-        report |= _described(files.load(device))
-    except CheckpointError as error:
-        report |= {"problem": str(error), "layout": _supposed(path, reader)}
-    stored = [_stored(Path(part), reader) for part in _parts(path)]
-    for key in set.intersection(*map(set, stored)):
-        report[key] = functools.reduce(operator.add, (part[key] for part in stored))
-    return report
-
-
-def _parts(path: Location) -> tuple[str | Path, ...]:
+def parts_of(path: Location) -> tuple[str | Path, ...]:
     return tuple(path) if isinstance(path, tuple | list) else (path,)
-
-
-def _supposed(path: Location, reader: WeightReader) -> str | None:
-    """Return the layout of what cannot be opened, if its tensors' names show it."""
-    try:
-        layout, files = _resolved(path, None, reader)
-    except CheckpointError:
-        return None
-    own = exists(files[0].path / CONFIG)
-    return layout if layout != "native" or own else None
-
-
-def _nothing_known(path: Location) -> dict[str, Any]:
-    single = ("layout", "name", "digest", "bytes", "parameters", "config", "special")
-    several = ("tensors", "assumed", "findings", "missing")
-    known: dict[str, Any] = {
-        "path": clean(" and ".join(map(str, _parts(path)))),
-        "problem": None,
-        "tokenizer": None,
-    }
-    return known | dict.fromkeys(single) | {key: [] for key in several}
-
-
-def _described(checkpoint: Checkpoint) -> dict[str, Any]:
-    tokenizer = checkpoint.tokenizer
-    return {
-        "layout": checkpoint.layout,
-        "name": checkpoint.name,
-        "digest": checkpoint.digest,
-        "parameters": checkpoint.facts.parameters,
-        "config": stored_config(checkpoint.config),
-        "special": {key: getattr(tokenizer, key) for key in ("pad", "bos", "eos")},
-        "tokenizer": {
-            "kind": tokenizer.source.kind,
-            "source_tokens": tokenizer.source.size,
-            "target_tokens": tokenizer.target.size,
-        },
-        "assumed": list(checkpoint.assumed),
-        "findings": list(map(str, checkpoint.findings)),
-    }
-
-
-def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
-    """Describe the weights as stored in the file, as far as they can be read."""
-    missing: list[str] = []
-    folder = path if is_folder(path) else path.parent
-    if path in (folder, folder / CONFIG):
-        names = [WEIGHTS, *(p.name for p in _weights_of(folder, folder))]
-        there = [name for name in names if exists(folder / name)]
-        own = WEIGHTS in there or not there  # otherwise another program's weights
-        missing = [n for n in (CONFIG, WEIGHTS) if own and not exists(folder / n)]
-        path = folder / next(iter(there), WEIGHTS)
-    try:
-        tensors = reader(path).tensors
-    except CheckpointError:  # load has met the same error, or an earlier one
-        return {"missing": missing}
-    stored = [
-        {"name": name, "shape": list(tensor.shape), "dtype": _dtype_name(tensor.dtype)}
-        for name, tensor in tensors.items()
-    ]
-    return {"missing": missing, "tensors": stored, "bytes": path.stat().st_size}
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -31,6 +31,7 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
         "decoder_layers": _layers(tensors, "decoder"),
         "encoder_bias": _biases(tensors, "encoder"),
         "decoder_bias": _biases(tensors, "decoder"),
+        "norm_bias": _norm_biases(tensors),
         "final_norm": any(
             f"{s}.norm.weight" in tensors for s in ("encoder", "decoder")
         ),
@@ -77,6 +78,12 @@ def _rows(tensors: Mapping[str, Tensor], key: str) -> int:
 def _layers(tensors: Mapping[str, Tensor], stack: str) -> int:
     layers = filter(None, map(_LAYER.match, tensors))
     return 1 + max((int(match[2]) for match in layers if match[1] == stack), default=0)
+
+
+def _norm_biases(tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether norms shift; one that lacks its own among others is a fault."""
+    scales = any(key.endswith("norm.weight") for key in tensors if key[0] != "?")
+    return not scales or _any(tensors, "norm.bias")
 
 
 def _any(tensors: Mapping[str, Tensor], ending: str) -> bool:

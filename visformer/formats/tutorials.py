@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
 _HALVES = ("encoder", "decoder")
+_NUMBER = re.compile(r"\d\.")  # of a layer, in a name
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class TutorialFiles:
     @property
     def lacking_half(self) -> str:
         """The half of the model that is in another file: "encoder", "decoder" or ""."""
-        if self.spec.halves is None:
-            return ""
+        if any(key[0] == "?" and _NUMBER.search(key) for key in self.tensors):
+            return ""  # layers under names that are not known may be the other half
         lacking = [
             half
             for half in _HALVES
@@ -88,7 +90,7 @@ class TutorialFiles:
 def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> TutorialFiles:
     """Read the files of a layout; what they do not say is not needed yet."""
     name = " and ".join(file.name for file in files)
-    tensors = joined(files, spec.halves)
+    tensors = joined(files, spec.halves_of)
     names = list(tensors)
     prefix = max(
         spec.prefixes(names), key=lambda prefix: count_known(spec.names, prefix, names)
@@ -151,11 +153,12 @@ def read_tutorial(
 
 _ONLY_HALF = {  # by the half that is there
     "encoder": N_(
-        "{file} holds only an encoder. Give both files, as (encoder file, decoder "
-        "file)."
+        "{file} holds only an encoder; the decoder is missing. Give both files, as "
+        "(encoder file, decoder file)."
     ),
     "decoder": N_(
-        "{file} holds only a decoder. Give both files, as (encoder file, decoder file)."
+        "{file} holds only a decoder; the encoder is missing. Give both files, as "
+        "(encoder file, decoder file)."
     ),
 }
 

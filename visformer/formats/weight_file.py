@@ -28,6 +28,7 @@ from torch import Tensor
 
 from visformer.errors import CheckpointError
 from visformer.files import amount, listed, read_regular, refuse_foreign, short
+from visformer.formats.name_rules import NameRules
 from visformer.formats.saved import options_of, state_of
 from visformer.language import _
 
@@ -72,23 +73,45 @@ class Weights(NamedTuple):
 class WeightReader:
     """Reads weight files, each once, however often it is asked for.
 
-    The error of a file is raised again each time.
+    The error of a file is raised again each time. ``rules`` apply to the names of its
+    tensors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: NameRules | None = None) -> None:
+        self._rules = NameRules() if rules is None else rules
+        self._used: set[str] = set()
         self._results: dict[Path, Weights | CheckpointError] = {}
 
     def __call__(self, path: Path) -> Weights:
         """Return the content of a file; CheckpointError if it cannot be read."""
         if path not in self._results:
             try:
-                self._results[path] = read_weights(path)
+                self._results[path] = self._named(path)
             except CheckpointError as error:
                 self._results[path] = error
         result = self._results[path]
         if isinstance(result, CheckpointError):
             raise result
         return result
+
+    def _named(self, path: Path) -> Weights:
+        """Read a file and give its tensors the names that the caller wants."""
+        weights, name = read_weights(path), short(path.name)
+        self._used |= self._rules.matching(weights.tensors)
+        return weights._replace(tensors=self._rules.apply(weights.tensors, name))
+
+    def check_rules(self) -> None:
+        """Raise CheckpointError for a pattern that matched nothing in what was read."""
+        unused = sorted(self._rules.patterns - self._used)
+        if unused and self._results:
+            raise CheckpointError(
+                _(
+                    "No tensor of {file} has a name that matches “{pattern}”. Correct "
+                    "the pattern, or leave it out.",
+                    file=" and ".join(short(path.name) for path in self._results),
+                    pattern=short(unused[0]),
+                )
+            )
 
 
 @dataclass(frozen=True, eq=False)

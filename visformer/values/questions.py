@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Value = str | int | float | bool
 Overrides = tuple[tuple[str, Value], ...]  # keywords of ``load``, and the extras below
 OTHER = "other"  # the second file of a model saved in two: d2l's other half
 TARGET_TOKENIZER = "target_tokenizer"  # if it differs from the source's
 NAMES = "names."  # prefix of a part around a Transformer: which tensor it is
+RENAME = "rename."  # prefix of a pattern of names: its replacement
+IGNORE = "ignore."  # prefix of a pattern of names to leave out: whether to
 TARGET_PAD = "target_pad"  # if it differs from the source's
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
@@ -42,6 +44,27 @@ class Questionnaire:
     sizes: str  # in words
     introduction: str  # how to answer, and where the defaults come from
     questions: tuple[Question, ...]
+
+
+def location_and_keywords(
+    path: str, overrides: Overrides
+) -> tuple[str | tuple[str, str], dict[str, Any]]:
+    """Return the location and the keywords of ``load`` for a path and its overrides."""
+    words: dict[str, Any] = dict(overrides)
+    other = words.pop(OTHER, None)
+    target = words.pop(TARGET_TOKENIZER, None)
+    if target is not None:
+        words["tokenizer"] = (words.get("tokenizer", target), target)
+    for prefix in (NAMES, RENAME, IGNORE):
+        told = {key: words.pop(key) for key in [*words] if key.startswith(prefix)}
+        given = {key.removeprefix(prefix): told[key] for key in told}
+        if prefix != RENAME:  # whose replacement may be nothing
+            given = {key: value for key, value in given.items() if value}
+        if told:
+            words[prefix.removesuffix(".")] = [*given] if prefix == IGNORE else given
+    if TARGET_PAD in words:
+        words["tgt_pad_idx"] = words.pop(TARGET_PAD)
+    return (path, str(other)) if other else path, words
 
 
 def merged(overrides: Overrides, more: Mapping[str, Value | None]) -> Overrides:

@@ -1,0 +1,190 @@
+"""The checkpoint that a command opens, and what its file does not say: load's keywords.
+
+Sentences of errors name keywords as Python writes them; ``in_shell_words`` writes them
+as the options that are added here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+from collections.abc import Sequence
+
+from visformer import paths
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.values.questions import (
+    IGNORE,
+    NAMES,
+    OTHER,
+    RENAME,
+    TARGET_TOKENIZER,
+    Overrides,
+    Value,
+)
+
+_PLAIN = ("layout", "heads", "pad", "bos", "eos")
+_PAIRS = {"rename": RENAME, "names": NAMES}  # option -> prefix of its overrides
+_QUOTED = r'["“\']([^"”\']*)["”\']'
+_DICT = re.compile(rf"\b(rename|names)=\{{({_QUOTED}: [^{{}}]*)\}}")
+_LIST = re.compile(r"\bignore=\[([^\[\]]*)\]")
+_KEYWORD = re.compile(r"(?<![\w.-])([a-z_]+)=(…?)")
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the model, its device and what its file does not say."""
+    parser.add_argument(
+        "--checkpoint",
+        nargs="+",
+        metavar="PATH",
+        help=_(
+            "checkpoint folder or file, or an encoder's and a decoder's file (default: "
+            "the bundled English-French model)"
+        ),
+    )
+    add_device(parser)
+    add_overrides(parser)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the device."""
+    parser.add_argument(
+        "--device", help=_("cpu, cuda or mps (default: the best available)")
+    )
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """Add the keywords of ``load`` for a model that another program has trained."""
+    group = parser.add_argument_group(
+        _("what the checkpoint of another program may not say")
+    )
+    group.add_argument(
+        "--layout", help=_("layout (default: recognised by the tensors)")
+    )
+    group.add_argument("--heads", type=int, help=_("number of heads of each attention"))
+    group.add_argument("--pad", type=int, help=_("id of the padding token"))
+    group.add_argument("--bos", type=int, help=_("id that starts the target"))
+    group.add_argument("--eos", type=int, help=_("id that ends a sentence"))
+    group.add_argument(
+        "--tokenizer",
+        nargs="+",
+        metavar="FILE",
+        help=_("vocabulary or sentencepiece model, or one for each side"),
+    )
+    group.add_argument(
+        "--rename",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("PATTERN", "REPLACEMENT"),
+        help=_(
+            "give the tensors whose names match a regular expression other names; may "
+            "be repeated"
+        ),
+    )
+    group.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help=_("leave out the tensors whose names match; may be repeated"),
+    )
+    group.add_argument(
+        "--names",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("PART", "TENSOR"),
+        help=_(
+            "which tensor is the source_embedding, target_embedding, output or "
+            "positions; may be repeated"
+        ),
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=_(
+            "any other setting of the model, such as norm_first=true or max_len=100; "
+            "may be repeated"
+        ),
+    )
+
+
+def overrides(options: argparse.Namespace) -> Overrides:
+    """Return the keywords of ``load`` that were given, and the second file if any."""
+    made: dict[str, Value] = {
+        name: value for name in _PLAIN if (value := getattr(options, name)) is not None
+    }
+    files = options.tokenizer or []
+    if len(files) > 2:
+        raise InputError(_("--tokenizer takes one file, or two: source and target."))
+    made |= dict(zip(("tokenizer", TARGET_TOKENIZER), files, strict=False))
+    for option, prefix in _PAIRS.items():
+        made |= {f"{prefix}{first}": then for first, then in getattr(options, option)}
+    made |= {f"{IGNORE}{pattern}": True for pattern in options.ignore}
+    made |= dict(map(_setting, options.set))
+    given = options.path if hasattr(options, "path") else options.checkpoint
+    made |= zip((OTHER,), checkpoint_paths(given)[1:], strict=False)
+    return tuple(made.items())
+
+
+def _setting(text: str) -> tuple[str, Value]:
+    """Read NAME=VALUE; InputError if it is none."""
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and equals and value):
+        raise InputError(
+            _(
+                "--set takes NAME=VALUE, such as norm_first=true, not “{text}”.",
+                text=text,
+            )
+        )
+    try:
+        read = json.loads(value.lower())
+    except (ValueError, RecursionError):
+        read = value
+    return name, read if isinstance(read, bool | int | float) else value
+
+
+def checkpoint_paths(given: Sequence[str] | None) -> Sequence[str]:
+    """Return the given files, at least one: else the bundled checkpoint.
+
+    Raises InputError for more than two.
+    """
+    if not given:
+        return [str(paths.checkpoint())]
+    if len(given) > 2:
+        raise InputError(
+            _("Give one checkpoint, or two files: the encoder's and the decoder's.")
+        )
+    return given
+
+
+def in_shell_words(sentence: str) -> str:
+    """Write the keywords in a sentence as options: ``heads=…`` is “--heads …”."""
+    sentence = _DICT.sub(_pairs, sentence)
+    sentence = _LIST.sub(
+        lambda found: " ".join(
+            f"--ignore {shlex.quote(name)}" for name in re.findall(_QUOTED, found[1])
+        ),
+        sentence,
+    )
+    return _KEYWORD.sub(_option, sentence)
+
+
+def _pairs(found: re.Match[str]) -> str:
+    parts = re.findall(rf"{_QUOTED}: (?:{_QUOTED}|(…))", found[2])
+    return " ".join(
+        f"--{found[1]} {shlex.quote(first)} {more or shlex.quote(then)}"
+        for first, then, more in parts
+    )
+
+
+def _option(found: re.Match[str]) -> str:
+    name, value = found[1], found[2]
+    if name in (*_PLAIN, "tokenizer", *_PAIRS, "ignore", "device"):
+        return f"--{name} {value}".rstrip()
+    return f"--set {found[0]}" if value else found[0]
