@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from visformer.values.facts import (
     ModelFacts,
 )
 from visformer.values.recording import Recording, Row
+from visformer.values.step import Origin
 from visformer.values.trace import Trace
 
 VOCABULARY = 50
@@ -42,6 +44,23 @@ def make_trace(
     return random_trace(
         model, source, target, candidates=5, sharpness=sharpness, seed=seed
     )
+
+
+def fed(
+    trace: Trace, origins: Mapping[int, Origin], wrong: Sequence[int] = ()
+) -> Trace:
+    """Return a run in which some steps' tokens were not the model's own choice.
+
+    Those of ``wrong`` are ``▁w``, of rank 7, and not what the model would have said.
+    """
+    steps, target = list(trace.steps), list(trace.target)
+    for row, origin in origins.items():
+        steps[row] = replace(steps[row], origin=origin)
+    for row in wrong:
+        steps[row] = replace(steps[row], id=49, token="▁w", rank=7, probability=0.03)
+        if row + 1 < len(target):
+            target[row + 1] = "▁w"
+    return replace(trace, steps=tuple(steps), target=tuple(target))
 
 
 def with_config(model: ModelFacts, **choices: Any) -> ModelFacts:

@@ -33,10 +33,7 @@ def choosing(trace: Trace, **choices: Any) -> Trace:
 
 
 def drawn(state: State, **options: Any) -> Drawing:
-    steps = 0 if state.trace is None else len(state.trace)
-    made = architecture(
-        state.shown, state.model, state.selection, steps=steps, **options
-    )
+    made = architecture(state.shown, state.model, state.selection, **options)
     assert made is not None
     return made
 

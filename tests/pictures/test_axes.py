@@ -22,8 +22,8 @@ from visformer.values.intervention import Intervention
 
 READS = {  # query words, key words
     "encoder": ("query: source token that reads", "key: source token that is read"),
-    "decoder": ("query: target read → predicted", "key: target token that is read"),
-    "cross": ("query: target read → predicted", "key: source token that is read"),
+    "decoder": ("query: target read → chosen", "key: target token that is read"),
+    "cross": ("query: target read → chosen", "key: source token that is read"),
 }
 
 
@@ -52,7 +52,7 @@ def test_a_target_row_is_a_pair_whatever_its_tokens_look_like() -> None:
     assert picture is not None
     first = picture.rows[0]
     assert isinstance(first, TokenPair)
-    assert (first.read, first.predicted) == ("a → b", "b → c")
+    assert (first.read, first.next) == ("a → b", "b → c")
     assert first == "a → b → b → c"
     assert "“a → b” reads “▁s0”" in cell_words(*looked(shown))
 

@@ -27,7 +27,7 @@ def test_a_choice_beyond_the_candidates_has_a_row_of_its_own() -> None:
         True,
     )
     assert "forced by you: “</s>”, rank 41" in table.summary
-    assert f"most probable: “{rare.candidates[0].token}”" in table.summary
+    assert f"the model would say: “{rare.candidates[0].token}” 0." in table.summary
 
 
 def test_a_choice_that_a_rule_changed_says_so() -> None:

@@ -61,14 +61,14 @@ def test_a_scale_changes_the_shade_and_never_the_values() -> None:
     assert picture.ends == ("0", "0.75")
 
 
-def test_a_target_row_says_what_it_read_and_what_it_predicts() -> None:
+def test_a_target_row_says_what_it_read_and_what_followed() -> None:
     trace = make_trace(source=5, target=4)
     for kind in ("decoder", "cross"):
         picture = attention_map(*looked(state(trace)), kind)
         assert picture is not None
         expected = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
         assert picture.rows == expected
-        assert "predicted" in picture.row_axis
+        assert picture.row_axis == "query: target read → chosen"
     encoder = attention_map(*looked(state(trace)), "encoder")
     assert encoder is not None
     assert encoder.rows == encoder.columns == trace.source

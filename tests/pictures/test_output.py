@@ -92,9 +92,9 @@ def test_future_rows_are_not_shown() -> None:
     np.testing.assert_allclose(picture.shade, picture.values / (2 * top) + 0.5)
     words = output_words(state.trace, 2)
     assert "Row 3 of Z" in words
-    assert "tokens 1 to 3 (“<s>” … “▁t1”) only;" in words
-    assert "predicts token 4: “▁t2”" in words
-    assert "token 1 (“<s>”) only;" in output_words(state.trace, 0)
+    assert "tokens 1 to 3 (“<s>” … “▁t1”) only." in words
+    assert "predicts “▁t2” (0." in words
+    assert "token 1 (“<s>”) only." in output_words(state.trace, 0)
     assert flow_words(state.shown).startswith("Step 3: target tokens 1 to 3 (")
     assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state.shown)
 
@@ -161,7 +161,7 @@ def test_products_sum_to_the_logit() -> None:
         known_rows(*of(state))[3],
     )
     assert table is not None
-    assert table.rows == ("Z[t]", "W[:, chosen]", "product")
+    assert table.rows == ("Z[t]", "W[:, token]", "product")
     np.testing.assert_allclose(table.values[0] * table.values[1], table.values[2])
     assert look.bias is not None
     summed = float(table.values[2].sum()) + look.bias

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import Any
 
 import numpy as np
 
 from tests.pictures.test_maps import looked
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
 from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
@@ -43,14 +43,36 @@ def test_an_encoder_cell_marks_both_of_its_source_tokens() -> None:
 
 
 def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
-    trace = make_trace()
-    steps = (replace(trace.steps[0], origin="forced"), *trace.steps[1:])
+    trace = fed(make_trace(), {0: "forced", 1: "forced"}, wrong=(1,))
     session = Session()
-    session.set(trace=replace(trace, steps=steps), step=2)
+    session.set(trace=trace, step=3)
     chips = target_strip(*looked(session.state))
-    assert [chip.token for chip in chips] == ["<s>", "▁t0", "▁t1"]
-    assert [chip.forced for chip in chips] == [False, True, False]
-    assert [chip.current for chip in chips] == [False, False, True]
+    assert [chip.token for chip in chips] == ["<s>", "▁t0", "▁w", "▁t2"]
+    assert [bool(chip.fed) for chip in chips] == [False, True, True, False]
+    best = trace.steps[1].candidates[0].token
+    assert [chip.below for chip in chips] == ["", "✓", f"model: {best}", ""]
+    assert f"the model would say: “{best}”" in chips[2].fed
+    assert [chip.current for chip in chips] == [False, False, False, True]
+    assert [chip.loss for chip in chips] == [None] * 4
+
+
+def test_all_of_a_reference_is_in_sight_with_its_losses() -> None:
+    trace = fed(make_trace(), dict.fromkeys(range(4), "reference"), wrong=(2,))
+    session = Session()
+    session.set(trace=trace, step=2)
+    chips = target_strip(*looked(session.state))
+    assert [chip.token for chip in chips] == ["<s>", "▁t0", "▁t1", "▁w", "▁t3"]
+    assert [chip.current for chip in chips] == [False, False, True, False, False]
+    assert [chip.later for chip in chips] == [False, False, False, True, True]
+    expected = [None, *(-math.log(step.probability) for step in trace.steps)]
+    assert [chip.loss for chip in chips] == expected
+
+
+def test_what_the_model_decodes_later_stays_hidden() -> None:
+    trace = fed(make_trace(), {0: "forced"})
+    session = Session()
+    session.set(trace=trace, step=2)
+    assert len(target_strip(*looked(session.state))) == 3
 
 
 def test_empty() -> None:

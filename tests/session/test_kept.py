@@ -17,7 +17,7 @@ from tests.session.sessions import HIDDEN, TRACE, Engine, answer, take, translat
 from tests.traces import make_trace
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
-from visformer.session import kept, openings, runs
+from visformer.session import forcing, kept, openings, runs
 from visformer.session.keeper import Keeper, Work
 from visformer.session.kept import (
     MOST_KEPT,
@@ -44,7 +44,7 @@ def worked(session: Session, engine: Engine) -> State:
     take(session, opened_model(TRACE.model, path="/m"))
     translated(session, engine)
     session.set(step=2, tab="masks", kind="decoder", head=1)
-    session.do(runs.force, 7)
+    session.do(forcing.force, 7)
     answer(session, engine, make_trace(source=6, target=5, seed=2))
     session.do(runs.choose_tokens, Strategy(name="sample", seed=4), 9)
     answer(session, engine, make_trace(source=6, target=5, seed=3))

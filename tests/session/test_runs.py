@@ -57,19 +57,6 @@ def test_a_transition_leaves_the_state_that_it_is_given() -> None:
     assert requests == (Decode(source="a"),)
 
 
-def test_a_reference_puts_the_cursor_at_its_end(
-    session: Session, engine: Engine
-) -> None:
-    session.do(runs.translate, "one", reference="un")
-    assert engine.last.reference == "un"
-    answer(session, engine)
-    assert session.state.step == len(TRACE)
-    session.do(runs.force, 7)
-    assert engine.last.reference == ""  # a choice leaves the reference
-    kept = [(step.id, step.origin) for step in TRACE.steps[:-1]]
-    assert engine.last.prefix == (*kept, (7, "forced"))
-
-
 @pytest.mark.parametrize(
     ("text", "words"), [(" ", "is empty"), ("a" * 1_000_001, "many")]
 )

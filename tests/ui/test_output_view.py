@@ -124,7 +124,7 @@ def test_what_came_is_the_models_own(pair: Pair, trace: Trace) -> None:
     np.testing.assert_allclose(table.values[:12, 0], look.logits[-1], atol=2e-5)
     assert "final norm" in said(view, "how the lens is computed")
     ranks = " → ".join(map(str, look.chosen_ranks))
-    assert ranks in said(view, "the chosen token through the layers")
+    assert ranks in said(view, "the step's token through the layers")
     shown = heat_map(view, "logit lens of this step")
     assert shown._matrix is not None
     np.testing.assert_allclose(

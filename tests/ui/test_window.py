@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.engine.events import Replaced
 from visformer.engine.messages import Refused
@@ -162,8 +162,12 @@ def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> N
         "I have a cat.",
         "un chat",
     )
-    answer(window, engine)
-    assert window.session.state.step == 5
+    trace = make_trace(target=5)
+    answer(window, engine, fed(trace, dict.fromkeys(range(5), "reference")))
+    assert window.session.state.step == 1
+    chips = window.strips.target._row.chips
+    assert [chip.later for chip in chips] == [False, False, True, True, True, True]
+    assert all(chip.loss is not None for chip in chips[1:])
 
 
 def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.language import N_, _
+from visformer.language import _
 from visformer.pictures.absent import without_steps_words
+from visformer.pictures.choices import WHO, is_best, is_fed, model_says, who_chose
 from visformer.text import visible
 from visformer.values.step import Step
 from visformer.values.trace import Trace
@@ -33,14 +34,6 @@ class CandidateTable:
     rows: tuple[CandidateRow, ...]
 
 
-ORIGINS = {  # how a step's token was chosen, translated where it is shown
-    "model": N_("chosen"),
-    "rule": N_("chosen by the generation rules"),
-    "forced": N_("forced by you"),
-    "reference": N_("reference"),
-}
-
-
 def candidate_table(trace: Trace | None, *, choosable: bool = True) -> CandidateTable:
     """Describe the distribution of a Trace's last step.
 
@@ -64,7 +57,7 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
 
 
 def _summary(step: Step, *, choosable: bool) -> str:
-    origin, token = _(ORIGINS[step.origin]), visible(step.token)
+    origin, token = _(WHO[who_chose(step)]), visible(step.token)
     if math.isnan(step.probability):
         return _(
             "{origin}: “{token}”\nall probabilities are NaN:\nno rank, no entropy",
@@ -78,7 +71,8 @@ def _summary(step: Step, *, choosable: bool) -> str:
     ]
     if choosable:
         lines.append(_("click a row to choose it instead"))
-    if step.origin != "model":
-        best = visible(step.candidates[0].token)
-        lines.insert(1, _("most probable: “{token}”", token=best))
+    if is_fed(step):
+        lines.insert(1, _("the model would say: {best}", best=model_says(step)))
+    elif not is_best(step):
+        lines.insert(1, _("most probable: {best}", best=model_says(step)))
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
+from visformer.pictures.choices import marked_token
 from visformer.pictures.output import current_row, known_rows
 from visformer.pictures.picture import Matrix
 from visformer.text import visible
@@ -19,7 +20,7 @@ from visformer.words import layer_words, number, probability, share
 Shows = Literal["best", "chosen"]
 SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated there
     "best": N_("the layer's best token"),
-    "chosen": N_("the chosen token's rank"),
+    "chosen": N_("the rank of the step's token"),
 }
 BEST = 5  # tokens of a layer beside the chosen one
 MOST_STEPS = 128  # steps in the map of all steps: those up to the current one
@@ -29,9 +30,9 @@ _TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are left o
     ("best", True): N_(
         "steps {first} to {last}: the layer's best token and its probability"
     ),
-    ("chosen", False): N_("all steps: the chosen token's rank and its probability"),
+    ("chosen", False): N_("all steps: the rank of the step's token, its probability"),
     ("chosen", True): N_(
-        "steps {first} to {last}: the chosen token's rank and its probability"
+        "steps {first} to {last}: the rank of the step's token, its probability"
     ),
 }
 
@@ -97,7 +98,7 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         for layer in range(len(look.tokens))
     )
     columns = (
-        visible(step.token),
+        marked_token(step),
         *(_("best {rank}", rank=n) for n in range(1, count + 1)),
     )
     matrix = Matrix(
@@ -107,7 +108,7 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         rows=_layers(len(values)),
         columns=columns,
         row_axis=_("after layer"),
-        column_axis=_("chosen token: its rank; then the best tokens"),
+        column_axis=_("the step's token: its rank; then the best tokens"),
         ends=("0", "1"),
         note=_("probability, linear"),
     )
@@ -142,9 +143,9 @@ def all_lens(
         title=_(title, first=rows.start + 1, last=rows.stop),
         values=values,
         shade=np.clip(values, 0, 1),
-        rows=tuple(f"{row + 1}: {visible(trace.steps[row].token)}" for row in rows),
+        rows=tuple(f"{row + 1}: {marked_token(trace.steps[row])}" for row in rows),
         columns=_layers(layers),
-        row_axis=_("step: chosen"),
+        row_axis=_("step: its token"),
         column_axis=_("after layer"),
         ends=("0", "1"),
         note=_("probability, linear"),
@@ -206,12 +207,12 @@ def lens_cell_words(
         )
     )
     return _(
-        "Step {step}, after {place}: {best}. Chosen “{chosen}”: rank {rank:,}, p {p}, "
+        "Step {step}, after {place}: {best}. Its token, {token}: rank {rank:,}, p {p}, "
         "logit {logit}, LSE {total}.",
         step=row + 1,
         place=_("the input") if layer == 0 else layer_words(layer - 1),
         best=best,
-        chosen=visible(trace.steps[row].token),
+        token=marked_token(trace.steps[row]),
         rank=int(look.chosen_ranks[layer]),
         p=probability(float(look.chosen_probabilities[layer])),
         logit=number(float(look.chosen_logits[layer])),

@@ -1,10 +1,14 @@
-"""Words about a modified run and its baseline, the run without the change."""
+"""Words about a run that is not the model's own: modified, forced or fed tokens."""
 
 from __future__ import annotations
 
-from visformer.language import _
+from visformer.language import _, ngettext
+from visformer.pictures.choices import marked_token
 from visformer.values.intervention import Intervention
+from visformer.values.step import step_origins
 from visformer.values.trace import Trace
+
+MOST_NAMED = 5  # forced tokens
 
 
 def modified_words(
@@ -27,4 +31,39 @@ def modified_words(
         "Modified run: {changes}. Original text: “{text}”",
         changes=shown,
         text=baseline.text,
+    )
+
+
+def export_words(trace: Trace | None) -> str:
+    """Say in an export what is not the model's own in the run shown; "" for nothing."""
+    if trace is None:
+        return ""
+    said = [_modified(trace), *_fed_words(trace)]
+    return "; ".join(filter(None, said))
+
+
+def _modified(trace: Trace) -> str:
+    changes = trace.intervention
+    return _("modified run: {changes}", changes=changes) if changes else ""
+
+
+def _fed_words(trace: Trace) -> tuple[str, str]:
+    origins = step_origins(trace.steps)
+    forced = [row for row, origin in enumerate(origins) if origin == "forced"]
+    count = origins.count("reference")
+    fed = ngettext(
+        "teacher forcing: {n:,} token is fed from the reference",
+        "teacher forcing: {n:,} tokens are fed from the reference",
+        count,
+    )
+    named = ", ".join(
+        _("{step}: {token}", step=row + 1, token=marked_token(trace.steps[row]))
+        for row in forced[:MOST_NAMED]
+    )
+    more = len(forced) - MOST_NAMED
+    if more > 0:
+        named = _("{tokens} and {more:,} more", tokens=named, more=more)
+    return (
+        fed if count else "",
+        _("by step, {tokens}", tokens=named) if forced else "",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 
@@ -17,12 +16,11 @@ from visformer.pictures.absent import (
     no_output_words,
     without_steps_words,
 )
-from visformer.pictures.candidates import ORIGINS
+from visformer.pictures.choices import choice_sentence, short_choice, token_pairs
 from visformer.pictures.picture import (
     ARROW,
     Matrix,
     Numbers,
-    TokenPair,
     largest,
     signed_shade,
 )
@@ -118,12 +116,7 @@ def output_picture(trace: Trace) -> Matrix | None:
         ),
         values=values,
         shade=signed_shade(values, top),
-        rows=tuple(
-            _row_label(row, trace.target[row], trace.steps[row].token)
-            if trace.steps
-            else f"{row + 1}: {visible(trace.target[row])}"
-            for row in range(start, len(trace))
-        ),
+        rows=_row_labels(trace, range(start, len(trace))),
         columns=tuple(map(str, range(width))),
         row_axis=_("row t"),
         column_axis=_("decoder output, by dimension (dim)"),
@@ -135,50 +128,31 @@ def output_picture(trace: Trace) -> Matrix | None:
     )
 
 
-@lru_cache(maxsize=8192)
-def _row_label(row: int, read: str, predicted: str) -> str:
-    return TokenPair(f"{row + 1}: {visible(read)}", visible(predicted))
+def _row_labels(trace: Trace, rows: range) -> tuple[str, ...]:
+    names = tuple(f"{row + 1}: {visible(trace.target[row])}" for row in rows)
+    return token_pairs(names, trace.steps, rows) if trace.steps else names
+
+
+# of a row of Z: whether it reads a source, whether it may read later tokens
+_DEPENDS = {
+    (True, False): N_("Row {row} of Z depends on the source and on {tokens} only."),
+    (True, True): N_(
+        "Row {row} of Z depends on the source and on {tokens} and, because the mask "
+        "was modified, possibly on later tokens."
+    ),
+    (False, False): N_("Row {row} of Z depends on {tokens}."),
+    (False, True): N_("Row {row} of Z may depend on later tokens too."),
+}
 
 
 def output_words(trace: Trace, row: int) -> str:
-    """Say what a row of Z depends on, and what it predicts."""
-    if not trace.steps or not has_source(trace):
-        return _alone_words(trace, row)
-    fields = {
-        "row": row + 1,
-        "tokens": _read(trace, row),
-        "next": row + 2,
-        "predicted": visible(trace.steps[row].token),
-    }
-    if looks_ahead(trace):
-        return _(
-            "Row {row} of Z depends on the source and on {tokens} and, because the "
-            "mask was modified, possibly on later tokens; the softmax of its logits "
-            "predicts token {next}: “{predicted}”.",
-            **fields,
-        )
-    return _(
-        "Row {row} of Z depends on the source and on {tokens} only; the softmax of its "
-        "logits predicts token {next}: “{predicted}”.",
-        **fields,
-    )
-
-
-def _alone_words(trace: Trace, row: int) -> str:
-    """Say the same where no source is read, or no prediction was kept."""
-    if looks_ahead(trace):
-        reads = _("Row {row} of Z may depend on later tokens too.", row=row + 1)
-    else:
-        tokens = _read(trace, row)
-        reads = _("Row {row} of Z depends on {tokens}.", row=row + 1, tokens=tokens)
+    """Say what a row of Z depends on, and what follows from it."""
+    sourced = has_source(trace) and bool(trace.steps)
+    depends = _DEPENDS[sourced, looks_ahead(trace)]
+    reads = _(depends, row=row + 1, tokens=_read(trace, row))
     if not trace.steps:
         return reads
-    predicts = _(
-        "It predicts token {next}: “{predicted}”.",
-        next=row + 2,
-        predicted=visible(trace.steps[row].token),
-    )
-    return " ".join((reads, predicts))
+    return " ".join((reads, choice_sentence(trace.steps[row])))
 
 
 def _read(trace: Trace, row: int) -> str:
@@ -218,13 +192,7 @@ def flow_words(trace: Trace | None) -> str:
         _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
         _("decoder"),
         *_known_chain(trace, row),
-        _(
-            "{origin}: “{token}”, p {p}, rank {rank:,}.",
-            origin=_(ORIGINS[step.origin]),
-            token=visible(step.token),
-            p=probability(step.probability),
-            rank=step.rank,
-        ),
+        _("{choice}, rank {rank:,}.", choice=short_choice(step), rank=step.rank),
     ]
     return ARROW.join(filter(None, chain))
 
@@ -253,7 +221,7 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     names, values = ["Z[t]"], [vector]
     look = current_row(trace, lens)
     if look is not None:
-        names += [_("W[:, chosen]"), _("product")]
+        names += [_("W[:, token]"), _("product")]
         values += [look.weight, vector * look.weight]
     return Numbers(
         rows=tuple(names),

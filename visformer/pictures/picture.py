@@ -30,24 +30,35 @@ class Table:
     about: str = ""  # what the values are
 
 
-ARROW = " → "  # from the token that a row read to the token that it predicts
+ARROW = " → "  # from the token that a row read to the one that the model chose
+FED_ARROW = " ⇢ "  # to one that the user forced or a reference fed
 
 
 class TokenPair(str):
-    """A target row's label: the token that it read, and the one that it predicts."""
+    """A target row's label: the token that it read, and the next one.
+
+    ``fed`` says who fed the next one and what the model would have said; it is "" where
+    the model chose it.
+    """
 
     read: str
-    predicted: str
+    next: str
+    fed: str
 
-    def __new__(cls, read: str, predicted: str) -> TokenPair:
+    def __new__(cls, read: str, next: str, fed: str = "") -> TokenPair:
         """Write both, with an arrow between them."""
-        label = super().__new__(cls, f"{read}{ARROW}{predicted}")
-        label.read, label.predicted = read, predicted
+        label = super().__new__(cls, f"{read}{FED_ARROW if fed else ARROW}{next}")
+        label.read, label.next, label.fed = read, next, fed
         return label
+
+    @property
+    def full(self) -> str:
+        """The label with all that is known of the next token."""
+        return f"{self.read}{ARROW}{self.fed}" if self.fed else self
 
 
 def read_token(label: str) -> str:
-    """Return a row's label without what the row predicts."""
+    """Return a row's label without the next token."""
     return label.read if isinstance(label, TokenPair) else label
 
 
@@ -98,10 +109,11 @@ class Matrix:
 
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Write before labels what they count, unless they are tokens (unit "")."""
+    """Write labels in full, after what they count unless they are tokens (unit "")."""
+    full = (label.full if isinstance(label, TokenPair) else label for label in labels)
     if not unit:
-        return labels
-    return tuple(_("{unit} {label}", unit=unit, label=label) for label in labels)
+        return tuple(full)
+    return tuple(_("{unit} {label}", unit=unit, label=label) for label in full)
 
 
 Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts

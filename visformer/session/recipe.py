@@ -30,6 +30,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     sentence: TypedText = ""
     reference: TypedText = ""
+    fed: bool = True  # the reference; else it is only compared with
     strategy: Strategy = Strategy()
     limit: Count | None = None
     prefix: tuple[tuple[Count, Origin], ...] = ()
@@ -43,6 +44,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Wish(
             sentence=self.sentence,
             reference=self.reference,
+            fed=self.fed,
             strategy=self.strategy,
             limit=self.limit,
             prefix=self.prefix,
@@ -138,6 +140,7 @@ def _wanted(wish: Wish, intervention: Intervention, step: int) -> WantedRun:
     return WantedRun(
         sentence=wish.sentence,
         reference=wish.reference,
+        fed=wish.fed,
         strategy=wish.strategy,
         limit=wish.limit,
         prefix=wish.prefix,

@@ -32,7 +32,6 @@ from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
 SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
-LAST = 1 << 30  # beyond any step: the cursor goes to the end
 
 
 def first_step(trace: Trace, selection: RunSelection | None) -> int:
@@ -81,10 +80,7 @@ def show_trace(
 
 
 def translate(state: State, text: str, *, reference: str = "") -> Next:
-    """Decode a sentence to its end; the cursor goes to step 1.
-
-    With a reference the target is that text, and the cursor goes to its end.
-    """
+    """Decode a sentence to its end, or feed a reference; the cursor goes to step 1."""
     if not text.strip():
         return Next(
             replace(
@@ -104,25 +100,12 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
         return Next(replace(state, error=fixed))  # it would be another model's answer
     same = text == state.wish.sentence and reference != state.wish.reference
     edit: EditName = "reference" if same else "sentence"
-    wish = replace(state.wish, sentence=text, reference=reference, prefix=())
+    wish = replace(state.wish, sentence=text, reference=reference, fed=True, prefix=())
     if wish != state.wish:
         state = remembered(state, edit)
     state = replace(state, wish=wish, baseline=None)
-    made = decode(state, LAST if reference else 1)
+    made = decode(state, 1)
     return made._replace(state=replace(made.state, notice=other))
-
-
-def force(state: State, id: int) -> Next:
-    """Replace the current step's choice; what follows is decoded again."""
-    if state.shown is None or not state.step or fixed_words(state):
-        return Next(state)
-    if source_line(state.shown) != state.wish.sentence:
-        return Next(state)  # another sentence is on its way: the choice is not of it
-    if not state.recorded and state.shown.intervention != state.intervention:
-        return Next(state)  # another run is on its way: the choice is not of it
-    kept = [(step.id, step.origin) for step in state.shown.steps[:-1]]
-    wish = replace(state.wish, reference="", prefix=(*kept, (id, "forced")))
-    return decode(replace(remembered(state, "token"), wish=wish), state.step)
 
 
 def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
@@ -341,7 +324,7 @@ def picture_again(state: State) -> State:
     made = state.made_for
     if made is not None and made.source == sentence and not state.recorded:
         return replace(state, wish=Wish.of(made))
-    wish = replace(state.wish, sentence=sentence, reference="", prefix=())
+    wish = replace(state.wish, sentence=sentence, reference="", fed=True, prefix=())
     return replace(state, wish=wish)
 
 

@@ -20,7 +20,8 @@ class Wish:
     """What is to be translated, and how."""
 
     sentence: str = ""
-    reference: str = ""  # the target that is fed instead of decoding; "" for none
+    reference: str = ""  # a translation that the user gave; "" for none
+    fed: bool = True  # the reference, instead of decoding: teacher forcing
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: the model's own limit
     # the choices up to the last one that the user made, of the run with its changes
@@ -42,7 +43,7 @@ class Wish:
         return Decode(
             source=self.sentence,
             prefix=self.prefix,
-            reference=self.reference,
+            reference=self.reference if self.fed else "",
             strategy=self.strategy,
             limit=self.limit,
             intervention=intervention,

@@ -69,6 +69,8 @@ HUES: dict[AttentionRole, tuple[str, str]] = {
     "key": ("#b04600", "#ff9d5c"),
     "value": ("#00704e", "#3fd3a5"),
 }
+# A token that was forced or fed, and the loss of one: on light and on dark grounds.
+FED = ("#8a6200", "#f0c05a")
 TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
 BASE_SIZE = "points of text at 100 %"  # a property of the application
@@ -126,8 +128,23 @@ def hue(palette: QPalette, role: AttentionRole) -> QColor:
     """Return the colour of a role's words and axes; that of text if there is none."""
     if not role:
         return palette.color(QPalette.ColorRole.WindowText)
-    dark = palette.color(QPalette.ColorRole.Window).lightness() < 128
-    return QColor(HUES[role][dark])
+    return QColor(HUES[role][_is_dark(palette)])
+
+
+def fed_colour(palette: QPalette) -> QColor:
+    """Return the colour of tokens that the user forced or a reference fed."""
+    return QColor(FED[_is_dark(palette)])
+
+
+def loss_colour(palette: QPalette, share: float) -> QColor:
+    """Return the colour of a loss: ``share`` in [0, 1] of the largest in the legend."""
+    low, high = palette.color(QPalette.ColorRole.Base), fed_colour(palette)
+    ends = zip(low.getRgb()[:3], high.getRgb()[:3], strict=True)  # type: ignore[index]
+    return QColor(*(round(a + (b - a) * share) for a, b in ends))
+
+
+def _is_dark(palette: QPalette) -> bool:
+    return palette.color(QPalette.ColorRole.Window).lightness() < 128
 
 
 def sized(font: QFont, size: float, *, bold: bool = False) -> QFont:

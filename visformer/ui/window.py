@@ -26,7 +26,8 @@ from visformer.pictures.about import readable, source_hint
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
 from visformer.pictures.fills import cell_of
-from visformer.session import answers, openings, runs
+from visformer.pictures.modified_run import export_words
+from visformer.session import answers, forcing, openings, runs
 from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
@@ -109,7 +110,7 @@ class MainWindow(QMainWindow):
         self.strategy = StrategyControls()
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
-        self.candidates.chosen.connect(lambda id: self.session.do(runs.force, id))
+        self.candidates.chosen.connect(lambda id: self.session.do(forcing.force, id))
         self._notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)
@@ -185,9 +186,7 @@ class MainWindow(QMainWindow):
         self._notice.draw(state, damage)
 
     def _draw_rest(self, state: State) -> None:
-        shown = state.shown.intervention if state.shown is not None else NO_CHANGES
-        words = _("modified run: {changes}", changes=shown) if shown else ""
-        self.setProperty(MODIFIED, words)
+        self.setProperty(MODIFIED, export_words(state.shown))
         self.source.setPlaceholderText(source_hint(state.about))
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):

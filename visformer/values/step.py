@@ -98,3 +98,9 @@ def chosen_tokens(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return the token of each step; of steps in a file without reading them."""
     known: tuple[str, ...] | None = getattr(steps, "chosen", None)
     return tuple(step.token for step in steps) if known is None else known
+
+
+def step_origins(steps: Sequence[Step]) -> tuple[Origin, ...]:
+    """Return who chose at each step; of steps in a file, only that is read."""
+    known: tuple[Origin, ...] | None = getattr(steps, "origins", None)
+    return tuple(step.origin for step in steps) if known is None else known

@@ -9,11 +9,11 @@ import numpy as np
 from visformer.language import _
 from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.picture import Table, TokenPair
+from visformer.pictures.choices import pairs_axis, token_pairs
+from visformer.pictures.picture import Table, named
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide
-from visformer.values.step import chosen_tokens
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
@@ -34,16 +34,13 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return row and column labels; target rows say what they read and predict."""
+    """Return row and column labels; target rows name the next token too."""
     queries, keys = trace.tokens(kind)
     columns = tuple(visible(token) for token in keys)
     if kind == "encoder" or not trace.steps:
         return tuple(visible(token) for token in queries), columns
-    rows = tuple(
-        TokenPair(visible(token), visible(choice))
-        for token, choice in zip(queries, chosen_tokens(trace.steps), strict=True)
-    )
-    return rows, columns
+    names = tuple(visible(token) for token in queries)
+    return token_pairs(names, trace.steps, range(len(names))), columns
 
 
 def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
@@ -51,7 +48,7 @@ def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
     if kind == "encoder":
         rows = _("query: source token that reads")
     elif trace.whole.steps or not len(trace.whole):
-        rows = _("query: target read → predicted")
+        rows = pairs_axis(trace.steps)
     else:
         rows = _("query: target token that reads")
     if kind == "decoder":
@@ -97,7 +94,8 @@ def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads(kind)):
             place = head_words(layer, head)
-            names += [_("{head}: {row}", head=place, row=row) for row in rows]
+            full = named("", rows)
+            names += [_("{head}: {row}", head=place, row=row) for row in full]
             values.append(head_weights(trace, kind, layer, head))
     about = captured_words(trace, kind, range(trace.layers(kind)))
     return Table(tuple(names), columns, np.concatenate(values), about)

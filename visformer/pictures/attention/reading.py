@@ -29,8 +29,8 @@ from visformer.pictures.attention.reading_words import (
 from visformer.pictures.attention.summary import is_impossible, summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.choices import token_pairs
 from visformer.pictures.look import Look
-from visformer.pictures.picture import TokenPair
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
@@ -290,14 +290,11 @@ def _labels(tokens: Sequence[str], groups: Groups, *, words: bool) -> tuple[str,
 def _row_labels(
     trace: Trace, kind: Kind, groups: Groups, look: Look
 ) -> tuple[str, ...]:
-    """Return the row labels; a target row ends with what its last token predicts."""
+    """Return the row labels; a target row ends with what follows its last token."""
     names = _labels(trace.tokens(kind)[0], groups, words=look.words)
     if kind == "encoder" or not trace.steps:
         return names
-    return tuple(
-        TokenPair(name, visible(trace.steps[group[-1]].token))
-        for name, group in zip(names, groups, strict=True)
-    )
+    return token_pairs(names, trace.steps, (group[-1] for group in groups))
 
 
 def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:

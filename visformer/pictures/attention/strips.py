@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
 from visformer.analysis.subwords import SPACE, has_word_marks
+from visformer.language import _
 from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.reading_words import done_words
 from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.choices import (
+    FED,
+    best_token,
+    is_best,
+    is_fed,
+    short_choice,
+)
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.teacher_forcing import is_taught, token_loss
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.step import Step, step_origins
 from visformer.values.trace import Trace
 
 
@@ -29,8 +40,11 @@ class Chip:
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
     current: bool  # the current step chose it
     marked: bool  # the query or key of the cell in focus
-    forced: bool = False  # chosen by the user, not by the model
     done: str = ""  # what was done to the weight that tints, in words
+    fed: str = ""  # forced or fed: what the model would have said, in words
+    below: str = ""  # in short: whether the model would have said the same
+    loss: float | None = None  # −ln p in nats, of a token of a reference
+    later: bool = False  # fed after the current step
     filled: bool = False  # masked, and the best tokens in its place are known
 
 
@@ -65,7 +79,7 @@ def _done(trace: Trace, selection: Selection, look: Look) -> str:
     cell = focus(trace, selection)
     if cell is None:
         return ""
-    layer, _ = layer_and_head(trace, selection, cell.kind)
+    layer, _head = layer_and_head(trace, selection, cell.kind)
     return done_words(trace, look, cell.kind, layer)
 
 
@@ -123,11 +137,37 @@ def target_strip(
     chips = _sequence(trace, selection, look)[first_chip(trace) :]
     if not trace.steps:
         return chips
-    last = trace.steps[-1]
-    return (
-        *chips,
-        Chip(visible(last.token), last.id, 0.0, True, False, last.origin == "forced"),
-    )
+    current = _after(trace.steps[-1], current=True)
+    return (*chips, current, *_later(trace))
+
+
+def _later(trace: Trace) -> tuple[Chip, ...]:
+    """Return what the reference feeds after the current step: it is known already."""
+    whole = trace.whole
+    if not is_taught(whole):
+        return ()
+    rest = whole.steps[len(trace) :]
+    return tuple(_after(step, later=True) for step in rest)
+
+
+def _after(step: Step, *, current: bool = False, later: bool = False) -> Chip:
+    """Return the chip of a step's own token, which no row has read yet."""
+    token = visible(step.token)
+    chip = Chip(token, step.id, 0.0, current, False, later=later)
+    return replace(chip, **_fed(step)) if is_fed(step) else chip
+
+
+class _Fed(TypedDict):
+    fed: str
+    below: str
+    loss: float | None
+
+
+def _fed(step: Step) -> _Fed:
+    """Say of a forced or fed token what the model would have said."""
+    below = _("✓") if is_best(step) else _("model: {token}", token=best_token(step))
+    loss = token_loss(step) if step.origin == "reference" else None
+    return {"fed": short_choice(step), "below": below, "loss": loss}
 
 
 def first_chip(trace: Trace) -> int:
@@ -142,17 +182,17 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
     marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
-    origins = [False, *(step.origin == "forced" for step in trace.steps)]
+    fed = {
+        row + 1: _fed(trace.steps[row])
+        for row, origin in enumerate(step_origins(trace.steps))
+        if origin in FED
+    }
     tokens = zip(trace.target, trace.target_ids, tints, strict=True)
-    return tuple(
-        Chip(
-            visible(token),
-            int(id),
-            float(tint),
-            False,
-            index in marks,
-            bool(trace.steps) and origins[index],
-            done,
-        )
+    chips = (
+        Chip(visible(token), int(id), float(tint), False, index in marks, done)
         for index, (token, id, tint) in enumerate(tokens)
+    )
+    return tuple(
+        replace(chip, **fed[index]) if index in fed else chip
+        for index, chip in enumerate(chips)
     )

@@ -41,7 +41,6 @@ def architecture(
     opened: ModelFacts | None,
     selection: Selection,
     *,
-    steps: int = 0,
     chosen: str = "",
     columns: float = 140.0,
     lines: float = 40.0,
@@ -49,10 +48,9 @@ def architecture(
 ) -> Drawing | None:
     """Return the diagram of a Trace's model or, without one, of the ``opened`` model.
 
-    ``steps``: the number of steps in the Trace's run. ``chosen``: the block whose
-    inside is shown. ``columns`` and ``lines``: the available room in characters and
-    lines; the diagram may be larger. No layer is opened in the stacks in ``closed``;
-    in the others the selection's layer is. Without a model: None.
+    ``chosen``: the block whose inside is shown. ``columns`` and ``lines``: the room in
+    characters and lines; the diagram may be larger. No layer is opened in the stacks in
+    ``closed``; in the others the selection's layer is. Without a model: None.
     """
     model = model_of(trace, opened)
     if model is None:
@@ -66,7 +64,7 @@ def architecture(
     return _joined(
         Stacks(trace, model, selection.layer, each, min(LONGEST, gap), closed),
         chosen if _exists(model, chosen) else _first(model, selection.layer, closed),
-        said=sentence(trace, steps),
+        said=sentence(trace),
         head=selection.head,
         width=width,
         zoomed=zoomed,

@@ -6,6 +6,7 @@ import math
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_target, missing_kinds_words
+from visformer.pictures.choices import choice_sentence
 from visformer.pictures.diagram.block_names import block_words
 from visformer.pictures.diagram.blocks import Counts, shared
 from visformer.pictures.diagram.facts_words import about_facts
@@ -13,7 +14,7 @@ from visformer.text import visible
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import ACTIVATION_NAMES, number, probability
+from visformer.words import ACTIVATION_NAMES, number
 
 NORMS = {
     "layer": N_("LayerNorm"),
@@ -190,36 +191,41 @@ def _ties(model: ModelFacts) -> str:
     return _("one embedding table per side; output projection not tied")
 
 
-def sentence(trace: Trace | None, steps: int) -> str:
-    """Say what a Trace's last step does; ``steps``: how many its run has."""
+def sentence(trace: Trace | None) -> str:
+    """Say what a Trace's last step does; its run may have more of them."""
     if trace is None:
         return _("No sentence has been run yet, so the shapes are shown in letters.")
     if "cross" not in trace.kinds or (not trace.steps and len(trace)):
-        return _part_sentence(trace, steps)
+        return _part_sentence(trace)
     if not len(trace):
         return ngettext(
-            "Step 0 of {steps}: the encoder has read {n:,} source token in one pass; "
-            "the decoder has not started yet.",
-            "Step 0 of {steps}: the encoder has read {n:,} source tokens in one pass; "
-            "the decoder has not started yet.",
+            "Step 0: the encoder has read {n:,} source token in one pass; the decoder "
+            "has not started yet.",
+            "Step 0: the encoder has read {n:,} source tokens in one pass; the decoder "
+            "has not started yet.",
             len(trace.source),
-            steps=steps,
         )
-    step = trace.steps[-1]
+    first = len(trace) == 1
+    return " ".join((_reads(trace), choice_sentence(trace.steps[-1]), _(_USES[first])))
+
+
+_USES = {  # whether it is the first step
+    True: N_("Every later step reuses the encoder's output."),
+    False: N_("The encoder's output is used again."),
+}
+
+
+def _reads(trace: Trace) -> str:
+    """Say what the decoder reads in a Trace's last step."""
     return ngettext(
-        "Step {n} of {steps}: the decoder reads {n:,} token; its newest row, “{row}”, "
-        "predicts “{token}” ({probability}). The encoder's output is reused.",
-        "Step {n} of {steps}: the decoder reads {n:,} tokens; its newest row, “{row}”, "
-        "predicts “{token}” ({probability}). The encoder's output is reused.",
+        "Step {n}: the decoder reads {n:,} token; its newest row is “{row}”.",
+        "Step {n}: the decoder reads {n:,} tokens; its newest row is “{row}”.",
         len(trace),
-        steps=steps,
         row=visible(trace.target[-1]),
-        token=visible(step.token),
-        probability=probability(step.probability),
     )
 
 
-def _part_sentence(trace: Trace, steps: int) -> str:
+def _part_sentence(trace: Trace) -> str:
     """Say what a step does without cross-attention, or if its output was not kept."""
     if not has_target(trace):
         return ngettext(
@@ -234,15 +240,4 @@ def _part_sentence(trace: Trace, steps: int) -> str:
             "trace.",
             len(trace),
         )
-    step = trace.steps[-1]
-    return ngettext(
-        "Step {n} of {steps}: the decoder reads {n:,} token; its newest row, “{row}”, "
-        "predicts “{token}” ({probability}).",
-        "Step {n} of {steps}: the decoder reads {n:,} tokens; its newest row, “{row}”, "
-        "predicts “{token}” ({probability}).",
-        len(trace),
-        steps=steps,
-        row=visible(trace.target[-1]),
-        token=visible(step.token),
-        probability=probability(step.probability),
-    )
+    return " ".join((_reads(trace), choice_sentence(trace.steps[-1])))

@@ -7,17 +7,33 @@ from collections.abc import Callable
 
 import numpy as np
 
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import without_steps_words
+from visformer.pictures.choices import (
+    choice_sentence,
+    has_fed,
+    is_best,
+    is_fed,
+    model_says,
+    short_choice,
+)
 from visformer.pictures.diagram.columns import Box, Column
 from visformer.pictures.diagram.figure import Figure
 from visformer.text import visible
 from visformer.values.facts import SentenceSide
+from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.words import probability
 
 MOST_TOKENS = 60  # listed with their ids
 MOST_ROWS = 16  # of the predictions listed
+_APPENDS = {  # whether tokens were forced or fed
+    False: N_("Each step appends the token chosen in the step before."),
+    True: N_(
+        "Each step appends the token of the step before, chosen, forced or fed from "
+        "the reference."
+    ),
+}
 
 
 def token_list(side: SentenceSide) -> Callable[[Figure], None]:
@@ -45,13 +61,14 @@ def token_list(side: SentenceSide) -> Callable[[Figure], None]:
             )
         )
         if side == "target":
-            figure.say(_("Each step appends the token chosen in the step before."))
+            fed = figure.trace is not None and has_fed(figure.trace.steps)
+            figure.say(_(_APPENDS[fed]))
 
     return show
 
 
 def list_predictions(figure: Figure) -> None:
-    """List each row of the decoder's output with the token chosen from it."""
+    """List each row of the decoder's output with the token that followed it."""
     trace = figure.trace
     if trace is None or not len(trace):
         figure.say(_("Nothing has been decoded yet."))
@@ -74,11 +91,10 @@ def list_predictions(figure: Figure) -> None:
                 width=figure.width,
                 height=1.2,
                 title=_(
-                    "row {row} “{read}” → “{predicted}” {probability}",
+                    "row {row} “{read}” → {choice}",
                     row=row + 1,
                     read=visible(trace.target[row]),
-                    predicted=visible(step.token),
-                    probability=probability(step.probability),
+                    choice=short_choice(step),
                 ),
                 detail=knows,
                 style="head" if row == len(trace) - 1 else "text",
@@ -101,12 +117,17 @@ def put_prediction(column: Column, trace: Trace | None) -> None:
     column.box(
         _("“{token}”", token=visible(step.token)),
         "prediction",
-        detail=probability(step.probability),
+        detail=_detail(step),
         style="token",
-        words=_(
-            "Step {step} predicts “{token}”",
-            step=len(trace),
-            token=visible(step.token),
-        ),
+        words=_("Step {step}. {choice}", step=len(trace), choice=choice_sentence(step)),
         inset=8,
     )
+
+
+def _detail(step: Step) -> str:
+    """Give the token's probability, or say what the model would have said."""
+    if not is_fed(step):
+        return probability(step.probability)
+    if is_best(step):
+        return _("fed; the model says the same")
+    return _("fed; the model: {best}", best=model_says(step))

@@ -312,7 +312,7 @@ def _output(figure: Figure) -> None:
 
 def _softmax(figure: Figure) -> None:
     if figure.model.known is None:
-        words = _("The tokens that the model predicted:")
+        words = _("The next token of each row:")
     elif figure.model.config.softmax_output:
         words = _(
             "The softmax is part of the model. Each row of Z gives a distribution over "

@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolTip, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
+from visformer.pictures.teacher_forcing import loss_share
+from visformer.ui.theme import CAPTION, WORD, fed_colour, loss_colour, sized
 from visformer.ui.widgets.colour_map import NAN_COLOUR
-from visformer.words import probability
+from visformer.words import number, probability
 
-CHIP_WORDS = {  # by what the token is, and whether something was done to its weight
-    ("", False): N_("id {id}, weight {weight}"),
-    ("", True): N_("id {id}, weight {weight} ({done})"),
-    ("forced", False): N_("id {id}, forced by you, weight {weight}"),
-    ("forced", True): N_("id {id}, forced by you, weight {weight} ({done})"),
-    ("masked", False): N_("id {id}, masked, weight {weight}"),
-    ("masked", True): N_("id {id}, masked, weight {weight} ({done})"),
+CHIP_WORDS = {  # by whether it is masked, and something was done to its weight
+    (False, False): N_("id {id}, weight {weight}"),
+    (False, True): N_("id {id}, weight {weight} ({done})"),
+    (True, False): N_("id {id}, masked, weight {weight}"),
+    (True, True): N_("id {id}, masked, weight {weight} ({done})"),
 }
+LATER = 0.45  # opacity of tokens that are fed after the current step
 
 
 class TokenStrip(QScrollArea):
@@ -66,7 +75,7 @@ class TokenStrip(QScrollArea):
         """Follow the font."""
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
-            self._row.set_chips(self._row.chips)
+            self._row.lay_out()
             self._fit()
 
     def resizeEvent(self, event: QEvent) -> None:
@@ -89,29 +98,65 @@ class _ChipRow(QWidget):
         self.chips: tuple[Chip, ...] = ()
         self.boxes: list[QRect] = []
         self._empty = empty
+        self._height = 0  # of the row
         self.setMouseTracking(True)
-        self.set_chips(())
+        self.lay_out()
 
     def set_chips(self, chips: tuple[Chip, ...]) -> None:
-        """Lay the chips out."""
+        """Show these chips; what stays the same is not painted again."""
+        before, boxes, height = self.chips, self.boxes, self._height
         self.chips = chips
-        metrics = QFontMetrics(self.font())
-        gap, height = metrics.height() // 4, self.sizeHint().height()
-        x, self.boxes = gap, []
-        for chip in chips:
-            width = (
-                metrics.horizontalAdvance(chip.token or " ") + metrics.height() * 2 // 3
-            )
-            self.boxes.append(QRect(x, gap // 2, width, height - gap))
-            x += width + gap
-        self.setMinimumWidth(x)
+        self._place()
+        if not (before and chips) or height != self._height:
+            self.update()
+            return
+        old = tuple(zip(before, boxes, strict=True))
+        new = tuple(zip(chips, self.boxes, strict=True))
+        for at in range(max(len(old), len(new))):
+            was, now = old[at : at + 1], new[at : at + 1]
+            if was != now:
+                for _chip, box in (*was, *now):
+                    self.update(box.adjusted(-2, -2, 2, 2))
+
+    def lay_out(self) -> None:
+        """Measure all chips in the font that there is now."""
+        self._place()
         self.update()
 
+    def _place(self) -> None:
+        self._fonts()
+        gap = self._body.height() // 4
+        below = any(chip.below or chip.loss is not None for chip in self.chips)
+        large = any(chip.current for chip in self.chips)
+        self._band = self._caption.height() if below else 0
+        room = self._word.height() if large else 0
+        self._height = max(2 * self._body.height(), room + gap) + self._band
+        x, self.boxes = gap, []
+        for chip in self.chips:
+            metrics = self._word if chip.current else self._body
+            width = max(
+                metrics.horizontalAdvance(chip.token or " "),
+                self._caption.horizontalAdvance(chip.below),
+            )
+            width += self._body.height() * 2 // 3
+            high = metrics.height() + self._body.height() - gap
+            high = min(high, self._height - self._band - gap) + self._band
+            top = (self._height - high) // 2
+            self.boxes.append(QRect(x, top, width, high))
+            x += width + gap
+        self.setMinimumWidth(x)
+
+    def _fonts(self) -> None:
+        self._word_font = sized(self.font(), WORD)
+        self._caption_font = sized(self.font(), CAPTION)
+        self._body = QFontMetrics(self.font())
+        self._word = QFontMetrics(self._word_font)
+        self._caption = QFontMetrics(self._caption_font)
+
     def sizeHint(self) -> QSize:
-        """As wide as the chips, one line high."""
-        metrics = QFontMetrics(self.font())
-        width = self.boxes[-1].right() + metrics.height() if self.boxes else 0
-        return QSize(width, metrics.height() * 2)
+        """As wide as the chips, high enough for the largest."""
+        width = self.boxes[-1].right() + self._body.height() if self.boxes else 0
+        return QSize(width, self._height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -122,6 +167,7 @@ class _ChipRow(QWidget):
             painter.drawText(left, Qt.AlignmentFlag.AlignVCenter, self._empty)
         for chip, box in zip(self.chips, self.boxes, strict=True):
             if box.intersects(event.rect()):
+                painter.setOpacity(LATER if chip.later else 1.0)
                 self._paint_chip(painter, chip, box)
 
     def _paint_chip(self, painter: QPainter, chip: Chip, box: QRect) -> None:
@@ -129,39 +175,52 @@ class _ChipRow(QWidget):
         unknown = math.isnan(chip.tint)
         tint = 0.0 if unknown else min(1.0, chip.tint)
         ground = _mixed(palette.base().color(), palette.highlight().color(), tint)
-        text = palette.text().color()
         if unknown:
-            ground, text = QColor(NAN_COLOUR), QColor("white")
-        elif _luminance_gap(ground, text) < 0.35:
-            text = palette.highlightedText().color()
-        strong = chip.current or chip.marked
-        pen = QPen(palette.highlight().color() if strong else palette.mid().color())
-        pen.setWidthF(2.5 if strong else 1.0)
-        if chip.current:
-            pen.setStyle(Qt.PenStyle.DashLine)
-        painter.setPen(pen)
+            ground = QColor(NAN_COLOUR)
+        painter.setPen(self._frame(chip))
         painter.setBrush(ground)
         radius = box.height() / 5
         painter.drawRoundedRect(box, radius, radius)
-        painter.setPen(text)
-        font = painter.font()
-        font.setUnderline(chip.forced or chip.filled)
+        font = QFont(self._word_font if chip.current else self.font())
+        font.setUnderline(chip.filled)
         painter.setFont(font)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, chip.token)
+        painter.setPen(_readable_on(ground, palette.text().color()))
+        painter.drawText(
+            box.adjusted(0, 0, 0, -self._band),
+            Qt.AlignmentFlag.AlignCenter,
+            chip.token,
+        )
+        if self._band:
+            self._paint_below(painter, chip, box)
+
+    def _frame(self, chip: Chip) -> QPen:
+        """Return the frame: of the selection, else of a token that was not chosen."""
+        palette = self.palette()
+        strong = chip.current or chip.marked
+        pen = QPen(palette.highlight().color() if strong else palette.mid().color())
+        if chip.fed and not strong:
+            pen.setColor(fed_colour(palette))
+        pen.setWidthF(2.5 if strong else 1.6 if chip.fed else 1.0)
+        return pen
+
+    def _paint_below(self, painter: QPainter, chip: Chip, box: QRect) -> None:
+        """Paint what the model says of the token, on the colour of its loss."""
+        band = QRect(box.left(), box.bottom() - self._band, box.width(), self._band)
+        text = fed_colour(self.palette())
+        if chip.loss is not None:
+            ground = loss_colour(self.palette(), loss_share(chip.loss))
+            painter.fillRect(band.adjusted(2, 0, -2, -2), ground)
+            text = _readable_on(ground, self.palette().text().color())
+        painter.setPen(text)
+        painter.setFont(self._caption_font)
+        painter.drawText(band, Qt.AlignmentFlag.AlignCenter, chip.below)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Say what the chip under the mouse is."""
         index = self._at(event.position().toPoint())
         if index is not None:
-            chip = self.chips[index]
-            what = "forced" if chip.forced else "masked" if chip.filled else ""
-            text = _(
-                CHIP_WORDS[what, bool(chip.done)],
-                id=chip.id,
-                weight=probability(chip.tint),
-                done=chip.done,
-            )
-            QToolTip.showText(event.globalPosition().toPoint(), text, self)
+            words = chip_words(self.chips[index])
+            QToolTip.showText(event.globalPosition().toPoint(), words, self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Pick the chip."""
@@ -175,7 +234,24 @@ class _ChipRow(QWidget):
         )
 
 
+def chip_words(chip: Chip) -> str:
+    """Say what a chip is: its token's id and weight; who fed it, and its loss."""
+    lines = [
+        _(
+            CHIP_WORDS[chip.filled, bool(chip.done)],
+            id=chip.id,
+            weight=probability(chip.tint),
+            done=chip.done,
+        ),
+        chip.fed,
+    ]
+    if chip.loss is not None:
+        lines.append(_("loss = −ln p = {loss} nats", loss=number(chip.loss)))
+    return "\n".join(filter(None, lines))
+
+
 def _mixed(low: QColor, high: QColor, share: float) -> QColor:
+    """Return the colour that is ``share`` of the way from ``low`` to ``high``."""
     ends = (
         (low.red(), high.red()),
         (low.green(), high.green()),
@@ -184,5 +260,8 @@ def _mixed(low: QColor, high: QColor, share: float) -> QColor:
     return QColor(*(round(a + (b - a) * share) for a, b in ends))
 
 
-def _luminance_gap(one: QColor, two: QColor) -> float:
-    return abs(one.lightnessF() - two.lightnessF())
+def _readable_on(ground: QColor, text: QColor) -> QColor:
+    """Return the colour of text on a ground: ``text``, or black or white."""
+    if abs(ground.lightnessF() - text.lightnessF()) >= 0.35:
+        return text
+    return QColor("white" if ground.lightnessF() < 0.5 else "black")

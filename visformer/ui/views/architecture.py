@@ -203,7 +203,6 @@ class _Diagram(QWidget):
             state.shown,
             state.model,
             state.selection,
-            steps=0 if state.trace is None else len(state.trace),
             chosen=chosen,
             columns=(self._room.width() - self._bars) / wide,
             lines=(self._room.height() - self._bars) / high,

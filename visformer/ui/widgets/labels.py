@@ -27,13 +27,13 @@ FEWEST = 8  # characters of the scale's name below which it is not painted
 def short(label: str) -> str:
     """Cut a long label in the middle; of a pair, each token."""
     if isinstance(label, TokenPair):
-        return _short_pair(label.read, label.predicted)
+        return _short_pair(label.read, label.next, label.fed)
     return _cut(label, LONGEST)
 
 
 @lru_cache(maxsize=8192)
-def _short_pair(read: str, predicted: str) -> str:
-    return TokenPair(_cut(read, LONGEST - 5), _cut(predicted, LONGEST - 5))
+def _short_pair(read: str, next: str, fed: str) -> str:
+    return TokenPair(_cut(read, LONGEST - 5), _cut(next, LONGEST - 5), fed)
 
 
 @lru_cache(maxsize=8192)

@@ -193,6 +193,7 @@ class StoredSteps(Sequence[Step]):
         """Take ``prefix`` of the blocks' names, ``height`` steps per block."""
         self._of = file, prefix, chosen, height, text
         self._blocks: dict[int, list[Step]] = {}
+        self._origins: dict[int, tuple[Origin, ...]] = {}
         self._length = len(chosen)
 
     def whole(self) -> int:
@@ -208,6 +209,31 @@ class StoredSteps(Sequence[Step]):
     def chosen(self) -> tuple[str, ...]:
         """The token of each step, of which no block is read."""
         return self._of[2][: self._length]
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Who chose at each step; of the blocks only the numbers are read."""
+        height = self._of[3]
+        blocks = range(-(-self._length // height))
+        found = [origin for at in blocks for origin in self._block_origins(at)]
+        return tuple(found[: self._length])
+
+    def _block_origins(self, at: int) -> tuple[Origin, ...]:
+        kept = self._blocks.get(at)
+        if kept is not None:
+            return tuple(step.origin for step in kept)
+        known = self._origins.get(at)
+        if known is None:
+            file, prefix, chosen, height, _text = self._of
+            count = len(chosen[at * height : (at + 1) * height])
+            name = f"{prefix}/steps/{at}"
+            last = bytes(memoryview(file.read(name))[-count:])
+            try:
+                _within("origins", np.frombuffer(last, np.uint8), 0, len(ORIGINS) - 1)
+            except ValueError as error:
+                _refuse(file, name, error)
+            known = self._origins[at] = tuple(ORIGINS[number] for number in last)
+        return known
 
     def __len__(self) -> int:
         return self._length
@@ -229,7 +255,8 @@ class StoredSteps(Sequence[Step]):
 
     def _first(self, length: int) -> StoredSteps:
         cut = StoredSteps(*self._of)
-        cut._blocks, cut._length = self._blocks, length
+        cut._blocks, cut._origins = self._blocks, self._origins
+        cut._length = length
         return cut
 
     def _block(self, at: int) -> list[Step]:

@@ -1,0 +1,172 @@
+"""Who chose a step's token, in words: the model, its rules, the user or a reference.
+
+A token that the user forced or a reference fed is never called predicted: the words say
+what the model would have said in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from visformer.language import N_, _
+from visformer.pictures.picture import TokenPair
+from visformer.text import visible
+from visformer.values.step import Origin, Step, chosen_tokens, step_origins
+from visformer.words import probability
+
+Who = Literal["model", "draw", "rule", "forced", "reference"]
+FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's own
+WHO: dict[Who, str] = {  # translated where it is shown
+    "model": N_("chosen"),
+    "draw": N_("drawn"),
+    "rule": N_("chosen by the generation rules"),
+    "forced": N_("forced by you"),
+    "reference": N_("fed from the reference"),
+}
+# of each: whether the token is the model's most probable one
+_SHORT: dict[tuple[Who, bool], str] = {
+    ("model", True): N_("“{token}” {p}"),
+    ("draw", False): N_("drawn: “{token}” {p}; most probable: “{best}” {best_p}"),
+    ("rule", True): N_("by the generation rules: “{token}” {p}"),
+    ("rule", False): N_(
+        "by the generation rules: “{token}” {p}; most probable: “{best}” {best_p}"
+    ),
+    ("forced", True): N_("forced: “{token}” {p}; the model would say the same"),
+    ("forced", False): N_(
+        "forced: “{token}” {p}; the model would say: “{best}” {best_p}"
+    ),
+    ("reference", True): N_("fed: “{token}” {p}; the model would say the same"),
+    ("reference", False): N_(
+        "fed: “{token}” {p}; the model would say: “{best}” {best_p}"
+    ),
+}
+_SENTENCES: dict[tuple[Who, bool], str] = {
+    ("model", True): N_("The softmax of its logits predicts “{token}” ({p})."),
+    ("draw", False): N_(
+        "“{token}” ({p}, rank {rank:,}) was drawn from the softmax of its logits; the "
+        "most probable token is “{best}” ({best_p})."
+    ),
+    ("rule", True): N_("The generation rules chose “{token}” ({p})."),
+    ("rule", False): N_(
+        "The generation rules chose “{token}” ({p}, rank {rank:,}); the softmax of its "
+        "logits predicts “{best}” ({best_p})."
+    ),
+    ("forced", True): N_(
+        "“{token}” ({p}) was forced by you; the softmax of its logits predicts it too."
+    ),
+    ("forced", False): N_(
+        "“{token}” ({p}, rank {rank:,}) was forced by you; the softmax of its logits "
+        "predicts “{best}” ({best_p})."
+    ),
+    ("reference", True): N_(
+        "“{token}” ({p}) is fed from the reference; the softmax of its logits predicts "
+        "it too."
+    ),
+    ("reference", False): N_(
+        "“{token}” ({p}, rank {rank:,}) is fed from the reference; the softmax of its "
+        "logits predicts “{best}” ({best_p})."
+    ),
+}
+_MARKED: dict[Who, str] = {
+    "forced": N_("{token} (forced)"),
+    "reference": N_("{token} (fed)"),
+}
+
+
+def is_fed(step: Step) -> bool:
+    """Tell whether a step's token is not the model's own choice."""
+    return step.origin in FED
+
+
+def is_best(step: Step) -> bool:
+    """Tell whether a step's token is the model's most probable one."""
+    return not step.candidates or step.candidates[0].id == step.id
+
+
+def who_chose(step: Step) -> Who:
+    """Return who chose; a token of the model that is not its best was drawn."""
+    if step.origin == "model" and not is_best(step):
+        return "draw"
+    return step.origin
+
+
+def short_choice(step: Step) -> str:
+    """Name a step's token, who chose it, and the model's own where it is another."""
+    if math.isnan(step.probability):
+        return _("“{token}”; all probabilities are NaN", token=visible(step.token))
+    return _(_SHORT[who_chose(step), is_best(step)], **_fields(step))
+
+
+def choice_sentence(step: Step) -> str:
+    """Say the same as a whole sentence."""
+    if math.isnan(step.probability):
+        return _(
+            "All its probabilities are NaN: it predicts nothing; the step's token is "
+            "“{token}”.",
+            token=visible(step.token),
+        )
+    return _(_SENTENCES[who_chose(step), is_best(step)], **_fields(step))
+
+
+def marked_token(step: Step) -> str:
+    """Name a step's token, and whether it was forced or fed."""
+    token, who = visible(step.token), who_chose(step)
+    return _(_MARKED[who], token=token) if who in _MARKED else token
+
+
+def best_token(step: Step) -> str:
+    """Return the model's most probable token, as it is shown."""
+    return visible(step.candidates[0].token) if step.candidates else ""
+
+
+def model_says(step: Step) -> str:
+    """Name the model's most probable token, and its probability."""
+    if not step.candidates:
+        return ""
+    best = step.candidates[0]
+    return _(
+        "“{token}” {p}", token=visible(best.token), p=probability(best.probability)
+    )
+
+
+def token_pairs(
+    names: Sequence[str], steps: Sequence[Step], rows: Iterable[int]
+) -> tuple[TokenPair, ...]:
+    """Label target rows: what each read, and the token of the step in ``rows``."""
+    tokens, origins = chosen_tokens(steps), step_origins(steps)
+    return tuple(
+        TokenPair(
+            name,
+            visible(tokens[row]),
+            short_choice(steps[row]) if origins[row] in FED else "",
+        )
+        for name, row in zip(names, rows, strict=True)
+    )
+
+
+def has_fed(steps: Sequence[Step]) -> bool:
+    """Tell whether any step's token is not the model's own choice."""
+    return not FED.isdisjoint(step_origins(steps))
+
+
+def pairs_axis(steps: Sequence[Step]) -> str:
+    """Say what the labels of ``token_pairs`` name beside a map of attention."""
+    origins = set(step_origins(steps))
+    if origins and origins <= FED:
+        return _("query: target read ⇢ fed")
+    if origins & FED:
+        return _("query: target read → chosen, ⇢ fed")
+    return _("query: target read → chosen")
+
+
+def _fields(step: Step) -> dict[str, object]:
+    best = step.candidates[0] if step.candidates else step
+    return {
+        "token": visible(step.token),
+        "p": probability(step.probability),
+        "rank": step.rank,
+        "best": visible(best.token),
+        "best_p": probability(best.probability),
+    }

@@ -1,0 +1,88 @@
+"""Teacher forcing: the loss of every token of a reference, and of all of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from visformer.language import _, ngettext
+from visformer.pictures.choices import is_best
+from visformer.values.step import Step, step_origins
+from visformer.values.trace import Trace
+from visformer.words import decimals, number
+
+MOST_LOSS = math.log(100)  # nats: the colour's end; greater losses have it too
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How well a model predicts a reference that it is fed."""
+
+    tokens: int
+    agreed: int  # of them, those that the model would have said
+    total: float  # cross-entropy in nats: the sum of −ln p
+
+    @property
+    def mean(self) -> float:
+        """The cross-entropy per token, in nats."""
+        return self.total / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """E to the cross-entropy per token: 1 is certain; ∞ where it overflows."""
+        return math.exp(self.mean) if self.mean < 700 else math.inf
+
+
+def token_loss(step: Step) -> float:
+    """Return −ln p of a step's token in nats; ∞ where p is 0, NaN where p is."""
+    p = step.probability
+    if math.isnan(p):
+        return p
+    return -math.log(p) if p > 0 else math.inf
+
+
+def loss_share(loss: float) -> float:
+    """Return how far a loss is towards the colour's end, in [0, 1]; of NaN 1."""
+    return min(1.0, max(0.0, loss / MOST_LOSS)) if loss == loss else 1.0
+
+
+def is_taught(trace: Trace) -> bool:
+    """Tell whether every token of a run was fed from a reference.
+
+    The last one may be the model's own: a pass over ids ends there.
+    """
+    origins = step_origins(trace.steps)
+    fed = {"reference"}
+    return bool(origins) and origins[0] in fed and set(origins[:-1]) <= fed
+
+
+def score(trace: Trace) -> Score | None:
+    """Return how well the model predicts the reference; None where none is fed."""
+    if not is_taught(trace):
+        return None
+    steps = [step for step in trace.steps if step.origin == "reference"]
+    total = math.fsum(map(token_loss, steps))
+    return Score(len(steps), sum(map(is_best, steps)), total)
+
+
+def score_words(trace: Trace) -> str:
+    """Say how well the model predicts the whole reference; "" where none is fed."""
+    found = score(trace)
+    if found is None:
+        return ""
+    return ngettext(
+        "Cross-entropy {total} nats over {n:,} token: {mean} per token, perplexity "
+        "{perplexity}. Of the {n:,}, the model would have said {agreed:,}.",
+        "Cross-entropy {total} nats over {n:,} tokens: {mean} per token, perplexity "
+        "{perplexity}. Of the {n:,}, the model would have said {agreed:,}.",
+        found.tokens,
+        total=decimals(found.total, 2),
+        mean=decimals(found.mean),
+        perplexity=number(found.perplexity),
+        agreed=found.agreed,
+    )
+
+
+def legend_ends() -> tuple[str, str]:
+    """Name the ends of the colours of losses."""
+    return "0", _("≥ {most}", most=decimals(MOST_LOSS, 1))

@@ -1,0 +1,102 @@
+"""Tokens that are not the model's own choice: forced by the user, fed by a reference.
+
+Every function here is pure, as those of ``runs``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from visformer.pictures.attention.strips import source_line
+from visformer.pictures.choices import FED
+from visformer.pictures.teacher_forcing import is_taught
+from visformer.session.history import EditedRun
+from visformer.session.live import fixed_words
+from visformer.session.remembering import remembered
+from visformer.session.runs import decode
+from visformer.session.state import Next, State
+from visformer.values.step import step_origins
+from visformer.values.strategy import GREEDY
+
+
+def force(state: State, id: int) -> Next:
+    """Replace the current step's choice; what follows is decoded again."""
+    if state.shown is None or not state.step or fixed_words(state):
+        return Next(state)
+    if source_line(state.shown) != state.wish.sentence:
+        return Next(state)  # another sentence is on its way: the choice is not of it
+    if not state.recorded and state.shown.intervention != state.intervention:
+        return Next(state)  # another run is on its way: the choice is not of it
+    choices = [(step.id, step.origin) for step in state.shown.steps[:-1]]
+    if id != own_choice(state):
+        choices.append((id, "forced"))
+    while choices and choices[-1][1] not in FED:  # the model makes these again
+        choices.pop()
+    wish = replace(state.wish, fed=not state.wish.reference, prefix=tuple(choices))
+    return decode(replace(remembered(state, "token"), wish=wish), state.step)
+
+
+def teach(state: State, *, fed: bool) -> Next:
+    """Feed the reference, or let the model decode; the cursor stays at its step.
+
+    The reference of a recorded run is its text.
+    """
+    trace, wish = state.trace, state.wish
+    if trace is None or fixed_words(state) or fed == is_taught(trace):
+        return Next(state)
+    reference = wish.reference or (trace.text if is_taught(trace) else "")
+    if not reference:
+        return Next(state)
+    wish = replace(wish, reference=reference, fed=fed, prefix=())
+    state = replace(remembered(state, "reference"), wish=wish, baseline=None)
+    return decode(state, max(1, state.step))
+
+
+def drop_reference(state: State) -> Next:
+    """Forget the reference; where it was fed, the model decodes instead."""
+    wish = replace(state.wish, reference="", fed=True)
+    if state.wish == wish or fixed_words(state):
+        return Next(state)
+    state, was_fed = remembered(state, "reference"), state.wish.fed
+    if not was_fed:
+        return Next(replace(state, wish=wish))
+    state = replace(state, wish=replace(wish, prefix=()), baseline=None)
+    return decode(state, max(1, state.step))
+
+
+def own_choice(state: State) -> int | None:
+    """Return the token that the model itself chooses at the current step, if known.
+
+    Under rules of generation, or where tokens are drawn, it is known of an earlier run
+    that had the same tokens before the step.
+    """
+    if state.shown is None or not state.shown.steps:
+        return None
+    step, at = state.shown.steps[-1], len(state.shown) - 1
+    if step.origin not in FED:
+        return step.id
+    for run in reversed((*state.history.undo, *state.history.redo)):
+        if run.made is not None and _alike(state, run, at):
+            other = run.made.trace.steps[at]
+            if other.origin not in FED:
+                return other.id
+    model = state.shown.model
+    free = model.known is not None and state.wish.strategy == GREEDY
+    restricted = any(origin == "rule" for origin in step_origins(state.shown.steps))
+    return step.candidates[0].id if free and not restricted else None
+
+
+def _alike(state: State, run: EditedRun, at: int) -> bool:
+    """Tell whether an earlier run is the current one before the step ``at``."""
+    wish, made, shown = run.wish, run.made, state.shown
+    if made is None or shown is None or len(made.trace) <= at or not made.trace.steps:
+        return False
+    same_rule = (wish.sentence, wish.strategy) == (
+        state.wish.sentence,
+        state.wish.strategy,
+    )
+    ids = made.trace.target_ids[: at + 1], shown.target_ids[: at + 1]
+    changed = made.trace.intervention == shown.intervention
+    return same_rule and changed and bool(np.array_equal(*ids))
