@@ -1,0 +1,100 @@
+"""The translation as a sentence, and where it differs from another one.
+
+What is compared are words and signs; of Chinese, Japanese and Korean text characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Literal
+
+from visformer.language import N_
+from visformer.text import visible
+from visformer.values.trace import Trace
+
+Against = Literal["reference", "original", "before", ""]
+AGAINST: dict[Against, str] = {  # what a sentence is compared with, translated there
+    "reference": N_("reference"),
+    "original": N_("original run"),
+    "before": N_("run before"),
+    "": "",
+}
+MOST_COMPARED = 2000  # words and signs of both; longer texts are not compared
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_PIECE = re.compile(rf"\s*(?:[{_CJK}]|[^\W{_CJK}]+|[^\w\s])")
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """Some words of a sentence, with the space before them."""
+
+    text: str
+    differs: bool  # from the sentence that it is compared with
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationText:
+    """A sentence and what it is compared with; either may be empty."""
+
+    parts: tuple[TextPart, ...]  # the sentence up to the current step
+    other: tuple[TextPart, ...] = ()
+    against: Against = ""  # what ``other`` is
+
+    @property
+    def text(self) -> str:
+        """The sentence, to be copied."""
+        return "".join(part.text for part in self.parts)
+
+
+def translation_text(
+    shown: Trace | None, other: str = "", against: Against = ""
+) -> TranslationText:
+    """Return a run's sentence up to its current step, marked against another one."""
+    text = "" if shown is None else visible(shown.text.strip())
+    if shown is None or not text:
+        return TranslationText(())
+    if not other or not against:
+        return TranslationText((TextPart(text, differs=False),))
+    ended = len(shown) == len(shown.whole)
+    parts, rest = differences(text, visible(other.strip()), ended=ended)
+    return TranslationText(parts, rest, against)
+
+
+@lru_cache(maxsize=256)
+def differences(
+    text: str, other: str, *, ended: bool = True
+) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
+    """Return both texts in parts: those that are in both, and those that are not.
+
+    Where ``text`` has not ended, its last word may still grow, and of ``other`` what
+    follows the last common word is not called different.
+    """
+    mine, theirs = _PIECE.findall(text), _PIECE.findall(other)
+    if len(mine) + len(theirs) > MOST_COMPARED:
+        return (TextPart(text, differs=False),), (TextPart(other, differs=False),)
+    words, others = ([piece.strip() for piece in side] for side in (mine, theirs))
+    if not ended and words:
+        grown = (word for word in others if word.startswith(words[-1]))
+        words[-1] = next(grown, words[-1])
+    found = SequenceMatcher(None, words, others, autojunk=False)
+    blocks = found.get_matching_blocks()
+    same = {at for block in blocks for at in range(block.a, block.a + block.size)}
+    known = {at for block in blocks for at in range(block.b, block.b + block.size)}
+    reached = len(others) if ended else max(known, default=-1) + 1
+    known |= set(range(reached, len(others)))
+    return _parts(mine, same), _parts(theirs, known)
+
+
+def _parts(pieces: list[str], same: set[int]) -> tuple[TextPart, ...]:
+    """Join neighbours that are alike."""
+    parts: list[TextPart] = []
+    for at, piece in enumerate(pieces):
+        differs = at not in same
+        if parts and parts[-1].differs == differs:
+            parts[-1] = TextPart(parts[-1].text + piece, differs)
+        else:
+            parts.append(TextPart(piece, differs))
+    return tuple(parts)
