@@ -21,6 +21,7 @@ from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.widgets.canvas import ALARM
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, codes, colour_table
 from visformer.ui.widgets.heatmap import HeatMap
@@ -345,3 +346,36 @@ def test_axes_and_title_say_what_they_are(heat_map: HeatMap) -> None:
     assert beside.x < room.left()
     assert room.top() < beside.y < room.bottom()
     assert picture.word("cross · layer 1, head 1").y < picture.word("key columns").y
+
+
+# ---- boolean maps, and what must not have been read ---------------------------------
+
+
+def test_a_boolean_map_has_two_values_and_no_range(heat_map: HeatMap) -> None:
+    allowed = np.ones((3, 4), np.float32)
+    heat_map.draw(named(values=allowed, shade=allowed, masked=allowed == 0))
+    ranged = painted(heat_map)
+    heat_map.draw(
+        named(values=allowed, shade=allowed, masked=allowed == 0, boolean=True)
+    )
+    picture = painted(heat_map)
+    texts = [word.text for word in picture.words]
+    assert {"may attend", "masked"} <= set(texts)
+    assert not {"0", "1", "False", "True"} & set(texts)
+    assert "may attend" not in [word.text for word in ranged.words]
+
+
+def test_what_must_not_have_been_read_has_a_frame_and_a_sign(
+    heat_map: HeatMap,
+) -> None:
+    alarms = np.zeros((3, 4), bool)
+    alarms[0, 2] = True
+    heat_map.draw(named(alarms=alarms))
+    picture = painted(heat_map)
+    framed = frames(picture, ALARM[0], 2)
+    assert len(framed) == 1
+    assert near(framed[0], cell(heat_map, 0, 2).adjusted(1, 1, -1, -1))
+    (sign,) = [word for word in picture.words if word.text == "!"]
+    assert cell(heat_map, 0, 2).contains(middle_of(sign, heat_map))
+    heat_map.draw(named())
+    assert not frames(painted(heat_map), ALARM[0], 2)

@@ -136,6 +136,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         row_axis=_("query (reads)"),
         column_axis=_("key (is read)"),
         ends=("False", "True"),
+        boolean=True,
         note="" if mask.size else _(NO_CELLS),
         border=border(trace, kind),
         masked=~mask,

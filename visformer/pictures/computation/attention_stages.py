@@ -69,7 +69,7 @@ def mask_stage(subject: Subject) -> StagePicture:
             lambda: flags,
             ("query", "key"),
             forbidden=~mask,
-            colours=lambda: Shading(flags, ("False", "True"), _("True: may attend")),
+            colours=lambda: Shading(flags, ("False", "True"), boolean=True),
         ),
         stage_map(
             subject,

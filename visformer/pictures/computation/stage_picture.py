@@ -67,6 +67,7 @@ class Shading:
     ends: tuple[str, str]
     note: str = ""
     signed: bool = False
+    boolean: bool = False
 
 
 def stage_map(
@@ -111,6 +112,7 @@ def stage_map(
             ends=how.ends,
             note=how.note,
             signed=how.signed,
+            boolean=how.boolean,
             masked=forbidden,
         )
 

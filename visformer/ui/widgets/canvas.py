@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
+    QColor,
     QImage,
     QMouseEvent,
     QPainter,
@@ -30,6 +31,9 @@ from visformer.ui.widgets.colour_map import (
 from visformer.values.arrays import Bools
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
+ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
+DARK_BELOW = 128  # lightness of a ground
+MOST_ALARMS = 2_000  # cells
 MOST_HATCHED = 4_000  # rectangles
 WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
 ZOOM_STEP = 1.25
@@ -64,6 +68,7 @@ class Canvas(QWidget):
         self._hatched: list[QRectF] | None = None  # visible hidden cells, once needed
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
         self._crossed: list[QRectF] = []  # visible ones, found with the hatched
+        self._alarms: list[list[int]] = []  # rows and columns
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._cell: tuple[int, int] | None = None
         self._rows: tuple[int, ...] = ()
@@ -92,6 +97,13 @@ class Canvas(QWidget):
         """Frame a cell, and outline rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
             self._cell, self._rows, self._columns = cell, rows, columns
+            self.update()
+
+    def alarm(self, cells: Bools | None) -> None:
+        """Frame cells [R, C] that must not have been read, with a sign of their own."""
+        alarms = [] if cells is None else np.argwhere(cells)[:MOST_ALARMS].tolist()
+        if alarms != self._alarms:
+            self._alarms = alarms
             self.update()
 
     def set_border(self, border: tuple[int, int] | None) -> None:
@@ -153,6 +165,7 @@ class Canvas(QWidget):
             painter.drawImage(self._pixels(self._rect), self._image)
         self._hatch(painter, palette)
         self._paint_border(painter, palette)
+        self._paint_alarms(painter, palette)
         self._paint_marks(painter, palette)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
@@ -195,6 +208,29 @@ class Canvas(QWidget):
                 painter.drawLine(
                     QPointF(after.x(), 0), QPointF(after.x(), self.height())
                 )
+
+    def _paint_alarms(self, painter: QPainter, palette: QPalette) -> None:
+        """Frame each cell, and put a sign into it where there is room."""
+        if not self._alarms:
+            return
+        ground = palette.color(QPalette.ColorRole.Base)
+        colour = QColor(ALARM[ground.lightness() < DARK_BELOW])
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        font = painter.font()
+        font.setBold(True)
+        painter.setFont(font)
+        sign = self.fontMetrics().height()
+        for row, column in self._alarms:
+            cell = self._pixels(QRectF(column, row, 1, 1))
+            inner = cell.adjusted(1.5, 1.5, -1.5, -1.5)
+            for edge, wide in ((ground, 4), (colour, 2)):
+                painter.setPen(QPen(edge, wide))
+                painter.drawRect(inner)
+            if min(cell.width(), cell.height()) >= sign:
+                spot = QRectF(0, 0, 0.8 * sign, sign)
+                spot.moveCenter(cell.center())
+                painter.fillRect(spot, ground)
+                painter.drawText(spot, Qt.AlignmentFlag.AlignCenter, "!")
 
     def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)

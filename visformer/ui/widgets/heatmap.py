@@ -112,6 +112,7 @@ class HeatMap(QWidget):
         self._arrange()
         self._paint_cells(matrix)
         self.canvas.set_border(matrix.border)
+        self.canvas.alarm(matrix.alarms)
         row, column = matrix.marked or (None, None)
         self.mark(
             matrix.marked,
@@ -150,6 +151,7 @@ class HeatMap(QWidget):
             matrix.note if matrix.values.size else "",
             masked=matrix.masked is not None and bool(matrix.masked.any()),
             unknown=bool((cell_codes == NAN).any()),
+            boolean=matrix.boolean,
         )
 
     # ---- where things are ------------------------------------------------------

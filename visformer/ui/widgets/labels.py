@@ -161,6 +161,7 @@ class ColourBar(QWidget):
         self._ends, self._note = ("", ""), ""
         self._table: Bytes | None = None
         self._keys: tuple[tuple[str, int], ...] = ()
+        self._boolean = False
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
     def draw(
@@ -171,13 +172,22 @@ class ColourBar(QWidget):
         *,
         masked: bool,
         unknown: bool,
+        boolean: bool = False,
     ) -> None:
-        """Show a scale; ``masked`` and ``unknown``: there are such cells."""
-        shown = (id(table), ends, note, masked, unknown)
+        """Show a scale; ``masked`` and ``unknown``: there are such cells.
+
+        ``boolean``: there are only cells that may attend and cells that may not.
+        """
+        shown = (id(table), ends, note, masked, unknown, boolean)
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (("NaN", NAN, unknown), (_("masked"), MASKED, masked))
+        keys = (
+            (_("may attend"), HIGH, boolean),
+            ("NaN", NAN, unknown),
+            (_("masked"), MASKED, masked or boolean),
+        )
+        self._boolean = boolean
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.setToolTip(note)
         self.update()
@@ -196,17 +206,21 @@ class ColourBar(QWidget):
         painter = QPainter(self)
         painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
         gap = self.fontMetrics().averageCharWidth()
-        x = self._text(painter, 0, self._ends[0]) + gap / 2
-        width = min(12.0 * gap, self.width() / 4)
-        box = QRectF(x, self.height() * 0.2, width, self.height() * 0.6)
-        painter.drawImage(box, _ramp(self._table))
-        painter.drawRect(box)
-        x = self._text(painter, box.right() + gap / 2, self._ends[1]) + gap
+        x = 0.0 if self._boolean else self._scale(painter, self._table, gap)
         for text, code in self._keys:
             x = self._key(painter, x, text, code) + gap
         painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
         if self.width() - x > FEWEST * gap:  # otherwise it is only in the tool tip
             self._text(painter, x, self._note)
+
+    def _scale(self, painter: QPainter, table: Bytes, gap: int) -> float:
+        """Paint the colours between their ends; return where the next text begins."""
+        x = self._text(painter, 0, self._ends[0]) + gap / 2
+        width = min(12.0 * gap, self.width() / 4)
+        box = QRectF(x, self.height() * 0.2, width, self.height() * 0.6)
+        painter.drawImage(box, _ramp(table))
+        painter.drawRect(box)
+        return self._text(painter, box.right() + gap / 2, self._ends[1]) + gap
 
     def _key(self, painter: QPainter, x: float, text: str, code: int) -> float:
         if self._table is None:
