@@ -58,6 +58,10 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         window.show()
         app.start(checkpoint, options.text, overrides)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        if options.reference:
+            window.reference.take(options.reference)
+            window.reference.submit()
+            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if intervention:
             window.change_run(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)

@@ -24,6 +24,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         from visformer.ui.theme import THEMES
     add_checkpoint(parser)
     parser.add_argument("--text", required=True, help=_("the source sentence"))
+    parser.add_argument(
+        "--reference",
+        default="",
+        help=_("a translation that is fed to the decoder: teacher forcing"),
+    )
     parser.add_argument("--steps", type=int, help=_("steps to show (default: all)"))
     parser.add_argument(
         "--view",

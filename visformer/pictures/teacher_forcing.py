@@ -71,14 +71,14 @@ def score_words(trace: Trace) -> str:
     if found is None:
         return ""
     return ngettext(
-        "Cross-entropy {total} nats over {n:,} token: {mean} per token, perplexity "
-        "{perplexity}. Of the {n:,}, the model would have said {agreed:,}.",
-        "Cross-entropy {total} nats over {n:,} tokens: {mean} per token, perplexity "
-        "{perplexity}. Of the {n:,}, the model would have said {agreed:,}.",
+        "Cross-entropy {mean} nats per token ({total} over {n:,} token), perplexity "
+        "{perplexity}; the model would say {agreed:,} of {n:,} itself.",
+        "Cross-entropy {mean} nats per token ({total} over {n:,} tokens), perplexity "
+        "{perplexity}; the model would say {agreed:,} of {n:,} itself.",
         found.tokens,
         total=decimals(found.total, 2),
-        mean=decimals(found.mean),
-        perplexity=number(found.perplexity),
+        mean=decimals(found.mean, 3),
+        perplexity=number(found.perplexity, 3),
         agreed=found.agreed,
     )
 

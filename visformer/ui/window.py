@@ -100,11 +100,19 @@ class MainWindow(QMainWindow):
             _("a translation of your own, fed with teacher forcing"),
         )
         self.reference.submitted.connect(self._submit_reference)
+        self.reference.textEdited.connect(
+            lambda text: None if text else self._drop_reference()
+        )
         for line in (self.source, self.reference):
             line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
+        self.strips.teaching_chosen.connect(
+            lambda fed: self.session.do(forcing.teach, fed=fed)
+        )
+        self.strips.reference_dropped.connect(self.reference.clear)
+        self.strips.reference_dropped.connect(self._drop_reference)
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
@@ -257,6 +265,10 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         source = self.source.text() or self.session.state.wish.sentence
         self.session.do(runs.translate, source, reference=text)
+
+    def _drop_reference(self) -> None:
+        self.transport.pause()
+        self.session.do(forcing.drop_reference)
 
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""

@@ -11,6 +11,7 @@ from visformer.pictures.attention.strips import first_chip, source_strip, target
 from visformer.pictures.fills import masked_token
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.teaching import TeachingBar
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.trace import Trace
 
@@ -20,6 +21,8 @@ class Strips(QWidget):
 
     step_chosen = Signal(int)  # the one that chose the token clicked
     source_chosen = Signal(int)  # a source token, where there are no steps
+    teaching_chosen = Signal(bool)  # whether the reference is to be fed
+    reference_dropped = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,6 +31,9 @@ class Strips(QWidget):
         self.target = TokenStrip(
             _("Target tokens"), _("nothing decoded yet: step forward")
         )
+        self.teaching = TeachingBar()
+        self.teaching.chosen.connect(self.teaching_chosen)
+        self.teaching.dropped.connect(self.reference_dropped)
         self._source_name, self._target_name = (
             plain_label("", faint=True),
             plain_label("", faint=True),
@@ -39,7 +45,7 @@ class Strips(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(3)
-        for row in self._rows:
+        for row in (*self._rows, self.teaching):
             layout.addWidget(row)
         self.source.clicked.connect(self._choose_source)
         self.target.clicked.connect(self._choose_step)
@@ -51,6 +57,7 @@ class Strips(QWidget):
         looked = trace, state.selection, state.look
         self.source.draw(source_strip(*looked, masked_token(trace, state.locked)))
         self.target.draw(target_strip(*looked))
+        self.teaching.draw(state)
         self._name(trace)
 
     def _name(self, trace: Trace | None) -> None:

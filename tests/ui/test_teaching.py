@@ -1,0 +1,95 @@
+"""Teacher forcing in the window: in sight, switched, ended."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.traces import fed, make_trace
+from tests.ui.windows import Pair, answer
+from visformer.engine.messages import Decode
+from visformer.pictures.attention.strips import Chip
+from visformer.pictures.teacher_forcing import score_words
+from visformer.ui.bars.strip import TokenStrip, chip_words
+from visformer.values.trace import Trace
+
+
+@pytest.fixture
+def taught(pair: Pair) -> tuple[Pair, Trace]:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.reference.setText("un deux")
+    window.reference.submit()
+    trace = fed(make_trace(target=5), dict.fromkeys(range(5), "reference"), wrong=(1,))
+    return pair, answer(window, engine, trace)
+
+
+def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None:
+    (window, _engine), trace = taught
+    bar = window.strips.teaching
+    assert bar.isVisible()
+    assert bar.tag.text() == "teacher forcing"
+    assert bar.words.text() == score_words(trace)
+    assert (bar.fed.isChecked(), bar.free.isChecked()) == (True, False)
+    assert window.session.state.step == 1
+
+
+def test_fed_and_free_are_one_click_apart(
+    taught: tuple[Pair, Trace], qtbot: QtBot
+) -> None:
+    (window, engine), trace = taught
+    bar = window.strips.teaching
+    qtbot.mouseClick(bar.free, Qt.MouseButton.LeftButton)
+    assert engine.decodes[-1] == Decode(source="one two")
+    answer(window, engine)
+    assert bar.isVisible()
+    assert bar.tag.text() == "free running"
+    assert window.reference.text() == "un deux"
+    assert not bar.legend.isVisible()
+    qtbot.mouseClick(bar.fed, Qt.MouseButton.LeftButton)
+    assert engine.decodes[-1].reference == "un deux"
+    answer(window, engine, trace)
+    assert bar.tag.text() == "teacher forcing"
+
+
+@pytest.mark.parametrize("way", ["end", "box"])
+def test_the_cross_ends_it_at_once(
+    way: str, taught: tuple[Pair, Trace], qtbot: QtBot
+) -> None:
+    (window, engine), _trace = taught
+    if way == "end":
+        qtbot.mouseClick(window.strips.teaching.end, Qt.MouseButton.LeftButton)
+    else:
+        window.reference.selectAll()
+        qtbot.keyClick(window.reference, Qt.Key.Key_Delete)
+    assert window.reference.text() == ""
+    assert engine.decodes[-1] == Decode(source="one two")
+    answer(window, engine)
+    assert not window.strips.teaching.isVisible()
+
+
+def test_a_chip_says_who_fed_it_and_its_loss() -> None:
+    words = chip_words(Chip("a", 7, 0.5, False, False, fed="fed: “a”", loss=2.0))
+    assert words == "id 7, weight 0.5000\nfed: “a”\nloss = −ln p = 2 nats"
+
+
+def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
+    strip = TokenStrip("strip", "empty")
+    qtbot.addWidget(strip)
+    strip.resize(600, 60)
+    strip.show()
+    chips = tuple(Chip(f"t{at}", at, 0.0, False, False) for at in range(8))
+    strip.draw(chips)
+    qtbot.waitExposed(strip)
+    row, painted = strip._row, []
+    row._paint_chip = lambda painter, chip, box: painted.append(chip.id)  # type: ignore[method-assign]
+    row.repaint()
+    QApplication.processEvents()
+    painted.clear()
+    changed = Chip("t3", 3, 0.9, False, False)
+    strip.draw((*chips[:3], changed, *chips[4:]))
+    qtbot.waitUntil(lambda: bool(painted))
+    assert painted == [3]

@@ -1,0 +1,152 @@
+"""Teacher forcing in sight: that the reference is fed, its loss, and the way out."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QToolButton, QWidget
+
+from visformer.language import _
+from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
+from visformer.session.live import fixed_words
+from visformer.session.state import State
+from visformer.ui.changed import Changed
+from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
+from visformer.ui.widgets.plain_label import plain_label
+
+
+class TeachingBar(QWidget):
+    """One row, hidden where there is no reference."""
+
+    chosen = Signal(bool)  # whether the reference is to be fed
+    dropped = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = Changed()
+        self.tag = plain_label("")
+        self.words = plain_label("")
+        self.words.setAccessibleName(_("how well the model predicts the reference"))
+        self.words.setMinimumWidth(1)
+        self.legend = LossLegend()
+        self.fed = _side(_("fed"), _("Feed the reference, token by token"))
+        self.free = _side(
+            _("free running"),
+            _("Let the model decode, and compare it with the reference"),
+        )
+        self._sides = QButtonGroup(self)
+        for button in (self.fed, self.free):
+            self._sides.addButton(button)
+        self.fed.clicked.connect(lambda: self.chosen.emit(True))
+        self.free.clicked.connect(lambda: self.chosen.emit(False))
+        self.end = QToolButton()
+        self.end.setText("×")
+        self.end.setAutoRaise(True)
+        self.end.setToolTip(_("Forget the reference: the model decodes"))
+        self.end.setAccessibleName(_("Forget the reference: the model decodes"))
+        self.end.clicked.connect(self.dropped)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        for part in (self.tag, self.fed, self.free, self.words, self.legend, self.end):
+            self._row.addWidget(part, 1 if part is self.words else 0)
+        self._dress()
+        self.hide()
+
+    def draw(self, state: State) -> None:
+        """Show whether a reference is fed, and how well the model predicts it."""
+        wish, trace = state.wish, state.trace
+        if not self._changed("all", trace, wish.reference, wish.fed, state.opened):
+            return
+        taught = trace is not None and is_taught(trace)
+        there = taught or bool(wish.reference)
+        self.setVisible(there)
+        if not there:
+            return
+        self.tag.setText(_("teacher forcing") if taught else _("free running"))
+        words = score_words(trace) if taught and trace is not None else ""
+        self.words.setText(words or _("The reference is not fed, only compared with."))
+        self.words.setToolTip("\n".join((words, _words_tip())) if taught else "")
+        self.legend.setVisible(taught)
+        fixed = fixed_words(state)
+        for button, on in ((self.fed, taught), (self.free, not taught)):
+            with QSignalBlocker(button):
+                button.setChecked(on)
+            button.setEnabled(not fixed)
+        self.end.setVisible(bool(wish.reference) and not fixed)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
+        if event.type() in kinds and "_row" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        self._row.setSpacing(gap(self))
+        palette = QPalette(self.tag.palette())
+        palette.setColor(QPalette.ColorRole.WindowText, fed_colour(self.palette()))
+        if palette != self.tag.palette():
+            self.tag.setPalette(palette)
+
+
+def _side(name: str, tip: str) -> QToolButton:
+    button = QToolButton()
+    button.setText(name)
+    button.setToolTip(tip)
+    button.setCheckable(True)
+    return button
+
+
+def _words_tip() -> str:
+    return _(
+        "Each row of the decoder reads the reference's tokens before it and is scored "
+        "on the next one: cross-entropy = Σ −ln p of these tokens, perplexity = e to "
+        "the cross-entropy per token. All rows are computed in one pass, as in "
+        "training."
+    )
+
+
+class LossLegend(QWidget):
+    """The colours of losses, with their ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName(_("colours of the loss, −ln p of a token in nats"))
+        self.setToolTip(_("colours of the loss, −ln p of a token in nats"))
+
+    def sizeHint(self) -> QSize:
+        """Return the room for the name, both ends and the colours."""
+        self.ensurePolished()
+        metrics = self.fontMetrics()
+        texts = sum(metrics.horizontalAdvance(text) for text in self._texts())
+        return QSize(texts + 6 * metrics.height(), metrics.height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Never be cut."""
+        return self.sizeHint()
+
+    @staticmethod
+    def _texts() -> tuple[str, str, str]:
+        return _("loss"), *legend_ends()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setFont(sized(self.font(), CAPTION))
+        painter.setPen(self.palette().placeholderText().color())
+        em = self.fontMetrics().height()
+        name, low, high = self._texts()
+        x = 0
+        for text in (f"{name}  {low}", "", high):
+            if not text:
+                bar = QRect(x, self.height() // 2 - em // 4, 4 * em, em // 2)
+                ramp = QLinearGradient(bar.topLeft(), bar.topRight())
+                ramp.setColorAt(0, loss_colour(self.palette(), 0))
+                ramp.setColorAt(1, loss_colour(self.palette(), 1))
+                painter.fillRect(bar, ramp)
+                painter.drawRect(bar)
+                x = bar.right() + em // 2
+                continue
+            wide = painter.fontMetrics().horizontalAdvance(text)
+            box = QRect(x, 0, wide, self.height())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
+            x += wide + em // 2
