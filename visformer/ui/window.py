@@ -46,6 +46,7 @@ from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
+from visformer.ui.bars.teaching import wire_teaching
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
@@ -100,19 +101,12 @@ class MainWindow(QMainWindow):
             _("a translation of your own, fed with teacher forcing"),
         )
         self.reference.submitted.connect(self._submit_reference)
-        self.reference.textEdited.connect(
-            lambda text: None if text else self._drop_reference()
-        )
         for line in (self.source, self.reference):
             line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
-        self.strips.teaching_chosen.connect(
-            lambda fed: self.session.do(forcing.teach, fed=fed)
-        )
-        self.strips.reference_dropped.connect(self.reference.clear)
-        self.strips.reference_dropped.connect(self._drop_reference)
+        wire_teaching(self)
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
@@ -265,10 +259,6 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         source = self.source.text() or self.session.state.wish.sentence
         self.session.do(runs.translate, source, reference=text)
-
-    def _drop_reference(self) -> None:
-        self.transport.pause()
-        self.session.do(forcing.drop_reference)
 
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""

@@ -21,8 +21,6 @@ class Strips(QWidget):
 
     step_chosen = Signal(int)  # the one that chose the token clicked
     source_chosen = Signal(int)  # a source token, where there are no steps
-    teaching_chosen = Signal(bool)  # whether the reference is to be fed
-    reference_dropped = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,8 +30,6 @@ class Strips(QWidget):
             _("Target tokens"), _("nothing decoded yet: step forward")
         )
         self.teaching = TeachingBar()
-        self.teaching.chosen.connect(self.teaching_chosen)
-        self.teaching.dropped.connect(self.reference_dropped)
         self._source_name, self._target_name = (
             plain_label("", faint=True),
             plain_label("", faint=True),
