@@ -40,11 +40,19 @@ class MisfitError(CheckpointError):
         left = MOST_CHARACTERS - len(opening) - len(remedy) - 2
         room = left // sum(map(bool, faults.values())) - 28
         sentences = [
-            _(sentence, tensors=listed([*names], room=room, width=80))
+            _(sentence, tensors=listed([*names], room=room, width=max(24, room)))
             for sentence, names in faults.items()
             if names
         ]
-        super().__init__(" ".join(filter(None, [opening, *sentences, remedy])))
+        text = " ".join(filter(None, [opening, *sentences, remedy]))
+        if len(text) > MOST_CHARACTERS:  # the names can be listed, the remedy not
+            counts = _(
+                "Missing: {missing:,} tensors, unexpected: {surplus:,}.",
+                missing=len(missing),
+                surplus=len(surplus),
+            )
+            text = " ".join(filter(None, [opening, counts, remedy]))
+        super().__init__(text)
 
 
 def build_model(

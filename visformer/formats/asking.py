@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from visformer.core.assembly import check_fit
 from visformer.errors import CheckpointError
 from visformer.files import short
+from visformer.formats.asking_names import name_questions
 from visformer.formats.given_options import possible_heads
+from visformer.formats.misfits import remedy_where_needed
 from visformer.formats.sizes import sizes_of
-from visformer.formats.tutorials import TutorialFiles, config_of
+from visformer.formats.tutorial_files import TutorialFiles, known_config
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.sides import open_side, special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
@@ -101,9 +102,10 @@ def questionnaire_for(
     ``every`` asks the answered ones again. Raises CheckpointError if no answer could
     help, because tensors are missing, surplus or mis-shaped.
     """
-    asking = _Asking(files, every)
-    asking.check()
-    asked = (*asking.needed(), *asking.ids(), *asking.fields())
+    remedy = None if files.half else remedy_where_needed(files)
+    asking = _Asking(files if remedy is None else remedy.made, every)
+    named = () if remedy is None else tuple(name_questions(remedy))
+    asked = (*named, *asking.needed(), *asking.ids(), *asking.fields())
     if not asked and not every:
         return None
     optional = (*asking.around(), *asking.tokenizers())
@@ -126,23 +128,7 @@ class _Asking:
         self.heads = possible_heads(
             self.options.fields.get("d_model", sizes["d_model"])
         )
-        self.config = self._config()
-
-    def _config(self) -> ModelConfig:
-        """Return the config as far as it is known; 1 stands for unknown heads."""
-        fields: Mapping[str, Any] = {"heads": 1, **self.options.fields}
-        options = dataclasses.replace(self.options, fields=fields)
-        return config_of(dataclasses.replace(self.files, options=options))
-
-    def check(self) -> None:
-        """Raise CheckpointError if the tensors do not make such a model."""
-        if not self.files.half:
-            check_fit(
-                self.config,
-                self.files.parameters,
-                name=self.files.name,
-                spelling=self.files.spelling,
-            )
+        self.config: ModelConfig = known_config(files)
 
     def sizes(self) -> str:
         """Describe the sizes of the tensors."""

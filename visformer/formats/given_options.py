@@ -12,6 +12,7 @@ from visformer.arguments import as_path, written, wrong_type
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed
 from visformer.formats.name_rules import NameRules, name_rules
+from visformer.formats.proposing import place_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
 
@@ -95,8 +96,12 @@ def given_options(
     names: Mapping[str, str] | None = None,
     rename: Mapping[str, str] | None = None,
     ignore: Iterable[str] | None = None,
+    place: Mapping[str, str] | None = None,
 ) -> GivenOptions:
-    """Read the keywords of ``load``; InputError for an unknown one."""
+    """Read the keywords of ``load``; InputError for an unknown one.
+
+    ``place`` are modules of a layout -> those of the file, as ``proposing`` names them.
+    """
     unknown = [key for key in config if key not in _known()]
     if unknown:
         raise InputError(
@@ -114,7 +119,7 @@ def given_options(
         options,
         tokenizer=_pair(tokenizer),
         names={} if names is None else _tensor_names(names),
-        rules=name_rules(rename, ignore),
+        rules=name_rules(rename, ignore, place_rules(place or {})),
     )
 
 

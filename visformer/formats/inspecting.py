@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from pathlib import Path
@@ -31,19 +32,23 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     """Describe a checkpoint as plain data: what it is, or what is wrong with it.
 
     ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
-    missing files; unknown values are None or empty. ``overrides`` are keywords of
-    ``load``.
+    missing files; ``proposed`` are keywords of ``load`` under which a file whose names
+    are not known would fit; unknown values are None or empty. ``overrides`` are
+    keywords of ``load``.
     """
     path = as_location(path)
     report = _nothing_known(path)
     device = choose_device(overrides.pop("device", "cpu"))
     layout, options = layout_and_options(overrides)
     reader = WeightReader(options.rules)
+    files = None
     try:
         files = opening(path, layout, options, reader)
         report |= _described(files.load(device))
     except CheckpointError as error:
         report |= {"problem": str(error), "layout": _supposed(path, reader)}
+        with contextlib.suppress(CheckpointError):
+            report |= {"proposed": files.proposed()} if files is not None else {}
     stored = [_stored(Path(part), reader) for part in parts_of(path)]
     for key in set.intersection(*map(set, stored)):
         report[key] = functools.reduce(operator.add, (part[key] for part in stored))
@@ -68,6 +73,7 @@ def _nothing_known(path: Location) -> dict[str, Any]:
         "problem": None,
         "tokenizer": None,
     }
+    known["proposed"] = {}
     return known | dict.fromkeys(single) | {key: [] for key in several}
 
 

@@ -20,9 +20,10 @@ from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
+from visformer.formats.misfits import guessed_layout, remedy_where_needed
 from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
-from visformer.formats.tutorials import read_files
+from visformer.formats.tutorial_files import read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
 from visformer.values.questions import (
@@ -33,6 +34,7 @@ from visformer.values.questions import (
 from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
+_RULES = ("rename", "ignore", "place")
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
@@ -97,6 +99,16 @@ class CheckpointFiles:
             self.files[0].reader.check_rules()
             return checkpoint
 
+    def proposed(self) -> dict[str, Any]:
+        """Return keywords of ``load`` under which a misfit would fit; {} if none."""
+        if not self.asks:
+            return {}
+        read = read_files(self.spec, self.files, self.options)
+        remedy = remedy_where_needed(read)
+        if remedy is None:
+            return {}
+        return {"rename": dict(remedy.rename), "ignore": [*remedy.ignore]}
+
     @property
     def asks(self) -> bool:
         """Whether files of its layout may leave something open."""
@@ -128,7 +140,7 @@ def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
 def layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
     """Sort the keywords of ``load``, except the device."""
     layout = words.pop("layout", None)
-    own = ("heads", "pad", "bos", "eos", "tokenizer", "names", "rename", "ignore")
+    own = ("heads", "pad", "bos", "eos", "tokenizer", "names", *_RULES)
     return layout, given_options(words, **{key: words.pop(key, None) for key in own})
 
 
@@ -203,7 +215,7 @@ def resolved(
     if stands_for_it and (named := _named_layout(folder)):
         return layout or named, (WeightFile(folder, reader),)
     files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
-    layout = layout or _recognised(files) or "native"
+    layout = layout or _recognised(files) or _renamed(files) or "native"
     whole = layout == "native" and path == folder
     return layout, (WeightFile(path, reader),) if whole or not files else files
 
@@ -243,6 +255,11 @@ def _recognised(files: Files) -> str:
     most = max(counts.values())
     best = [layout for layout, count in counts.items() if count == most]
     return best[0] if len(best) == 1 else ""
+
+
+def _renamed(files: Files) -> str:
+    """Return the layout that files without any of its names may have; "" if none."""
+    return guessed_layout(files, [s for s in LAYOUTS.values() if s.title])
 
 
 def _count_known(spec: LayoutSpec, files: Files) -> int:

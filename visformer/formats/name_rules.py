@@ -25,11 +25,13 @@ class NameRules:
 
     rename: tuple[tuple[re.Pattern[str], str], ...] = ()
     ignore: tuple[re.Pattern[str], ...] = ()
+    places: frozenset[str] = frozenset()  # patterns that may match nothing
 
     @property
     def patterns(self) -> set[str]:
-        """Every pattern, as it was written."""
-        return {rule.pattern for rule in (*dict(self.rename), *self.ignore)}
+        """Every pattern that must match something, as it was written."""
+        every = {rule.pattern for rule in (*dict(self.rename), *self.ignore)}
+        return every - self.places
 
     def matching(self, names: Iterable[str]) -> set[str]:
         """Return the patterns that at least one of a file's names matches."""
@@ -70,8 +72,13 @@ class NameRules:
         return made
 
 
-def name_rules(rename: Any, ignore: Any) -> NameRules:
-    """Read the keywords of ``load``; TypeError or InputError if they are not valid."""
+def name_rules(
+    rename: Any, ignore: Any, places: Mapping[str, str] | None = None
+) -> NameRules:
+    """Read the keywords of ``load``; TypeError or InputError if they are not valid.
+
+    ``places`` are rules of our own, made for a person's answers.
+    """
     if rename is not None and not isinstance(rename, Mapping):
         raise wrong_type("rename", rename, _("a dict from pattern to replacement"))
     if isinstance(ignore, str):
@@ -81,9 +88,10 @@ def name_rules(rename: Any, ignore: Any) -> NameRules:
     return NameRules(
         tuple(
             (_pattern("rename", pattern, replacement), replacement)
-            for pattern, replacement in (rename or {}).items()
+            for pattern, replacement in {**(rename or {}), **(places or {})}.items()
         ),
         tuple(_pattern("ignore", pattern) for pattern in ignore or ()),
+        frozenset(places or ()),
     )
 
 

@@ -19,6 +19,11 @@ _FEED = ("feed_forward.w1", "feed_forward.w2", "feed_forward.gate")
 _NUMBERED = re.compile(
     r"(.*?(?:layers\.|blks\.block))(0|[1-9]\d{0,2})(\..+)", re.DOTALL
 )
+NORMS_OF_STACKS = ("encoder.norm", "decoder.norm")  # after the last layers
+_EVERYWHERE = {  # names of ours that every layout takes: a program may have added them
+    *(f"{norm}.{leaf}" for norm in NORMS_OF_STACKS for leaf in ("weight", "bias")),
+    *("positions", "source_positions", "target_positions"),
+}
 _LEAVES = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 
 
@@ -88,6 +93,8 @@ def our_name(names: Names, name: str) -> str | None:
         ours = f"{names.modules[module]}.{_LEAVES[leaf]}"
         if leaf not in (names.leaves if "norm" in ours else ("weight", "bias")):
             return None
+    if ours is None and name in _EVERYWHERE:
+        return name
     return ours.replace("{l}", number) if ours else None
 
 

@@ -12,6 +12,7 @@ OTHER = "other"  # the second file of a model saved in two: d2l's other half
 TARGET_TOKENIZER = "target_tokenizer"  # if it differs from the source's
 NAMES = "names."  # prefix of a part around a Transformer: which tensor it is
 RENAME = "rename."  # prefix of a pattern of names: its replacement
+PLACE = "place."  # prefix of a module of a layout: which one of the file it is
 IGNORE = "ignore."  # prefix of a pattern of names to leave out: whether to
 TARGET_PAD = "target_pad"  # if it differs from the source's
 
@@ -55,7 +56,7 @@ def location_and_keywords(
     target = words.pop(TARGET_TOKENIZER, None)
     if target is not None:
         words["tokenizer"] = (words.get("tokenizer", target), target)
-    for prefix in (NAMES, RENAME, IGNORE):
+    for prefix in (NAMES, RENAME, PLACE, IGNORE):
         told = {key: words.pop(key) for key in [*words] if key.startswith(prefix)}
         given = {key.removeprefix(prefix): told[key] for key in told}
         if prefix != RENAME:  # whose replacement may be nothing

@@ -1,0 +1,359 @@
+"""Which tensor of a file may be which of a layout's, where names do not say it.
+
+By shape first: a norm is a vector, an attention's matrix is square. Among equal shapes
+by what the names have in common, and by order, in which layers are usually written.
+What is proposed here is never used before a person has seen it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from torch import Tensor
+
+from visformer.formats.names import NORMS_OF_STACKS, Names, our_name
+
+LAYER = "{l}"
+MOST_UNITS, LONGEST = 400, 200  # of a file that is looked at, and of a name in it
+_BIASES = {  # last part of a weight's name -> of its bias
+    "weight": "bias",
+    "gamma": "beta",
+    "a_2": "b_2",
+    "scale": "shift",
+    "w": "b",
+    "in_proj_weight": "in_proj_bias",
+}
+_MEANINGS = {  # what a part does -> words of it in names
+    "query": {"q", "wq", "query", "queries", "qproj"},
+    "key": {"k", "wk", "key", "keys", "kproj"},
+    "value": {"v", "wv", "value", "values", "vproj"},
+    "output": {
+        "o",
+        "wo",
+        "out",
+        "output",
+        "concat",
+        "fc",
+        "proj",
+        "dense",
+        "generator",
+    },
+    "cross": {
+        "cross",
+        "src",
+        "enc",
+        "encdec",
+        "context",
+        "memory",
+        "multihead",
+        "inter",
+    },
+    "self": {"self", "slf", "masked"},
+    "source": {"src", "source", "enc", "encoder", "input"},
+    "target": {"tgt", "trg", "target", "dec", "decoder"},
+}
+_CONTRARY = (
+    ("query", "key", "value", "output"),
+    ("cross", "self"),
+    ("source", "target"),
+)
+_ENCODER, _DECODER = re.compile(r"enc|src|source"), re.compile(r"dec|tgt|trg|target")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A module, of a layout or a file, in every layer that has it."""
+
+    weight: str  # the name of its weight, the layer's number written {l}
+    kind: str  # square, joint, up, down, norm, table or positions
+    stack: str  # encoder, decoder, or "" where the name does not say
+    words: str  # from which its meaning is read
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it is part of layers."""
+        return LAYER in self.weight
+
+    @property
+    def group(self) -> tuple[str, str, bool]:
+        """What units must share to be of the same kind."""
+        return self.stack, self.kind, self.numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A place in the layout for units of a file, and what would be left out."""
+
+    places: Mapping[str, str]  # a layout's unit -> the file's, both by their weights
+    choices: Mapping[str, tuple[str, ...]]  # a layout's unit -> units of its shape
+    surplus: tuple[str, ...]  # names of tensors that have no place
+
+
+def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Proposal:
+    """Propose places for the tensors whose names a layout does not know."""
+    known = {
+        n: ours
+        for n in tensors
+        if n.startswith(prefix)
+        and (ours := _ours(names, n.removeprefix(prefix))) is not None
+    }
+    unknown = {n: t for n, t in tensors.items() if n not in known}
+    if (
+        len({*map(general, unknown)}) > MOST_UNITS
+        or max(map(len, unknown), default=0) > LONGEST
+    ):
+        return Proposal({}, {}, tuple(unknown))
+    square_feeds = not any(
+        t.dim() == 2 and _is_layer(n) and t.shape[0] not in (t.shape[1], 3 * t.shape[1])
+        for n, t in tensors.items()
+    )
+    missing = [
+        unit
+        for unit in _units_of_layout(names, prefix, square_feeds=square_feeds)
+        if general(unit.weight) not in {general(name) for name in known}
+    ]
+    theirs = _units_of_file(unknown, _width(tensors.values()))
+    places: dict[str, str] = {}
+    choices: dict[str, tuple[str, ...]] = {}
+    for group in dict.fromkeys(unit.group for unit in missing):
+        mine = [unit for unit in missing if unit.group == group]
+        fitting = [unit for unit in theirs if _may_be(unit, mine[0])]
+        free = [unit for unit in fitting if unit.weight not in places.values()]
+        places |= _matched(mine, free)
+        every = tuple(unit.weight for unit in fitting)
+        choices |= {unit.weight: every for unit in mine}
+    moved = moves(places, unknown)
+    return Proposal(places, choices, tuple(n for n in unknown if n not in moved))
+
+
+def _may_be(theirs: Unit, ours: Unit) -> bool:
+    return theirs.group in (ours.group, ("", ours.kind, ours.numbered))
+
+
+def _ours(names: Names, name: str) -> str | None:
+    """Return our name, also of a joint projection, which is split later on."""
+    return our_name(names, re.sub(r"\.in_proj_(weight|bias)$", r".in_q.\1", name))
+
+
+def general(name: str) -> str:
+    """Write {l} for the layer's number: the first part of a name that is a number."""
+    return re.sub(r"(^|\.)(block)?\d+(?=\.)", rf"\1\2{LAYER}", name, count=1)
+
+
+def _is_layer(name: str) -> bool:
+    return general(name) != name
+
+
+def _units_of_layout(names: Names, prefix: str, *, square_feeds: bool) -> list[Unit]:
+    units: dict[str, Unit] = {}
+    known = {*names.modules.values()}
+    every = {
+        **{
+            f"{theirs}.{names.leaves[0] if 'norm' in ours else 'weight'}": ours
+            for theirs, ours in names.modules.items()
+        },
+        **names.tensors,
+        **{f"{name}.weight": name for name in NORMS_OF_STACKS if name not in known},
+        **({} if "positions" in names.tensors.values() else {"positions": "positions"}),
+    }
+    for theirs, ours in every.items():
+        name = names.stored(theirs)
+        kind = "joint" if name != theirs else _kind_of_ours(ours)
+        if square_feeds and kind in ("up", "down"):
+            kind = "square"
+        stack = ours.partition(".")[0] if ours.startswith(("enc", "dec")) else ""
+        if not stack and kind == "table":
+            ours = f"{ours} {ours.replace('_', ' ')}"
+        words = ours.replace("cross_attention", "cross").replace(
+            "self_attention", "self"
+        )
+        units.setdefault(name, Unit(prefix + name, kind, stack, words))
+    return list(units.values())
+
+
+def _kind_of_ours(ours: str) -> str:
+    kinds = {
+        "norm": "norm",
+        "positions": "positions",
+        "w1": "up",
+        "gate": "up",
+        "w2": "down",
+        "embedding": "table",
+    }
+    for ending, kind in kinds.items():
+        if ours.endswith(ending):
+            return kind
+    return "square" if "attention" in ours else "table"
+
+
+def _width(tensors: Iterable[Tensor]) -> int:
+    """Return what most matrices have as a side; 0 if there is no matrix."""
+    sides = Counter(side for t in tensors if t.dim() == 2 for side in {*t.shape})
+    return sides.most_common(1)[0][0] if sides else 0
+
+
+def _units_of_file(unknown: Mapping[str, Tensor], width: int) -> list[Unit]:
+    """Return the modules among tensors; a bias counts with its weight."""
+    biases = {bias for name in unknown if (bias := bias_of(name)) in unknown}
+    shapes = {general(n): t for n, t in unknown.items() if n not in biases}
+    before = list(dict.fromkeys(n.partition(LAYER)[0] for n in shapes if LAYER in n))
+    units = []
+    for name, tensor in shapes.items():
+        start, numbered, _rest = name.partition(LAYER)
+        stack = _stack(start.lower()) if numbered else ""
+        if numbered and not stack and len(before) == 2:
+            stack = ("encoder", "decoder")[before.index(start)]
+        kind = _kind_of_tensor(name, tensor, width)
+        if not numbered and kind == "norm":
+            stack = _stack(name.lower())
+        words = name if not numbered else name[len(start) :]
+        units.append(Unit(name, kind, stack, words))
+    return units
+
+
+def _stack(words: str) -> str:
+    encoder, decoder = _ENCODER.search(words), _DECODER.search(words)
+    if bool(encoder) == bool(decoder):
+        return ""
+    return "encoder" if encoder else "decoder"
+
+
+def _kind_of_tensor(name: str, tensor: Tensor, width: int) -> str:
+    last = name.lower()
+    if width not in tensor.shape:
+        return ""
+    if tensor.dim() == 1:
+        return "norm"
+    if tensor.dim() == 3 or re.search(r"pos|(^|[._])pe([._]|$)", last):
+        return "positions"
+    if tensor.dim() != 2:
+        return ""
+    rows, columns = tensor.shape
+    if LAYER not in name:
+        return "table"
+    if rows == columns:
+        return "square"
+    if rows == 3 * columns and "proj" in last:
+        return "joint"
+    return "up" if rows > columns else "down"
+
+
+def bias_of(weight: str) -> str:
+    """Return the name of a weight's bias; "" if it can have none."""
+    start, dot, last = weight.rpartition(".")
+    return f"{start}{dot}{_BIASES[last]}" if last in _BIASES else ""
+
+
+def _meanings(words: str) -> set[str]:
+    parts = {part for part in re.split(r"[^a-z]+", words.lower()) if part}
+    return {meaning for meaning, known in _MEANINGS.items() if parts & known}
+
+
+def _likeness(ours: Unit, theirs: Unit) -> float:
+    """Return how well two units go together by their names alone."""
+    mine, other = _meanings(ours.words), _meanings(theirs.words)
+    score = 2 * SequenceMatcher(None, ours.weight, theirs.weight).ratio()
+    for group in _CONTRARY:
+        first, second = mine & {*group}, other & {*group}
+        if first and second:
+            score += 4 if first & second else -4
+    return score
+
+
+def _matched(ours: Sequence[Unit], theirs: Sequence[Unit]) -> dict[str, str]:
+    """Pair units one to one: the best by name and order, then better exchanges."""
+    scores = {
+        (i, j): _likeness(mine, other)
+        - 2 * abs(i / max(len(ours), 1) - j / max(len(theirs), 1))
+        for i, mine in enumerate(ours)
+        for j, other in enumerate(theirs)
+    }
+    pairs: dict[int, int] = {}
+    for i, j in sorted(scores, key=lambda pair: -scores[pair]):
+        if i not in pairs and j not in pairs.values():
+            pairs[i] = j
+    better = True
+    while better:
+        better = False
+        for a, b in pairwise([*pairs, *pairs]):
+            now = scores[a, pairs[a]] + scores[b, pairs[b]]
+            if scores[a, pairs[b]] + scores[b, pairs[a]] > now + 1e-9:
+                pairs[a], pairs[b], better = pairs[b], pairs[a], True
+    return {ours[i].weight: theirs[j].weight for i, j in sorted(pairs.items())}
+
+
+def place_rules(places: Mapping[str, str]) -> dict[str, str]:
+    """Return patterns of names in a file -> replacements, for weights and biases."""
+    rules = {}
+    for ours, theirs in places.items():
+        if bias_of(ours).endswith(".bias") and bias_of(theirs).endswith(".bias"):
+            group = 2 if LAYER in theirs else 1
+            source = _pattern(theirs.removesuffix("weight"))
+            target = ours.removesuffix("weight").replace(LAYER, r"\1")
+            rules[f"^{source}(weight|bias)$"] = rf"{target}\{group}"
+            continue
+        for target, source in ((ours, theirs), (bias_of(ours), bias_of(theirs))):
+            if target and source:
+                rules[f"^{_pattern(source)}$"] = target.replace(LAYER, r"\1")
+    return rules
+
+
+def _pattern(name: str) -> str:
+    return re.escape(name).replace(re.escape(LAYER), r"(\d+)")
+
+
+def moves(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return old name -> new name of the tensors that have a place."""
+    rules = [(re.compile(p), r) for p, r in place_rules(places).items()]
+    return {
+        name: rule.sub(replacement, name)
+        for name in names
+        for rule, replacement in rules
+        if rule.search(name)
+    }
+
+
+def plain(pattern: str) -> str:
+    """Write a pattern for a person: without what only makes it exact."""
+    text = re.sub(r"\\b|\\(?=\W)", "", pattern)
+    return text.removeprefix("^").removesuffix("$")
+
+
+def shortest_rules(moved: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return rules that make exactly these moves: plain words where they suffice."""
+    words: dict[str, str] = {}
+    for old, new in moved.items():
+        if old != new:
+            pattern, replacement = _difference(old.split("."), new.split("."))
+            words.setdefault(pattern, replacement)
+    compiled = [(re.compile(pattern), new) for pattern, new in words.items()]
+    for name in names:
+        made = name
+        for rule, replacement in compiled:
+            made = rule.sub(replacement, made)
+        if made != moved.get(name, name):
+            return {}
+    return words
+
+
+def _difference(old: list[str], new: list[str]) -> tuple[str, str]:
+    """Return the parts that differ, as a pattern and its replacement."""
+    shared = min(len(old), len(new))
+    start = next((i for i in range(shared) if old[i] != new[i]), shared)
+    room = shared - start
+    end = next((i for i in range(room) if old[-1 - i] != new[-1 - i]), room)
+    mine, other = old[start : len(old) - end], new[start : len(new) - end]
+    if mine and other:
+        return re.escape(".".join(mine)), ".".join(other)
+    if start:  # something is put in, or left out, after a part that stays
+        before = old[start - 1]
+        pattern = re.escape(".".join([before, *mine, ""]))
+        return rf"\b{pattern}", ".".join([before, *other, ""])
+    return f"^{re.escape('.'.join([*mine, '']))}" if mine else "^", ".".join(
+        [*other, ""]
+    )

@@ -1,0 +1,173 @@
+"""The files of a layout without a config, as they were read, under our names."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from visformer.files import read_json
+from visformer.formats.given_options import (
+    GivenOptions,
+    need_heads,
+    with_config,
+    with_saved,
+)
+from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
+from visformer.formats.names import Spelling
+from visformer.formats.renaming import FileTensors, count_known, joined
+from visformer.formats.sizes import sizes_of
+from visformer.formats.weight_file import Weights
+from visformer.values.config import ModelConfig
+
+_TABLES = ("positions", "source_positions", "target_positions")
+_HALVES = ("encoder", "decoder")
+_NUMBER = re.compile(r"\d\.")  # of a layer, in a name
+
+
+@dataclass(frozen=True)
+class TutorialFiles:
+    """A layout's files as they were read, and everything known about them."""
+
+    spec: LayoutSpec
+    name: str
+    weights: Sequence[Weights]
+    stored: Mapping[str, Tensor]  # under the file's names
+    tensors: Mapping[str, Tensor]  # under our names
+    spelling: Spelling
+    assumed: tuple[str, ...]  # a line for each name that was guessed
+    options: GivenOptions  # by the caller, a config.json beside it, and saved ones
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The trained tensors: all but a stored table of positions."""
+        return {key: t for key, t in self.tensors.items() if key != "positions"}
+
+    @property
+    def lacking_half(self) -> str:
+        """The half of the model that is in another file: "encoder", "decoder" or ""."""
+        if any(key[0] == "?" and _NUMBER.search(key) for key in self.tensors):
+            return ""  # layers under names that are not known may be the other half
+        lacking = [
+            half
+            for half in _HALVES
+            if not any(key.startswith(f"{half}.layers.") for key in self.tensors)
+        ]
+        return lacking[0] if len(lacking) == 1 else ""
+
+    @property
+    def half(self) -> str:
+        """The only half in the file: "encoder", "decoder", or "" for both."""
+        lacking = self.lacking_half
+        return next((h for h in _HALVES if h != lacking), "") if lacking else ""
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """The fields of the config that neither the file nor the caller gives."""
+        known = {*self.options.fields, *sizes_of(self.tensors)}
+        if "positions" in self.tensors:
+            known |= {"positions", "max_positions"}
+        return tuple(
+            field.name
+            for field in dataclasses.fields(ModelConfig)
+            if field.name in self.spec.left_open and field.name not in known
+        )
+
+
+def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> TutorialFiles:
+    """Read the files of a layout; what they do not say is not needed yet."""
+    name = " and ".join(file.name for file in files)
+    tensors = joined(files, spec.halves_of)
+    options = with_config(options, config_beside(files[0].path))
+    return read_tensors(spec, name, tensors, [file.weights for file in files], options)
+
+
+def read_tensors(
+    spec: LayoutSpec,
+    name: str,
+    tensors: Tensors,
+    weights: Sequence[Weights],
+    options: GivenOptions,
+) -> TutorialFiles:
+    """Give a model's tensors our names, and add the options saved beside them."""
+    names = list(tensors)
+    prefix = max(
+        spec.prefixes(names), key=lambda prefix: count_known(spec.names, prefix, names)
+    )
+    named = spec.rename(spec.names, FileTensors(name, tensors, prefix, options.names))
+    flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
+    return TutorialFiles(
+        spec=spec,
+        name=name,
+        weights=weights,
+        stored=tensors,
+        tensors=flat,
+        spelling=Spelling(spec.names, prefix, named.theirs),
+        assumed=named.assumed,
+        options=_with_saved_options(options, flat, weights),
+    )
+
+
+def config_beside(path: Path) -> dict[str, Any]:
+    """Read the config.json beside a file; {} if it has none of its own.
+
+    A weight file may be in the folder of another model, whose config is not for it.
+    """
+    place = path.with_name("config.json")
+    if not place.is_file():
+        return {}
+    config = read_json(place)
+    return {} if {"format", "model_type"} & config.keys() else config
+
+
+def _with_saved_options(
+    options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
+) -> GivenOptions:
+    """Add the options saved in the files beside the weights; given ones win.
+
+    They are everything that a script was called with; what the tensors determine is not
+    taken from them.
+    """
+    known = {
+        *sizes_of(tensors),
+        *(("max_positions",) if "positions" in tensors else ()),
+    }
+    for part in weights:
+        options = with_saved(options, part.options, known)
+    return options
+
+
+def _flat(key: str, tensor: Tensor) -> Tensor:
+    """Turn [1, P, D] and [P, 1, D] into [P, D], the shape of our tables."""
+    if key in _TABLES and tensor.dim() == 3 and 1 in tensor.shape[:2]:
+        return tensor.flatten(0, 1)
+    return tensor
+
+
+def config_of(read: TutorialFiles) -> ModelConfig:
+    """Return the config from the layout, the tensors and, winning, given options.
+
+    Raises CheckpointError if nothing says how many heads there are.
+    """
+    fields = _fields_of(read)
+    need_heads(fields, read.name)
+    return ModelConfig(**fields)
+
+
+def known_config(read: TutorialFiles) -> ModelConfig:
+    """Return the config as far as it is known; 1 stands for unknown heads."""
+    return ModelConfig(**{"heads": 1, **_fields_of(read)})
+
+
+def _fields_of(read: TutorialFiles) -> dict[str, Any]:
+    return {
+        **read.spec.choices,
+        **sizes_of(read.tensors),
+        **read.spec.config_fields(read.tensors),
+        **read.options.fields,
+    }
