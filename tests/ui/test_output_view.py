@@ -24,7 +24,7 @@ from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
 from visformer.ui.views.output import OutputView
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.cell_texts import _inks
+from visformer.ui.widgets.colour_map import inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
 from visformer.values.lens import LensRow
@@ -332,7 +332,7 @@ def test_texts_are_painted_on_their_cells(pair: Pair, qtbot: Any) -> None:
 def test_ink_stands_out_on_every_ground(pair: Pair) -> None:
     palette = pair[0].palette()
     grounds = np.array([[255, 255, 255, 255], [11, 18, 64, 255]], np.uint8)
-    on_white, on_navy = _inks(grounds, palette)
+    on_white, on_navy = inks(grounds, palette)
     assert on_white.lightness() < 128
     assert on_navy.lightness() > 128
 

@@ -114,8 +114,12 @@ def test_turned_column_labels_stand_above_their_columns(heat_map: HeatMap) -> No
 def test_marked_labels_keep_their_place(heat_map: HeatMap) -> None:
     heat_map.draw(named(marked=(1, 2)))
     picture = painted(heat_map)
-    row = middle_of(picture.word("q1"), heat_map)
-    column = middle_of(picture.word("k2"), heat_map)
+    rows, columns = (
+        painted(heat_map, part)
+        for part in (heat_map._row_labels, heat_map._column_labels)
+    )
+    row = middle_of(rows.word("q1"), heat_map)
+    column = middle_of(columns.word("k2"), heat_map)
     box = cell(heat_map, 1, 2)
     assert row.y() == pytest.approx(box.center().y(), abs=2)
     assert column.x() == pytest.approx(box.center().x(), abs=2)
@@ -169,6 +173,7 @@ def test_labels_of_arcs_stand_where_the_arcs_end(qtbot: Any) -> None:
 def test_every_cell_has_the_colour_of_its_number(heat_map: HeatMap) -> None:
     values = np.linspace(0, 1, 12, dtype=np.float32)
     values = np.random.default_rng(3).permutation(values).reshape(3, 4)
+    heat_map.canvas.digits = False
     heat_map.draw(named(values=values, shade=values))
     image, colours = pixels(heat_map), colour_table(heat_map.palette())
     wanted = colours[codes(values, None), :3]
@@ -188,8 +193,9 @@ def test_the_pattern_lies_on_its_cells_alone(
     values = np.zeros((3, 4), np.float32)
     masked = special if what == "hidden" else None
     values[special] = np.nan if what == "NaN" else 0
-    heat_map.draw(named(values=values, shade=values, masked=masked))
     canvas = heat_map.canvas
+    canvas.digits = False
+    heat_map.draw(named(values=values, shade=values, masked=masked))
     canvas.look_at(view)
     image = pixels(canvas)
     wide, high = canvas.width() / view.width(), canvas.height() / view.height()

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from visformer.analysis.subwords import SPACE
 from visformer.language import _
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
@@ -57,6 +58,11 @@ class TokenPair(str):
         return f"{self.read}{ARROW}{self.fed}" if self.fed else self
 
 
+def bare(label: str) -> str:
+    """Return a label without the mark of a word's beginning, unless it is all."""
+    return label.removeprefix(SPACE) or label
+
+
 def read_token(label: str) -> str:
     """Return a row's label without the next token."""
     return label.read if isinstance(label, TokenPair) else label
@@ -82,6 +88,9 @@ class Matrix:
     note: str  # what was done to the numbers before painting, in words
     masked: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
+    current: int | None = None  # the row of the step on screen: always labelled
+    gist: str = ""  # what there is to see, in a few words, beside the title
+    offer: str = ""  # another range of colours, as the button beside the bar names it
     done: str = ""  # what was done to the model's numbers, in words
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
     row_role: AttentionRole = ""
@@ -148,6 +157,16 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     shades = values / np.where(top > 0, top, 1)
     high = number(top.max()) if scale == "head" else _("row max")
     return shades.astype(np.float32), ("0", high), _(SCALES[scale])
+
+
+def ranged(values: Floats, low: float, high: float) -> tuple[Floats, tuple[str, str]]:
+    """Map ``low`` to ``high`` to [0, 1] -> shades, labels of the colour bar's ends.
+
+    For numbers that fill a part of a wider range; values beyond are clipped.
+    """
+    with np.errstate(invalid="ignore"):
+        shades = np.clip((values - low) / ((high - low) or 1), 0, 1)
+    return shades.astype(np.float32), (number(low), number(high))
 
 
 def largest(values: Floats) -> float:

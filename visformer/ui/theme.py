@@ -150,7 +150,10 @@ def _is_dark(palette: QPalette) -> bool:
 def sized(font: QFont, size: float, *, bold: bool = False) -> QFont:
     """Return ``font`` at ``size`` times the body's; a title is semi-bold."""
     result = QFont(font)
-    result.setPointSizeF(font.pointSizeF() * size)
+    if font.pixelSize() > 0:  # it was set so
+        result.setPixelSize(round(font.pixelSize() * size))
+    else:
+        result.setPointSizeF(font.pointSizeF() * size)
     if bold:
         result.setWeight(QFont.Weight.DemiBold)
     return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
@@ -10,8 +12,10 @@ from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
+from visformer.words import number
 
 UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
+PALE = 0.3  # a largest weight below which a map from 0 to 1 shows hardly anything
 HIDDEN = N_("Every token that would be here is hidden.")
 
 
@@ -27,6 +31,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
     """Shade a Reading."""
     values = shown.values
     shades, ends, note = shade(values, selection.scale)
+    last = shown.rows_of((shown.query_tokens - 1,)) if values.size else ()
     if not values.size:
         note = shown.note or (_(HIDDEN) if shown.query_tokens else _(UNDECODED))
     return Matrix(
@@ -43,7 +48,23 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
         marked=shown_marks(shown, selection.cell).cell,
         done=shown.done,
         border=shown.border,
+        current=last[0] if last and shown.kind != "encoder" else None,
+        offer=_offer(shown, selection),
+        row_role="query",
+        column_role="key",
     )
+
+
+def _offer(shown: Reading, selection: Selection) -> str:
+    """Name another range of colours where everything is pale, or the way back."""
+    if not shown.values.size:
+        return ""
+    if selection.scale == "head":
+        return _("back to 0 to 1")
+    most = float(np.nanmax(shown.values, initial=0))
+    if selection.scale != "fixed" or not 0 < most < PALE:
+        return ""
+    return _("use this map's maximum, {number}", number=number(most, 2))
 
 
 def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:

@@ -97,6 +97,7 @@ class AttentionView(View):
         panel = KindPanel(_(KIND_NAMES[kind]), grows=kind != "encoder")
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
+        panel.offer_taken.connect(self._take_offer)
         panel.failed.connect(self.fail)
         return panel
 
@@ -300,6 +301,11 @@ class AttentionView(View):
 
     def _choose_scale(self, scale: Scale) -> None:
         self.session.set(scale=scale)
+
+    def _take_offer(self) -> None:
+        """Use each head's own range of colours, or the one from 0 to 1 again."""
+        own = self._state.scale == "head"
+        self.session.set(scale="fixed" if own else "head")
 
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))

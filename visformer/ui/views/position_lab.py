@@ -65,7 +65,7 @@ class PositionLab(View):
             _("Run the source in another order with the same target, and compare")
         )
         self.shuffle.clicked.connect(self._shuffle)
-        self._tables = [HeatMap(), HeatMap()]
+        self._tables = [HeatMap(stretch=4), HeatMap(stretch=4)]
         self._attention = [HeatMap(), HeatMap()]
         self._text = paragraph(_("both translations"))
         self.bag = paragraph(_("result of the shuffled run"))

@@ -53,7 +53,7 @@ class PositionTable(View):
         self._hover = paragraph(_("the cell pointed at"), _(HINT))
         self._range = _Range()
         self._range.changed.connect(self._draw_range)
-        self._heat_map = HeatMap()
+        self._heat_map = HeatMap(stretch=4)
         self._heat_map.setAccessibleName(
             _("positional encodings, positions by dimensions")
         )

@@ -6,29 +6,33 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
     QColor,
     QImage,
     QMouseEvent,
+    QPaintEngine,
     QPainter,
     QPaintEvent,
     QPalette,
     QPen,
+    QPixmap,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.pictures.attention.mosaic import pooled
+from visformer.ui.widgets.cell_digits import paint_digits
 from visformer.ui.widgets.colour_map import (
     NAN,
     Bytes,
     colour_table,
     coloured,
+    inks,
     nan_crosses,
 )
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, Floats
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
@@ -62,7 +66,10 @@ class Canvas(QWidget):
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
         self._image = QImage()  # of them
+        self._kept: QPixmap | None = None  # the cells as they are painted
         self._codes = NOTHING
+        self._values: Floats | None = None
+        self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
         self._hatched: list[QRectF] | None = None  # visible hidden cells, once needed
@@ -79,14 +86,21 @@ class Canvas(QWidget):
 
     # ---- what is shown ---------------------------------------------------------
 
-    def draw(self, codes: Bytes, masked: Bools | None, table: Bytes) -> None:
-        """Show codes [R, C]; R or C may be 0."""
+    def draw(
+        self,
+        codes: Bytes,
+        masked: Bools | None,
+        table: Bytes,
+        values: Floats | None = None,
+    ) -> None:
+        """Show codes [R, C] of ``values``, which are written too; R or C may be 0."""
         self._codes, self._colours, self.cells = codes, table, NOTHING
+        self._values = values
         self._masked, self._hatched = masked, None
         unknown = codes == NAN
         self._unknown = unknown if unknown.any() else None
         self._show_image()
-        self.update()
+        self._repaint()
 
     def mark(
         self,
@@ -141,7 +155,7 @@ class Canvas(QWidget):
         view = QRectF(max(0.0, x), max(0.0, y), view.width(), view.height())
         self.view, self._hatched = view, None
         self._show_image()
-        self.update()
+        self._repaint()
         self.moved.emit()
 
     def _show_image(self) -> None:
@@ -157,19 +171,50 @@ class Canvas(QWidget):
 
     # ---- painting --------------------------------------------------------------
 
+    def _repaint(self) -> None:
+        self._kept = None
+        self.update()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow font and palette."""
+        super().changeEvent(event)
+        self._kept = None
+
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the image, hatch hidden cells, cross out NaN, frame what is marked."""
+        """Paint the cells, which are kept while the mouse moves, and what is marked."""
         painter, palette = QPainter(self), self.palette()
-        painter.fillRect(self.rect(), palette.window())
-        if not self._image.isNull():
-            painter.drawImage(self._pixels(self._rect), self._image)
-        self._hatch(painter, palette)
+        if painter.paintEngine().type() != QPaintEngine.Type.Raster:
+            self._paint_cells(painter, palette)  # texts and lines stay what they are
+        else:
+            painter.drawPixmap(0, 0, self._cells_kept(palette))
         self._paint_border(painter, palette)
         self._paint_alarms(painter, palette)
         self._paint_marks(painter, palette)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
         painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
+
+    def _cells_kept(self, palette: QPalette) -> QPixmap:
+        ratio = self.devicePixelRatioF()
+        if self._kept is None or self._kept.devicePixelRatio() != ratio:
+            self._kept = QPixmap(self.size() * ratio)
+            self._kept.setDevicePixelRatio(ratio)
+            painter = QPainter(self._kept)
+            painter.setFont(self.font())
+            self._paint_cells(painter, palette)
+            painter.end()
+        return self._kept
+
+    def _paint_cells(self, painter: QPainter, palette: QPalette) -> None:
+        """Paint the image, hatch hidden cells, cross out NaN, write the numbers."""
+        painter.fillRect(self.rect(), palette.window())
+        if not self._image.isNull():
+            painter.drawImage(self._pixels(self._rect), self._image)
+        self._hatch(painter, palette)
+        if self.digits and self._values is not None:
+            colours = inks(self._colours, palette)
+            values, room = self._values, QRectF(self.rect())
+            paint_digits(painter, values, self._codes, colours, self.view, room)
 
     def _hatch(self, painter: QPainter, palette: QPalette) -> None:
         width = self.width() / self.view.width()
@@ -250,6 +295,10 @@ class Canvas(QWidget):
             pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
             painter.setPen(pen)
             painter.drawRect(frame)
+
+    def box(self, row: int, column: int) -> QRect:
+        """Return where a cell lies in the widget, in pixels."""
+        return self._pixels(QRectF(column, row, 1, 1)).toAlignedRect()
 
     def _pixels(self, cells: QRectF) -> QRectF:
         """Return where a rectangle of cells lies in the widget, in pixels."""

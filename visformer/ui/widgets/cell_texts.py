@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.widgets.colour_map import Bytes, codes, colour_table
+from visformer.ui.widgets.colour_map import codes, colour_table, inks
 
 STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing
-DARK = 0.18  # relative luminance below which a ground takes light text
 CENTRE = Qt.AlignmentFlag.AlignCenter
 RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
@@ -32,6 +30,7 @@ class CellTexts(QWidget):
         self.texts: tuple[tuple[Text, ...], ...] = ()
         self._matrix: Matrix | None = None
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        canvas.digits = False  # these texts stand in their place
         canvas.moved.connect(self.update)
         canvas.installEventFilter(self)
 
@@ -56,14 +55,14 @@ class CellTexts(QWidget):
         painter = QPainter(self)
         cell_codes = codes(matrix.shade, matrix.masked)
         colours = colour_table(self.palette(), signed=matrix.signed)
-        inks = _inks(colours, self.palette())
+        ink = inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
         last_row = min(len(self.texts), math.ceil(view.bottom()))
         last_column = min(len(self.texts[0]), math.ceil(view.right()))
         for row in range(max(0, math.floor(view.top())), last_row):
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
-                painter.setPen(inks[cell_codes[row, column]])
+                painter.setPen(ink[cell_codes[row, column]])
                 box = QRectF(left, top, wide, high)
                 _write(painter, box, self.texts[row][column])
 
@@ -89,21 +88,3 @@ def _write(painter: QPainter, box: QRectF, text: Text) -> None:
         elided = Qt.TextElideMode.ElideRight
         token = metrics.elidedText(token, elided, math.floor(inner.width()))
     painter.drawText(inner, CENTRE, token)
-
-
-def _inks(colours: Bytes, palette: QPalette) -> list[QColor]:
-    """Return for every code whichever of text and base stands out on its colour.
-
-    Relative luminance as in WCAG 2.1.
-    """
-    ends = [
-        palette.color(role)
-        for role in (QPalette.ColorRole.Text, palette.ColorRole.Base)
-    ]
-    dark, light = sorted(ends, key=QColor.lightness)
-    shares = colours[:, :3] / 255
-    linear = np.where(
-        shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4
-    )
-    luminance = linear @ (0.2126, 0.7152, 0.0722)
-    return [light if one < DARK else dark for one in luminance]

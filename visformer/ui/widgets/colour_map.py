@@ -19,6 +19,7 @@ Bytes = NDArray[np.uint8]
 MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
 BLOCK = 1 << 16  # cells
 NAN_COLOUR = "#d81b7a"  # occurs in none of the maps
+DARKEST = 0.18  # relative luminance below which a ground takes light text
 # Anchors from low to high; lightness is monotonic, so that they work in grey too.
 LIGHT = ("#ffffff", "#cfe9e6", "#7cc1cf", "#2f7fb8", "#1f3d8a", "#0b1240")
 DARK = ("#0c0e12", "#1c2f63", "#1f6a94", "#2fa88f", "#a4d65e", "#fdf7b4")
@@ -82,9 +83,33 @@ def coloured(codes: Bytes, colours: Bytes) -> QImage:
     if not codes.size:
         return QImage()
     high, wide = codes.shape
-    image = QImage(codes.data, wide, high, wide, QImage.Format.Format_Indexed8)
-    image.setColorTable(colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist())
-    return image.convertToFormat(QImage.Format.Format_RGB32)  # owns its pixels
+    inks = colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]  # as Format_RGB32 has them
+    # several times faster than QImage.convertToFormat from indices
+    pixels = inks[codes].tobytes()
+    image = QImage(pixels, wide, high, 4 * wide, QImage.Format.Format_RGB32)
+    return image.copy()  # owns its pixels
+
+
+def inks(colours: Bytes, palette: QPalette) -> list[QColor]:
+    """Return for every code whichever of text and base stands out on its colour.
+
+    Relative luminance as in WCAG 2.1.
+    """
+    ends = [
+        palette.color(role)
+        for role in (QPalette.ColorRole.Text, QPalette.ColorRole.Base)
+    ]
+    dark, light = sorted(ends, key=QColor.lightness)
+    return [light if one < DARKEST else dark for one in _luminance(colours.tobytes())]
+
+
+@lru_cache(maxsize=16)
+def _luminance(colours: bytes) -> tuple[float, ...]:
+    shares = np.frombuffer(colours, np.uint8).reshape(-1, 4)[:, :3] / 255
+    linear = np.where(
+        shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4
+    )
+    return tuple((linear @ (0.2126, 0.7152, 0.0722)).tolist())
 
 
 def _rgba(name: str) -> tuple[int, int, int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFontMetrics,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -16,14 +17,23 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix, Table
+from visformer.ui.theme import TITLE, gap, sized
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
+from visformer.ui.widgets.cell_value import CellValue
+from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.labels import Caption, ColourBar, Labels, short
+from visformer.ui.widgets.labels import (
+    Caption,
+    Labels,
+    axis_ink,
+    label_font,
+    short,
+)
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
 from visformer.words import number
 
-STRETCH = 4.0  # at most, of a cell's width to its height, or the reverse
+LEAST = 120  # pixels of a map's sides: smaller ones stretch, or lose their labels
 EMPTY = N_("Nothing to show yet.")
 
 
@@ -32,10 +42,11 @@ class HeatMap(QWidget):
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # a MapCell; None: beside the cells
+    offer_taken = Signal()  # the range of colours that Matrix.offer names
     failed = Signal(str)
 
-    def __init__(self, *, stretch: float = STRETCH) -> None:
-        """``stretch``: the largest ratio of a cell's sides."""
+    def __init__(self, *, stretch: float = 1.0) -> None:
+        """``stretch``: the largest ratio of a cell's sides, 1 for square ones."""
         super().__init__()
         self._stretch = stretch
         self._matrix: Matrix | None = None
@@ -43,23 +54,26 @@ class HeatMap(QWidget):
         self._longest = ("", "")
         self._room: tuple[object, ...] = ()  # what the arrangement depends on
         self._focused = False
-        labels = [plain_label(parent=self) for _ in range(4)]
+        labels = [plain_label(parent=self) for _ in range(5)]
         for label in labels:
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._title, self._column_axis, self._hint, self._done = labels
+        self._title, self._gist, self._column_axis, self._hint, self._done = labels
         self._hint.setWordWrap(True)
         self._done.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for label in (self._column_axis, self._hint):
+        for label in (self._gist, self._column_axis, self._hint):
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self._row_axis = Caption(self)
         self._row_labels = Labels(Qt.Orientation.Vertical, self)
         self._column_labels = Labels(Qt.Orientation.Horizontal, self)
         self._bar = ColourBar(self)
+        self._bar.offer_taken.connect(self.offer_taken)
         self.canvas = Canvas(self)
         self.canvas.hovered.connect(self.hovered)
         self.canvas.clicked.connect(self.clicked)
         self.canvas.moved.connect(self._follow)
+        self.value = CellValue(self)
+        self._cell: tuple[int, int] | None = None
         self._hint.raise_()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -92,25 +106,26 @@ class HeatMap(QWidget):
         and a column label, so that cells stay in place while rows are added.
         """
         self._matrix, self._extent, self._longest = matrix, extent, longest
-        named = (self._title, self._done, self._column_axis, self._bar, self.canvas)
-        for part in named:
+        for part in (self._title, self._done, self._bar, self.canvas):
             part.setVisible(matrix is not None)
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
         if matrix is None:
             self._hint.setText(_(EMPTY))
-            self._row_labels.draw((), ())
-            self._column_labels.draw((), ())
-            self._row_axis.set_text("")
+            for other in (*self._outside(), self._gist, self.value):
+                other.hide()
             self._arrange()
             return
         self._hint.setText(matrix.note if empty else "")
         self._title.setText(matrix.title)
+        self._gist.setText(matrix.gist)
+        self._gist.setVisible(bool(matrix.gist))
         self._done.setText(matrix.done)
         self._column_axis.setText(matrix.column_axis)
-        self._row_axis.set_text(matrix.row_axis)
-        self._arrange()
+        self._row_axis.set_text(matrix.row_axis, matrix.row_role)
+        self._colour_axis(matrix)
         self._paint_cells(matrix)
+        self._arrange()
         self.canvas.set_border(matrix.border)
         self.canvas.alarm(matrix.alarms)
         row, column = matrix.marked or (None, None)
@@ -130,10 +145,40 @@ class HeatMap(QWidget):
         """Frame a cell and mark tokens on both axes; the image is left alone."""
         if self._matrix is None:
             return
+        matrix = self._matrix
         self.canvas.mark(cell, rows, columns)
-        self._row_labels.draw(self._matrix.rows, rows)
-        self._column_labels.draw(self._matrix.columns, columns)
-        self.setAccessibleDescription(_description(self._matrix, cell))
+        self._row_labels.draw(
+            matrix.rows, rows, current=matrix.current, role=matrix.row_role
+        )
+        self._column_labels.draw(matrix.columns, columns, role=matrix.column_role)
+        self.setAccessibleDescription(_description(matrix, cell))
+        self._cell = cell
+        self._say_value()
+
+    def _say_value(self) -> None:
+        """Write the marked cell's value beside it, if it is on screen."""
+        matrix, cell = self._matrix, self._cell
+        if matrix is None or cell is None or not _is_inside(matrix, cell):
+            self.value.hide()
+            return
+        place = self.canvas.box(*cell).translated(self.canvas.pos())
+        if self.canvas.geometry().intersects(place):
+            self.value.draw(matrix, cell, place)
+        else:
+            self.value.hide()
+
+    def _outside(self) -> tuple[QWidget, ...]:
+        """Return what stands around a map that is not too small for it."""
+        labels = self._row_labels, self._column_labels
+        return *labels, self._row_axis, self._column_axis
+
+    def _colour_axis(self, matrix: Matrix) -> None:
+        """Give the columns' title the hue of what a column is."""
+        palette = QPalette(self.palette())
+        ink = axis_ink(palette, matrix.column_role)
+        if self._column_axis.palette().placeholderText().color() != ink:
+            palette.setColor(QPalette.ColorRole.PlaceholderText, ink)
+            self._column_axis.setPalette(palette)
 
     def set_focused(self, focused: bool) -> None:
         """Frame the whole map as the one of several that has the focus."""
@@ -144,7 +189,8 @@ class HeatMap(QWidget):
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
         cell_codes = codes(matrix.shade, matrix.masked)
-        self.canvas.draw(cell_codes, matrix.masked, colours)
+        values = None if matrix.boolean else matrix.values
+        self.canvas.draw(cell_codes, matrix.masked, colours, values)
         self._bar.draw(
             colours,
             matrix.ends,
@@ -152,6 +198,7 @@ class HeatMap(QWidget):
             masked=matrix.masked is not None and bool(matrix.masked.any()),
             unknown=bool((cell_codes == NAN).any()),
             boolean=matrix.boolean,
+            offer=matrix.offer,
         )
 
     # ---- where things are ------------------------------------------------------
@@ -168,63 +215,102 @@ class HeatMap(QWidget):
             self._hint.setGeometry(self.rect())
             self._room = ()
             return
-        extent = self._extent or (len(matrix.rows), len(matrix.columns))
+        rows, columns = self._extent or (len(matrix.rows), len(matrix.columns))
+        extent = max(1, rows), max(1, columns)
         longest = (
             self._width_of((self._longest[0], *matrix.rows)),
             self._width_of((self._longest[1], *matrix.columns)),
         )
-        room = (self.size(), extent, longest, self.font(), matrix.done)
+        bar = self._bar.heightForWidth(self.width())
+        words = matrix.done, matrix.title, matrix.gist, bar
+        room = (self.size(), extent, longest, self.font(), words)
         if room != self._room:
             self._room = room
             self._place(extent, longest)
 
     def _width_of(self, labels: tuple[str, ...]) -> int:
         """Return the width of the widest label; only the longest few are measured."""
-        metrics = self.fontMetrics()
         candidates = sorted({short(label) for label in labels}, key=len)[-3:]
         widest = max(
-            (metrics.horizontalAdvance(text) for text in candidates), default=0
+            (
+                QFontMetrics(label_font(self.font(), text)).horizontalAdvance(text)
+                for text in candidates
+            ),
+            default=0,
         )
-        return widest + metrics.averageCharWidth()
+        return widest + self.fontMetrics().averageCharWidth()
 
     def _place(self, extent: tuple[int, int], longest: tuple[int, int]) -> None:
-        rows, columns = max(1, extent[0]), max(1, extent[1])
+        """Put the parts around the largest map that there is room for.
+
+        Where labels would leave too little of it they are left out.
+        """
+        edge = gap(self) // 2
         line = self.fontMetrics().height() + 2
-        edge = 4
+        top = self._place_words(edge)
+        bar = self._bar.heightForWidth(self.width() - 2 * edge)
+        bottom = self.height() - bar - 2 * edge
         left = edge + line + min(longest[0], int(self.width() * 0.4))
-        width = max(1, self.width() - left - 2 * edge)
-        self._column_labels.upright = longest[1] <= width / columns
+        upright = longest[1] <= (self.width() - left - edge) / extent[1]
         turned = min(longest[1], int(self.height() * 0.35))
-        labels = line if self._column_labels.upright else turned
-        done = wrapped_height(self.fontMetrics(), self._done.text(), self.width() - 8)
-        top = edge + 2 * line + done + labels
-        height = max(1, self.height() - top - line - 2 * edge)
-        wide, high = width / columns, height / rows
-        width = max(1, int(min(wide, self._stretch * high) * columns))
-        height = max(1, int(min(high, self._stretch * wide) * rows))
-        self._title.setGeometry(edge, edge, self.width() - 2 * edge, line)
-        self._done.setGeometry(edge, edge + line, self.width() - 2 * edge, done)
-        axis = QRect(left, edge + line + done, self.width() - left - edge, line)
-        self._column_axis.setGeometry(axis)
+        labels = line if upright else turned
+        whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
+        within = whole.adjusted(left - edge, line + labels, 0, 0)
+        room = self._room_of(extent, within)
+        bare = min(room.width(), room.height()) < LEAST
+        if bare:
+            room = self._room_of(extent, whole)
+        for part in self._outside():
+            part.setHidden(bare)
+        self._column_labels.upright = upright
         over = line // 2
         self._row_labels.overhang = self._column_labels.overhang = over
-        across = QRect(left - over, top - labels, width + 2 * over, labels)
-        self._column_labels.setGeometry(across)
-        self._row_axis.setGeometry(edge, top, line, height)
-        beside = QRect(edge + line, top - over, left - edge - line, height + 2 * over)
-        self._row_labels.setGeometry(beside)
-        self.canvas.setGeometry(left, top, width, height)
-        self._hint.setGeometry(left + edge, top, width - 2 * edge, height)
-        self._bar.setGeometry(
-            left, top + height + edge, self.width() - left - edge, line
+        x, y = room.x(), room.y()
+        self._column_axis.setGeometry(x, top, self.width() - x - edge, line)
+        self._column_labels.setGeometry(
+            x - over, y - labels, room.width() + 2 * over, labels
         )
-        self.canvas.set_whole(rows, columns)
+        self._row_axis.setGeometry(edge, y, line, room.height())
+        beside = QRect(edge + line, y - over, x - edge - line, room.height() + 2 * over)
+        self._row_labels.setGeometry(beside)
+        self.canvas.setGeometry(room)
+        self._hint.setGeometry(room.adjusted(edge, 0, -edge, 0))
+        across = self.width() - 2 * edge
+        self._bar.setGeometry(edge if bare else x, room.bottom() + edge, across, bar)
+        if not bare:
+            self._bar.resize(across - x + edge, bar)
+        self.canvas.set_whole(*extent)
         self._follow()
+
+    def _place_words(self, edge: int) -> int:
+        """Place the title with its gist, and what was done; return where they end."""
+        metrics, wide = QFontMetrics(self._title.font()), self.width() - 2 * edge
+        line, body = metrics.height() + 2, self.fontMetrics()
+        title = min(wide, metrics.horizontalAdvance(self._title.text()) + edge)
+        self._title.setGeometry(edge, edge, title, line)
+        off = metrics.ascent() - body.ascent()  # one baseline
+        left = edge + title + body.averageCharWidth()
+        self._gist.setGeometry(left, edge + off, max(0, wide - left), body.height() + 2)
+        done = wrapped_height(body, self._done.text(), wide)
+        self._done.setGeometry(edge, edge + line, wide, done)
+        return edge + line + done
+
+    def _room_of(self, extent: tuple[int, int], within: QRect) -> QRect:
+        """Return where the cells lie: square ones, if the map is large enough so."""
+        rows, columns = extent
+        wide, high = max(1, within.width()) / columns, max(1, within.height()) / rows
+        across = min(wide, self._stretch * high) * columns
+        down = min(high, self._stretch * wide) * rows
+        across = max(across, min(LEAST, wide * columns))
+        down = max(down, min(LEAST, high * rows))
+        corner = within.topLeft()
+        return QRect(corner.x(), corner.y(), max(1, int(across)), max(1, int(down)))
 
     def _follow(self) -> None:
         view = self.canvas.view
         self._row_labels.look_at(view.y(), view.height())
         self._column_labels.look_at(view.x(), view.width())
+        self._say_value()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -253,11 +339,10 @@ class HeatMap(QWidget):
 
     def _dress(self) -> None:
         """Use the widget's palette and font."""
-        bold = self.font()
-        bold.setBold(True)
-        self._title.setFont(bold)
+        self._title.setFont(sized(self.font(), TITLE, bold=True))
         self._arrange()
         if self._matrix is not None:
+            self._colour_axis(self._matrix)
             self._paint_cells(self._matrix)
 
     # ---- mouse and keys --------------------------------------------------------
@@ -283,6 +368,11 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
+
+
+def _is_inside(matrix: Matrix, cell: tuple[int, int]) -> bool:
+    rows, columns = len(matrix.rows), len(matrix.columns)
+    return 0 <= cell[0] < rows and 0 <= cell[1] < columns
 
 
 def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:

@@ -34,6 +34,7 @@ class KindPanel(QStackedWidget):
 
     hovered = Signal(object)
     clicked = Signal(object)
+    offer_taken = Signal()  # as HeatMap's
     failed = Signal(str)
 
     def __init__(self, name: str, *, grows: bool) -> None:
@@ -44,6 +45,7 @@ class KindPanel(QStackedWidget):
         self.heat_map.setAccessibleName(_("{kind} attention", kind=name))
         self.heat_map.hovered.connect(self.hovered)
         self.heat_map.clicked.connect(self.clicked)
+        self.heat_map.offer_taken.connect(self.offer_taken)
         self.heat_map.failed.connect(self.failed)
         self.addWidget(self.heat_map)
         self._name = name
@@ -61,6 +63,7 @@ class KindPanel(QStackedWidget):
             canvas.pointed.connect(self.hovered)
             canvas.clicked.connect(self.clicked)
             panel.clicked.connect(self.clicked)
+            panel.offer_taken.connect(self.offer_taken)
             panel.failed.connect(self.failed)
             self._panels[form] = panel
             self.addWidget(panel)

@@ -1,27 +1,20 @@
-"""Token labels beside a heat map, thinned to what fits, and the colour bar below it."""
+"""Token labels beside a heat map, thinned to what fits."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import (
-    QBrush,
-    QColor,
-    QImage,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-)
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QWidget
 
-from visformer.language import _
-from visformer.pictures.picture import TokenPair
-from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
+from visformer.pictures.picture import AttentionRole, TokenPair, bare
+from visformer.ui.theme import hue, sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
-FEWEST = 8  # characters of the scale's name below which it is not painted
+CLOSEST = 0.8  # of a line, from the middle of one label to the next
+WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
 def short(label: str) -> str:
@@ -44,6 +37,26 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
 
 
+def label_font(font: QFont, text: str) -> QFont:
+    """Return the font of a label: larger for Chinese, Japanese and Korean characters.
+
+    Their fonts draw them smaller than Latin letters of the same nominal size.
+    """
+    return sized(font, WIDE_SIZE) if _is_wide(text) else font
+
+
+@lru_cache(maxsize=8192)
+def _is_wide(text: str) -> bool:
+    return any(
+        "\u2e80" <= char <= "\u9fff"
+        or "\uac00" <= char <= "\ud7af"
+        or "\uf900" <= char <= "\ufaff"
+        or "\uff01" <= char <= "\uff60"
+        or "\U00020000" <= char <= "\U0003ffff"
+        for char in text
+    )
+
+
 class Labels(QWidget):
     """Labels of the rows (vertical) or columns of the map beside them."""
 
@@ -53,18 +66,36 @@ class Labels(QWidget):
         self._labels: tuple[str, ...] = ()
         self._texts: tuple[str, ...] = ()  # the labels, cut to what fits
         self._marked: tuple[int, ...] = ()
+        self._current: int | None = None
+        self._role: AttentionRole = ""
         self._first, self._span = 0.0, 1.0
         self.overhang = 0  # pixels beyond the map at both ends, for labels at its edge
         self.upright = True  # column labels that do not fit side by side are turned
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
-    def draw(self, labels: tuple[str, ...], marked: tuple[int, ...]) -> None:
-        """Show these labels, some of them marked."""
+    def draw(
+        self,
+        labels: tuple[str, ...],
+        marked: tuple[int, ...],
+        *,
+        current: int | None = None,
+        role: AttentionRole = "",
+    ) -> None:
+        """Show these labels in their role's hue; those marked, and ``current``, always.
+
+        The others are thinned to what has room beside those.
+        """
         texts = self._texts
         if labels is not self._labels:  # marking alone comes with every mouse move
             self._labels, texts = labels, tuple(short(label) for label in labels)
-        if (texts, marked) != (self._texts, self._marked):
+        if (texts, marked, current, role) != (
+            self._texts,
+            self._marked,
+            self._current,
+            self._role,
+        ):
             self._texts, self._marked = texts, marked
+            self._current, self._role = current, role
             self.update()
 
     def look_at(self, first: float, span: float) -> None:
@@ -73,76 +104,133 @@ class Labels(QWidget):
             self._first, self._span = first, span
             self.update()
 
+    # ---- painting --------------------------------------------------------------
+
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the labels that fit; the marked ones always."""
+        """Paint the labels that have room, in their role's hue."""
         painter = QPainter(self)
-        palette, high = self.palette(), self.fontMetrics().height()
-        if not self._rows and not self.upright:  # x now runs up, y to the right
+        places = self._places()
+        turned = [at for at in places if self._is_turned(at[0])]
+        standing = [at for at in places if not self._is_turned(at[0])]
+        for index, middle in standing:
+            self._paint_label(painter, index, *self._box(index, middle))
+        if turned:  # x now runs up, y to the right
             painter.translate(0, self.height())
             painter.rotate(-90)
-        painter.setPen(palette.color(QPalette.ColorRole.WindowText))
-        for index in self._thinned():
-            box, align = self._box(index, high)
-            painter.drawText(box, align, self._texts[index])
-        painter.setPen(palette.color(QPalette.ColorRole.HighlightedText))
-        for index in self._marked:
-            if index < len(self._texts):
-                box, align = self._box(index, high)
-                painter.fillRect(box, palette.highlight())
-                painter.drawText(box, align, self._texts[index])
+        for index, middle in turned:
+            high = self.fontMetrics().height()
+            box = QRectF(high // 5, middle - high / 2, self.height() - high // 5, high)
+            side = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+            self._paint_label(painter, index, box, side)
+
+    def _paint_label(
+        self, painter: QPainter, index: int, box: QRectF, side: Qt.AlignmentFlag
+    ) -> None:
+        palette, text = self.palette(), self._texts[index]
+        current = index == self._current
+        font = label_font(self.font(), text)
+        painter.setFont(sized(font, 1.0, bold=True) if current else font)
+        if index in self._marked:
+            painter.fillRect(box, palette.highlight())
+            painter.setPen(palette.color(QPalette.ColorRole.HighlightedText))
+        else:
+            painter.setPen(hue(palette, self._role))
+        side |= Qt.TextFlag.TextDontClip
+        painter.drawText(box, side, self._fitted(painter, text, box.width()))
+
+    def _fitted(self, painter: QPainter, text: str, room: float) -> str:
+        """Cut a label visibly where there is no room for it; single ones overhang."""
+        metrics = painter.fontMetrics()
+        if len(text) <= 2 or metrics.horizontalAdvance(text) <= room:
+            return text
+        return metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, int(room))
 
     def _pitch(self) -> float:
         side = self.height() if self._rows else self.width()
         return (side - 2 * self.overhang) / self._span
 
-    def _thinned(self) -> list[int]:
-        """Return the visible labels for which there is space beside the marked ones."""
-        pitch = self._pitch()
-        every = 1
-        if self._rows or not self.upright:
-            every = max(1, math.ceil(self.fontMetrics().height() / pitch - 0.2))
+    def _every(self) -> int:
+        """Return that one of so many labels has room."""
+        if not self._rows and self.upright:
+            return 1
+        high = self.fontMetrics().height()
+        return max(1, math.ceil(high / self._pitch() - 1 + CLOSEST))
+
+    def _is_turned(self, index: int) -> bool:
+        """Tell whether a column's label reads upwards; single characters stand."""
+        if self._rows or self.upright:
+            return False
+        text = self._texts[index]
+        if len(bare(text)) > 1:
+            return True
+        font = label_font(self.font(), text)
+        room = self._every() * self._pitch()
+        return QFontMetricsF(font).horizontalAdvance(text) > room and len(text) > 1
+
+    def _places(self) -> list[tuple[int, float]]:
+        """Return the labels to paint, each with its middle along the axis."""
+        every = self._every()
         first = max(0, math.floor(self._first))
         last = min(len(self._texts), math.ceil(self._first + self._span))
-        return [
+        always = {index for index in self._marked if first <= index < last}
+        if self._current is not None and first <= self._current < last:
+            always.add(self._current)
+        others = [
             index
             for index in range(-(-first // every) * every, last, every)
-            if all(abs(index - marked) >= every for marked in self._marked)
+            if all(abs(index - one) >= every for one in always)
+        ]
+        return [
+            *((index, self._middle(index)) for index in others),
+            *self._apart(sorted(always)),
         ]
 
-    def _box(self, index: int, high: int) -> tuple[QRectF, Qt.AlignmentFlag]:
-        """Return a label's place, in the rotated frame if labels are rotated."""
-        pitch, centre = self._pitch(), Qt.AlignmentFlag.AlignVCenter
-        middle = (index + 0.5 - self._first) * pitch
-        gap = high // 5
-        middle += self.overhang
+    def _middle(self, index: int) -> float:
+        return (index + 0.5 - self._first) * self._pitch() + self.overhang
+
+    def _apart(self, indices: list[int]) -> list[tuple[int, float]]:
+        """Move labels that must be there off one another."""
+        least = 0.0 if self._every() == 1 else float(self.fontMetrics().height())
+        middles = [self._middle(index) for index in indices]
+        for at in range(1, len(middles)):
+            missing = least - (middles[at] - middles[at - 1])
+            if missing > 0:
+                middles[at - 1] -= missing / 2
+                middles[at] += missing / 2
+        return list(zip(indices, middles, strict=True))
+
+    def _box(self, index: int, middle: float) -> tuple[QRectF, Qt.AlignmentFlag]:
+        """Return the place of a label that is not turned."""
+        high, pitch = self.fontMetrics().height(), self._pitch()
+        centre = Qt.AlignmentFlag.AlignVCenter
         if self._rows:
-            box = QRectF(0, middle - high / 2, self.width() - gap, high)
+            box = QRectF(0, middle - high / 2, self.width() - high // 5, high)
             return box, Qt.AlignmentFlag.AlignRight | centre
-        if self.upright:
-            box = QRectF(middle - pitch / 2, 0, pitch, self.height())
-            return box, Qt.AlignmentFlag.AlignHCenter | centre
-        box = QRectF(gap, middle - high / 2, self.height() - gap, high)
-        return box, Qt.AlignmentFlag.AlignLeft | centre
+        wide = max(pitch, float(self.fontMetrics().averageCharWidth()))
+        down = 0 if self.upright else self.height() - high
+        box = QRectF(middle - wide / 2, down, wide, self.height() - down)
+        return box, Qt.AlignmentFlag.AlignHCenter | centre
 
 
 class Caption(QWidget):
-    """One line of plain text that reads upwards."""
+    """One line of plain text in its role's hue that reads upwards."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._text = ""
+        self._role: AttentionRole = ""
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
-    def set_text(self, text: str) -> None:
-        if text != self._text:
-            self._text = text
+    def set_text(self, text: str, role: AttentionRole = "") -> None:
+        if (text, role) != (self._text, self._role):
+            self._text, self._role = text, role
             self.setToolTip(text)
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the text, elided if it does not fit."""
         painter = QPainter(self)
-        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+        painter.setPen(axis_ink(self.palette(), self._role))
         painter.rotate(-90)
         metrics = self.fontMetrics()
         text = metrics.elidedText(
@@ -152,102 +240,8 @@ class Caption(QWidget):
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
 
-class ColourBar(QWidget):
-    """What the colours mean: both ends, the scale in words, hidden and NaN cells."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._shown: tuple[object, ...] = ()
-        self._ends, self._note = ("", ""), ""
-        self._table: Bytes | None = None
-        self._keys: tuple[tuple[str, int], ...] = ()
-        self._boolean = False
-        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-
-    def draw(
-        self,
-        table: Bytes,
-        ends: tuple[str, str],
-        note: str,
-        *,
-        masked: bool,
-        unknown: bool,
-        boolean: bool = False,
-    ) -> None:
-        """Show a scale; ``masked`` and ``unknown``: there are such cells.
-
-        ``boolean``: there are only cells that may attend and cells that may not.
-        """
-        shown = (id(table), ends, note, masked, unknown, boolean)
-        if shown == self._shown:
-            return
-        self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        keys = (
-            (_("may attend"), HIGH, boolean),
-            ("NaN", NAN, unknown),
-            (_("masked"), MASKED, masked or boolean),
-        )
-        self._boolean = boolean
-        self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
-        self.setToolTip(note)
-        self.update()
-
-    def sizeHint(self) -> QSize:
-        """One line high."""
-        return QSize(20 * self.fontMetrics().averageCharWidth(), self._line())
-
-    def _line(self) -> int:
-        return self.fontMetrics().height() + 2
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint from left to right: low end, colours, high end, keys, words."""
-        if self._table is None:
-            return
-        painter = QPainter(self)
-        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
-        gap = self.fontMetrics().averageCharWidth()
-        x = 0.0 if self._boolean else self._scale(painter, self._table, gap)
-        for text, code in self._keys:
-            x = self._key(painter, x, text, code) + gap
-        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
-        if self.width() - x > FEWEST * gap:  # otherwise it is only in the tool tip
-            self._text(painter, x, self._note)
-
-    def _scale(self, painter: QPainter, table: Bytes, gap: int) -> float:
-        """Paint the colours between their ends; return where the next text begins."""
-        x = self._text(painter, 0, self._ends[0]) + gap / 2
-        width = min(12.0 * gap, self.width() / 4)
-        box = QRectF(x, self.height() * 0.2, width, self.height() * 0.6)
-        painter.drawImage(box, _ramp(table))
-        painter.drawRect(box)
-        return self._text(painter, box.right() + gap / 2, self._ends[1]) + gap
-
-    def _key(self, painter: QPainter, x: float, text: str, code: int) -> float:
-        if self._table is None:
-            return x
-        side = self.height() * 0.6
-        box = QRectF(x, self.height() * 0.2, 1.5 * side, side)
-        red, green, blue, _ = self._table[code].tolist()
-        painter.fillRect(box, QBrush(QColor(red, green, blue)))
-        if code == MASKED:
-            hatch = QBrush(painter.pen().color(), Qt.BrushStyle.BDiagPattern)
-            painter.fillRect(box, hatch)
-        elif code == NAN:
-            painter.fillRect(box, nan_crosses())
-        painter.drawRect(box)
-        return self._text(painter, box.right() + side / 3, text)
-
-    def _text(self, painter: QPainter, x: float, text: str) -> float:
-        """Write a text; return where it ends."""
-        room = max(0, int(self.width() - x))
-        cut = self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, room)
-        box = QRectF(x, 0, room, self.height())
-        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, cut)
-        return x + self.fontMetrics().horizontalAdvance(cut)
-
-
-def _ramp(table: Bytes) -> QImage:
-    """Return the colours from low to high as an image one pixel high."""
-    row = table[LOW : HIGH + 1].tobytes()
-    size = HIGH + 1 - LOW
-    return QImage(row, size, 1, 4 * size, QImage.Format.Format_RGBA8888).copy()
+def axis_ink(palette: QPalette, role: AttentionRole) -> QColor:
+    """Return the colour of an axis's title: its role's hue, or a faint one."""
+    if role:
+        return hue(palette, role)
+    return palette.color(QPalette.ColorRole.PlaceholderText)

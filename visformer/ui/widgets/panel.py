@@ -14,10 +14,11 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.picture import Matrix, Table
+from visformer.ui.theme import TITLE, sized
 from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.labels import ColourBar
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.running_text import RunningText
 
@@ -26,6 +27,7 @@ class Panel(QWidget):
     """Title, what was done, the picture (scrolled if it is long), its key."""
 
     clicked = Signal(object)  # None: beside the picture
+    offer_taken = Signal()  # the range of colours that Matrix.offer names
     failed = Signal(str)
 
     def __init__(self, canvas: ArcsCanvas | RunningText, name: str) -> None:
@@ -38,6 +40,7 @@ class Panel(QWidget):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._note.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self._bar = ColourBar(self)
+        self._bar.offer_taken.connect(self.offer_taken)
         self._bar.setVisible(isinstance(canvas, RunningText))
         self.area = QScrollArea()
         self.area.setWidget(canvas)
@@ -71,6 +74,7 @@ class Panel(QWidget):
                 "" if empty else matrix.note,
                 masked=matrix.masked is not None and bool(matrix.masked.any()),
                 unknown=bool((matrix.values != matrix.values).any()),  # NaN
+                offer=matrix.offer,
             )
 
     def set_focused(self, focused: bool) -> None:
@@ -106,6 +110,4 @@ class Panel(QWidget):
             self._dress()
 
     def _dress(self) -> None:
-        bold = self.font()
-        bold.setBold(True)
-        self._title.setFont(bold)
+        self._title.setFont(sized(self.font(), TITLE, bold=True))

@@ -1,0 +1,209 @@
+"""Labels that are always there, digits in cells, the value at the mouse, the bar."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QRectF, Qt
+
+from tests.ui.painted import fixed_font, painted
+from tests.ui.test_heatmap import matrix, middle
+from tests.ui.test_painted_map import middle_of, named
+from visformer.pictures.picture import Matrix, ranged
+from visformer.ui.theme import hue
+from visformer.ui.widgets.heatmap import LEAST, HeatMap
+
+
+@pytest.fixture
+def heat_map(qtbot: Any) -> HeatMap:
+    widget = HeatMap()
+    qtbot.addWidget(widget)
+    fixed_font(widget)
+    widget.resize(400, 360)
+    widget.show()
+    return widget
+
+
+def tall(**changes: Any) -> Matrix:
+    """Return sixty rows, more than there is room to label."""
+    made = matrix(60, 60, row_role="query", column_role="key")
+    names = tuple(f"r{at}" for at in range(60)), tuple(f"c{at}" for at in range(60))
+    return replace(made, **{"rows": names[0], "columns": names[1], **changes})
+
+
+# ---- labels ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("current", [7, 30, 58])
+def test_the_current_row_and_the_marked_ones_are_always_labelled(
+    heat_map: HeatMap, current: int
+) -> None:
+    heat_map.draw(tall(current=current, marked=(31, 17)))
+    rows = painted(heat_map, heat_map._row_labels).words
+    columns = painted(heat_map, heat_map._column_labels).words
+    assert {f"r{current}", "r31"} <= {word.text for word in rows}
+    assert "c17" in {word.text for word in columns}
+    line = heat_map.fontMetrics().height()
+    for words in (sorted(word.y for word in rows), sorted(word.x for word in columns)):
+        assert 8 < len(words) < 40  # thinned
+        assert min(np.diff(words)) > 0.7 * line
+
+
+def test_labels_and_axes_have_the_hue_of_their_role(heat_map: HeatMap) -> None:
+    heat_map.draw(tall(row_axis="who reads", column_axis="who is read"))
+    picture, palette = painted(heat_map), heat_map.palette()
+    assert picture.word("r0").ink == hue(palette, "query").name()
+    assert picture.word("who reads").ink == hue(palette, "query").name()
+    assert picture.word("c0").ink == hue(palette, "key").name()
+    assert picture.word("who is read").ink == hue(palette, "key").name()
+    heat_map.draw(tall(row_role="", column_role="", column_axis="who is read"))
+    faint = palette.placeholderText().color().name()
+    assert painted(heat_map).word("who is read").ink == faint
+
+
+def test_single_characters_stand_upright_over_their_columns(heat_map: HeatMap) -> None:
+    heat_map.resize(300, 360)
+    texts = (*("column", "'", "columns", "."), *(f"more {at}" for at in range(8)))
+    heat_map.draw(replace(matrix(12, 12), columns=texts))
+    assert not heat_map._column_labels.upright
+    picture = painted(heat_map)
+    canvas = heat_map.canvas.geometry()
+    for column, text in ((1, "'"), (3, ".")):
+        at = middle_of(picture.word(text), heat_map)
+        pitch = canvas.width() / 12
+        assert at.x() == pytest.approx(canvas.x() + (column + 0.5) * pitch, abs=1)
+        assert canvas.y() - heat_map.fontMetrics().height() < at.y() < canvas.y()
+
+
+# ---- cells -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([[0.46, 0.0, 1.0]], [".46", "0", "1.0"]),
+        ([[0.001, 0.999, 0.25]], ["~0", "1.0", ".25"]),
+        ([[-72.66, 3.0, 0.5]], ["−72.7", "3.0", "0.5"]),
+        ([[1.0, 0.0, 1.0]], ["1", "0", "1"]),
+    ],
+)
+def test_large_cells_hold_their_numbers(
+    heat_map: HeatMap, values: list[list[float]], texts: list[str]
+) -> None:
+    made = np.array(values, np.float32)
+    shade = np.clip(made, 0, 1)
+    heat_map.draw(matrix(1, 3, values=made, shade=shade))
+    picture = painted(heat_map, heat_map.canvas)
+    assert [word.text for word in picture.words] == texts
+    for column, word in enumerate(picture.words):
+        inside = heat_map.canvas.box(0, column).translated(heat_map.canvas.pos())
+        assert QRectF(inside).contains(middle_of(word, heat_map))
+
+
+def test_small_cells_and_hidden_ones_hold_none(heat_map: HeatMap) -> None:
+    heat_map.draw(tall())
+    assert painted(heat_map, heat_map.canvas).words == []
+    heat_map.canvas.look_at(QRectF(0, 0, 4, 4))
+    assert len(painted(heat_map, heat_map.canvas).words) == 16
+    values = np.zeros((1, 3), np.float32)
+    masked = np.array([[True, False, False]])
+    heat_map.draw(matrix(1, 3, values=values, shade=values, masked=masked))
+    assert len(painted(heat_map, heat_map.canvas).words) == 2
+
+
+@pytest.mark.parametrize("size", [(400, 360), (700, 300), (300, 700)])
+def test_cells_are_square(heat_map: HeatMap, size: tuple[int, int]) -> None:
+    heat_map.resize(*size)
+    heat_map.draw(matrix(6, 8))
+    canvas = heat_map.canvas
+    assert canvas.width() / 8 == pytest.approx(canvas.height() / 6, abs=1)
+
+
+@pytest.mark.parametrize("shape", [(2, 60), (60, 2), (3, 3), (40, 40)])
+def test_no_map_is_narrower_than_it_must_be(
+    heat_map: HeatMap, shape: tuple[int, int]
+) -> None:
+    heat_map.resize(220, 220)
+    heat_map.draw(replace(matrix(*shape), rows=("a long label",) * shape[0]))
+    canvas = heat_map.canvas.geometry()
+    assert min(canvas.width(), canvas.height()) >= LEAST
+    assert heat_map.rect().contains(canvas)
+
+
+# ---- the value ---------------------------------------------------------------------
+
+
+def test_the_value_stands_beside_the_cell_and_says_who_reads_whom(
+    heat_map: HeatMap, qtbot: Any
+) -> None:
+    heat_map.draw(named(row_role="query", column_role="key"))
+    heat_map.hovered.connect(lambda at: heat_map.mark(at))
+    for at in ((0, 0), (1, 2), (2, 3)):
+        qtbot.mouseMove(heat_map.canvas, middle(heat_map, *at))
+        assert heat_map.value.isVisible()
+        box = heat_map.canvas.box(*at).translated(heat_map.canvas.pos())
+        assert not heat_map.value.geometry().intersects(box)
+        assert heat_map.rect().contains(heat_map.value.geometry())
+        words = painted(heat_map, heat_map.value).words
+        assert [word.text.strip() for word in words[1:]] == [
+            f"q{at[0]}",
+            "reads",
+            f"k{at[1]}",
+        ]
+        shown = heat_map.matrix
+        assert shown is not None
+        assert float(words[0].text) == pytest.approx(shown.values[at], abs=1e-4)
+        inks = [hue(heat_map.palette(), role).name() for role in ("query", "key")]
+        assert [words[1].ink, words[3].ink] == inks
+    heat_map.mark(None)
+    assert not heat_map.value.isVisible()
+
+
+def test_a_marked_cell_out_of_sight_has_no_value(heat_map: HeatMap) -> None:
+    heat_map.draw(matrix(20, 20, marked=(2, 2)))
+    assert heat_map.value.isVisible()
+    heat_map.canvas.look_at(QRectF(10, 10, 4, 4))
+    assert not heat_map.value.isVisible()
+
+
+# ---- the colour bar ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [180, 250, 400])
+def test_numbers_of_the_bar_are_whole_at_any_width(
+    heat_map: HeatMap, width: int
+) -> None:
+    heat_map.resize(width, 300)
+    heat_map.draw(matrix(ends=("−0.07266", "+0.07266"), note="a long note on a scale"))
+    picture = painted(heat_map, heat_map._bar)
+    assert {"−0.07266", "+0.07266"} <= {word.text for word in picture.words}
+    high = picture.word("+0.07266")
+    end = high.x + heat_map.fontMetrics().horizontalAdvance(high.text)
+    assert end <= width
+
+
+@pytest.mark.parametrize("width", [150, 500])
+def test_another_range_is_offered_beside_the_bar(
+    heat_map: HeatMap, qtbot: Any, width: int
+) -> None:
+    heat_map.resize(width, 300)
+    heat_map.draw(matrix())
+    assert not heat_map._bar.offer.isVisible()
+    heat_map.draw(matrix(offer="use this map's maximum, 0.08"))
+    button = heat_map._bar.offer
+    assert button.isVisible()
+    assert heat_map._bar.rect().contains(button.geometry())
+    words = painted(heat_map, heat_map._bar)
+    other = [word for word in words.words if word.text in ("0", "1")]
+    assert all(not button.geometry().contains(int(w.x), int(w.y)) for w in other)
+    with qtbot.waitSignal(heat_map.offer_taken):
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_an_own_range_fills_the_colours() -> None:
+    shades, ends = ranged(np.array([[70, 99, 128, 200]], np.float32), 70, 128)
+    assert shades.tolist() == [[0, 0.5, 1, 1]]
+    assert ends == ("70", "128")

@@ -1,0 +1,78 @@
+"""The numbers of a heat map, written in its cells where they are large enough."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+
+from visformer.ui.theme import CAPTION, sized
+from visformer.ui.widgets.colour_map import MASKED, Bytes
+from visformer.values.arrays import Floats
+from visformer.words import decimals, share
+
+LINES = 1.9  # of text that a cell's sides need: about 32 pixels at the usual size
+MARGIN = 0.5  # of a letter, on both sides of a number
+
+
+def paint_digits(
+    painter: QPainter,
+    values: Floats,
+    codes: Bytes,
+    inks: list[QColor],
+    view: QRectF,
+    room: QRectF,
+) -> None:
+    """Write the numbers [R, C] of the visible cells; none where one has no room.
+
+    ``codes`` [R, C] index ``inks``; ``view`` is what is visible, in cells, and ``room``
+    where that is, in pixels.
+    """
+    wide, high = room.width() / view.width(), room.height() / view.height()
+    body = QFontMetricsF(painter.font()).height()
+    if min(wide, high) < LINES * body or not values.size:
+        return
+    rows = range(max(0, math.floor(view.top())), _end(view.bottom(), values.shape[0]))
+    first = max(0, math.floor(view.left()))
+    last = _end(view.right(), values.shape[1])
+    part = values[rows.start : rows.stop, first:last]
+    texts = _texts(part)
+    font = sized(painter.font(), CAPTION)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    metrics = QFontMetricsF(font)
+    widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
+    widest = max(widths.values(), default=0.0)
+    if widest + 2 * MARGIN * metrics.averageCharWidth() > wide:
+        return
+    painter.setFont(font)
+    down = (high + metrics.ascent() - metrics.descent()) / 2
+    written = iter(texts)
+    for row in rows:
+        y = (row - view.y()) * high + down
+        for column in range(first, last):
+            text = next(written)
+            code = codes[row, column]
+            if code == MASKED:
+                continue
+            painter.setPen(inks[code])
+            x = (column + 0.5 - view.x()) * wide - widths[text] / 2
+            painter.drawText(QPointF(x, y), text)
+
+
+def _end(edge: float, count: int) -> int:
+    return min(count, math.ceil(edge))
+
+
+def _texts(values: Floats) -> list[str]:
+    """Write numbers in as few characters as tell them apart, all in one way."""
+    finite = values[np.isfinite(values)]
+    numbers = values.ravel().tolist()
+    if not finite.size or (finite == np.round(finite)).all():
+        return [decimals(value, 0) for value in numbers]
+    largest = float(np.abs(finite).max())
+    if largest <= 1 and finite.min() >= 0:
+        return ["0" if value == 0 else share(value) for value in numbers]
+    count = 2 if largest < 1 else 1 if largest < 100 else 0
+    return [decimals(value, count) for value in numbers]

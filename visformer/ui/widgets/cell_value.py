@@ -1,0 +1,105 @@
+"""The value of a cell, written large beside it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QWidget
+
+from visformer.language import _
+from visformer.pictures.picture import AttentionRole, Matrix
+from visformer.ui.theme import TITLE, gap, hue, sized
+from visformer.ui.widgets.labels import short
+from visformer.words import number
+
+QUERY, KEY = "\x00", "\x01"  # stand for two tokens while a sentence is cut at them
+
+RolePiece = tuple[str, AttentionRole]
+
+
+class CellValue(QWidget):
+    """Lies over a heat map beside its marked cell, and ignores the mouse."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.value = ""
+        self._pieces: tuple[RolePiece, ...] = ()
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+
+    def draw(self, matrix: Matrix, at: tuple[int, int], cell: QRect) -> None:
+        """Say a cell's value and its tokens beside ``cell``, in the parent's pixels."""
+        self.value, self._pieces = value_text(matrix, at), pieces(matrix, at)
+        wide, high = self._room()
+        parent = self.parentWidget()
+        assert parent is not None
+        room, off = parent.rect(), gap(self, 1)
+        x, y = cell.right() + off, cell.bottom() + off
+        if x + wide > room.right():
+            x = cell.left() - off - wide
+        if y + high > room.bottom():
+            y = cell.top() - off - high
+        corner = QPoint(max(0, min(x, room.width() - wide)), max(0, y))
+        self.setGeometry(QRect(corner.x(), corner.y(), wide, high))
+        self.show()
+        self.raise_()
+        self.update()
+
+    def _large(self) -> QFont:
+        font = sized(self.font(), TITLE, bold=True)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        return font
+
+    def _room(self) -> tuple[int, int]:
+        body, large, edge = self.fontMetrics(), QFontMetrics(self._large()), gap(self)
+        words = sum(body.horizontalAdvance(text) for text, _role in self._pieces)
+        wide = max(words, large.horizontalAdvance(self.value)) + 2 * edge
+        return wide, large.height() + body.height() + edge
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the value, and below it who reads whom, each in its role's hue."""
+        painter, palette, edge = QPainter(self), self.palette(), gap(self)
+        role = QPalette.ColorRole
+        painter.setBrush(palette.color(role.Base))
+        painter.setPen(palette.color(role.Mid))
+        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        painter.setPen(palette.color(role.WindowText))
+        painter.setFont(self._large())
+        y = edge / 2 + painter.fontMetrics().ascent()
+        painter.drawText(QPointF(edge, y), self.value)
+        y = self.height() - edge / 2 - self.fontMetrics().descent()
+        painter.setFont(self.font())
+        x = float(edge)
+        for text, kind in self._pieces:
+            painter.setPen(hue(palette, kind))
+            painter.drawText(QPointF(x, y), text)
+            x += self.fontMetrics().horizontalAdvance(text)
+
+
+def value_text(matrix: Matrix, at: tuple[int, int]) -> str:
+    """Write the value of a cell, and that it is masked."""
+    value = number(float(matrix.values[at]))
+    if matrix.masked is not None and matrix.masked[at]:
+        return _("{value}, masked", value=value)
+    return value
+
+
+def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
+    """Say which cell it is, in pieces that each have a role."""
+    row = short(matrix.row_names[at[0]])
+    column = short(matrix.column_names[at[1]])
+    if (matrix.row_role, matrix.column_role) == ("query", "key"):
+        sentence = _("{query} reads {key}", query=QUERY, key=KEY)
+    else:
+        sentence = _("{row}, {column}", row=QUERY, column=KEY)
+    roles: dict[str, RolePiece] = {
+        QUERY: (row, matrix.row_role),
+        KEY: (column, matrix.column_role),
+    }
+    found: list[RolePiece] = [("", "")]
+    for letter in sentence:
+        if letter in roles:
+            found += [roles[letter], ("", "")]
+        else:
+            found[-1] = (found[-1][0] + letter, "")
+    return tuple(piece for piece in found if piece[0])

@@ -1,0 +1,192 @@
+"""The colour bar below a heat map: what the colours mean."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QImage,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
+
+from visformer.language import _
+from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
+
+RAMP = 12  # letters of the colours' width; less where there is no room
+FEWEST = 8  # letters of the scale's name below which it is not painted
+
+
+class ColourBar(QWidget):
+    """Both ends in full, the scale in words, hidden and NaN cells, another scale.
+
+    What has no room on the first line stands on a second one.
+    """
+
+    offer_taken = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._shown: tuple[object, ...] = ()
+        self._ends, self._note = ("", ""), ""
+        self._table: Bytes | None = None
+        self._keys: tuple[tuple[str, int], ...] = ()
+        self._boolean = False
+        self.offer = QPushButton(self)
+        self.offer.setFlat(True)
+        self.offer.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.offer.setVisible(False)
+        self.offer.clicked.connect(self.offer_taken)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def draw(
+        self,
+        table: Bytes,
+        ends: tuple[str, str],
+        note: str,
+        *,
+        masked: bool,
+        unknown: bool,
+        boolean: bool = False,
+        offer: str = "",
+    ) -> None:
+        """Show a scale; ``masked`` and ``unknown``: there are such cells.
+
+        ``boolean``: there are only cells that may attend and cells that may not.
+        ``offer`` names another range of colours that a click takes.
+        """
+        shown = (id(table), ends, note, masked, unknown, boolean, offer)
+        if shown == self._shown:
+            return
+        self._shown, self._table, self._ends, self._note = shown, table, ends, note
+        keys = (
+            (_("may attend"), HIGH, boolean),
+            ("NaN", NAN, unknown),
+            (_("masked"), MASKED, masked or boolean),
+        )
+        self._boolean = boolean
+        self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
+        self.offer.setText(offer)
+        self.offer.setVisible(bool(offer))
+        self.setToolTip(note)
+        self._place_offer()
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """As many lines high as the width needs."""
+        wide = 20 * self.fontMetrics().averageCharWidth()
+        return QSize(wide, self.heightForWidth(self.width() or wide))
+
+    def heightForWidth(self, width: int) -> int:
+        """Return the height in pixels: one line, or two."""
+        return self._line() * (2 if self._is_second(width) else 1)
+
+    def _line(self) -> int:
+        return self.fontMetrics().height() + 2
+
+    def _wide(self, text: str) -> int:
+        return self.fontMetrics().horizontalAdvance(text)
+
+    def _ramp_room(self, width: int) -> float:
+        """Return the width of the colours: the ends' numbers come first."""
+        letter = self.fontMetrics().averageCharWidth()
+        numbers = sum(self._wide(end) for end in self._ends) + letter
+        return max(2.0 * letter, min(RAMP * letter, width / 4, width - numbers))
+
+    def _first_line(self, width: int) -> float:
+        """Return how much of the first line the ends and the keys take."""
+        letter = self.fontMetrics().averageCharWidth()
+        ends = self._ramp_room(width) + sum(self._wide(end) for end in self._ends)
+        ends = 0 if self._boolean else ends
+        keys = sum(self._wide(text) + 0.8 * self._line() for text, _ in self._keys)
+        return ends + 2 * letter + keys + len(self._keys) * letter
+
+    def _is_second(self, width: int) -> bool:
+        """Tell whether the offer stands on a line of its own."""
+        text = self.offer.text()
+        return bool(text) and self._first_line(width) + self._offer_room() > width
+
+    def _offer_room(self) -> int:
+        return self._wide(self.offer.text()) + 2 * self.fontMetrics().averageCharWidth()
+
+    def _place_offer(self) -> None:
+        palette = QPalette(self.palette())
+        link = palette.color(QPalette.ColorRole.Link)
+        palette.setColor(QPalette.ColorRole.ButtonText, link)
+        self.offer.setPalette(palette)
+        line, wide = self._line(), min(self._offer_room(), self.width())
+        if self._is_second(self.width()):
+            self.offer.setGeometry(0, line, wide, line)
+        else:
+            self.offer.setGeometry(round(self._first_line(self.width())), 0, wide, line)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_offer()
+
+    # ---- painting --------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint from left to right: low end, colours, high end, keys, words."""
+        if self._table is None:
+            return
+        painter = QPainter(self)
+        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
+        gap = self.fontMetrics().averageCharWidth()
+        x = 0.0 if self._boolean else self._scale(painter, self._table)
+        for text, code in self._keys:
+            x = self._key(painter, x, text, code) + gap
+        if self.offer.isVisibleTo(self) and not self._is_second(self.width()):
+            x = self.offer.geometry().right() + gap
+        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+        if self.width() - x > FEWEST * gap:  # otherwise it is only in the tool tip
+            self._text(painter, x, self._note, cut=True)
+
+    def _scale(self, painter: QPainter, table: Bytes) -> float:
+        """Paint the colours between their ends; return where the next text begins."""
+        gap, line = self.fontMetrics().averageCharWidth(), self._line()
+        x = self._text(painter, 0, self._ends[0]) + gap / 2
+        box = QRectF(x, line * 0.2, self._ramp_room(self.width()), line * 0.6)
+        painter.drawImage(box, _ramp(table))
+        painter.drawRect(box)
+        return self._text(painter, box.right() + gap / 2, self._ends[1]) + gap
+
+    def _key(self, painter: QPainter, x: float, text: str, code: int) -> float:
+        if self._table is None:
+            return x
+        line = self._line()
+        side = line * 0.6
+        box = QRectF(x, line * 0.2, 1.2 * side, side)
+        red, green, blue, _ = self._table[code].tolist()
+        painter.fillRect(box, QBrush(QColor(red, green, blue)))
+        if code == MASKED:
+            hatch = QBrush(painter.pen().color(), Qt.BrushStyle.BDiagPattern)
+            painter.fillRect(box, hatch)
+        elif code == NAN:
+            painter.fillRect(box, nan_crosses())
+        painter.drawRect(box)
+        return self._text(painter, box.right() + side / 3, text, cut=True)
+
+    def _text(
+        self, painter: QPainter, x: float, text: str, *, cut: bool = False
+    ) -> float:
+        """Write a text on the first line; return where it ends. Numbers are not cut."""
+        room = max(0, int(self.width() - x))
+        if cut:
+            mode = Qt.TextElideMode.ElideRight
+            text = self.fontMetrics().elidedText(text, mode, room)
+        flags = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip
+        painter.drawText(QRectF(x, 0, room, self._line()), flags, text)
+        return x + self._wide(text)
+
+
+def _ramp(table: Bytes) -> QImage:
+    """Return the colours from low to high as an image one pixel high."""
+    row = table[LOW : HIGH + 1].tobytes()
+    size = HIGH + 1 - LOW
+    return QImage(row, size, 1, 4 * size, QImage.Format.Format_RGBA8888).copy()
