@@ -86,8 +86,9 @@ def test_two_files_are_dropped(pair: Pair) -> None:
 @pytest.mark.parametrize("choose", ["choose_folder", "choose_files"])
 def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -> None:
     window, engine = pair
-    texts = [action.text() for action in window._open.menu().actions()]
-    assert texts == ["Checkpoint folder…", "Checkpoint file…"]
+    texts = [action.text() for action in window.header.models.actions()]
+    assert "&Open checkpoint folder…" in texts
+    assert "Open checkpoint &file…" in texts
     getattr(choosing, choose)(window)
     dialog = window.findChild(QFileDialog)
     assert dialog is not None
@@ -113,7 +114,7 @@ def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) ->
 
 
 def file_menu(window: MainWindow) -> dict[str, bool]:
-    menu = next(a for a in window.menuBar().actions() if a.text() == "&File").menu()
+    menu = next(a for a in window.header.menu.actions() if a.text() == "&File").menu()
     menu.aboutToShow.emit()  # type: ignore[attr-defined]
     return {a.text().replace("&", ""): a.isEnabled() for a in menu.actions()}  # type: ignore[attr-defined]
 

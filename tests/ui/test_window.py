@@ -235,7 +235,7 @@ def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
     window, _ = translated
     window.receive(Refused(number=1, reason="x.pt would run code: <b>no</b>."))
     assert window._notice.text() == "x.pt would run code: <b>no</b>."
-    assert window._notice.textFormat() == Qt.TextFormat.PlainText
+    assert window._notice.words.textFormat() == Qt.TextFormat.PlainText
     assert window.session.state.trace is not None
 
 
@@ -279,13 +279,13 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     window.source.setText("I have a cat.")
     window.source.submit()
     assert len(engine.decodes) == 1
-    window._splitter.setSizes([700, 500])
-    sizes = window._splitter.sizes()
+    window.tabs.middle.setSizes([700, 500])
+    sizes = window.tabs.middle.sizes()
     window.close()
     again, _ = make_window(qtbot, tmp_path)
-    assert again._header.theme.currentData() == "dark"
+    assert again.theme == "dark"
     assert again.source.history == ["I have a cat."]
-    assert again._splitter.sizes() == sizes
+    assert again.tabs.middle.sizes() == sizes
     again.set_theme("light")
 
 
@@ -304,5 +304,5 @@ def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
     window.session.set(wish=replace(wish, strategy=Strategy(), limit=None))
     assert controls.name.currentText() == "greedy"
     assert (controls.limit.value(), controls.seed.value()) == (0, 0)
-    assert not controls.seed.isVisible()
+    assert not controls.seed.isEnabled()
     assert len(engine.decodes) == asked  # drawing asks for nothing

@@ -57,8 +57,9 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
         findings=(Finding("nan", "Output", "3 are NaN.", "Reload."),),
     )
     window.receive(opened)
-    assert "model: random, 2+3 layers, 2 heads" in window._header.model.text()
-    assert window._header.device.currentText() == "cpu"
+    assert "model: random, 2+3 layers, 2 heads" in window.header.model.toolTip()
+    devices = window.header.device.actions()
+    assert [a.text() for a in devices if a.isChecked()] == ["cpu"]
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
     assert window._notice.text() == "nan: Output: 3 are NaN. Reload."
 
@@ -226,22 +227,20 @@ def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
         )
     )
     assert engine.decodes == []
-    assert "model: random" in window._header.model.text()
+    assert "model: random" in window.header.model.toolTip()
     assert window.session.state.positions is None
     window.translate("more")
     answer(window, engine, replace(trace, model=other))
-    assert "model: other" in window._header.model.text()
+    assert "model: other" in window.header.model.toolTip()
     assert window.session.state.positions is not None
 
 
 def test_the_device_chosen_is_sent(pair: Pair) -> None:
     window, engine = pair
-    chooser = window._header.device
-    chooser.activated.emit(0)
-    assert engine.opened == []  # nothing is open that could run there
+    assert window.header.device.actions() == []  # nothing is open that could run there
     model = make_trace().model
     window.receive(opened_model(model, path="/m", devices=("cuda:0", "cpu")))
-    assert chooser.currentText() == "cpu"
-    chooser.setCurrentIndex(0)
-    chooser.activated.emit(0)
+    cuda, cpu = window.header.device.actions()
+    assert cpu.isChecked()
+    cuda.trigger()
     assert engine.opened == [("/m", "cuda:0")]

@@ -67,18 +67,11 @@ ABOUT = (
 
 
 def build_menus(window: MainWindow) -> None:
-    """Fill the menu bar."""
-    bar = window.menuBar()
+    """Fill the menus of the header."""
+    bar = window.header.menu
     keys = QKeySequence.StandardKey
     file = bar.addMenu(_("&File"))
-    _add(file, _("&Open checkpoint folder…"), partial(choose_folder, window), keys.Open)
-    _add(
-        file, _("Open checkpoint &file…"), partial(choose_files, window), "Ctrl+Shift+O"
-    )
-    window.recent_menu = file.addMenu(_("Open &recent"))
-    bundled = file.addMenu(_("Open &bundled model"))
-    for path in paths.bundled_checkpoints():
-        _add(bundled, path.name, partial(window.open, str(path)))
+    _build_model_menu(window, file)
     file.addSeparator()
     foreign = (
         _add(file, _("Change the &answers…"), lambda: window.session.do(ask_again)),
@@ -105,9 +98,7 @@ def build_menus(window: MainWindow) -> None:
     view = bar.addMenu(_("&View"))
     view.addActions([ways.back_entry, ways.forward_entry])
     view.addSeparator()
-    for name, title in theme.NAMES.items():
-        _add(view, _(title), partial(window.set_theme, name))
-    view.addSeparator()
+    _build_theme_menu(window, view.addMenu(_("&Theme")))
     _add(view, _("&Larger text"), lambda: window.zoom_by(10), keys.ZoomIn)
     _add(view, _("&Smaller text"), lambda: window.zoom_by(-10), keys.ZoomOut)
     _add(view, _("&Normal text"), lambda: window.zoom_by(0), "Ctrl+0")
@@ -115,14 +106,58 @@ def build_menus(window: MainWindow) -> None:
     _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
     _add(view, _("&Reset layout"), window.reset_layout)
     help_menu = bar.addMenu(_("&Help"))
-    about = _add(help_menu, _("About this &model…"), window.about.click)
-    help_menu.aboutToShow.connect(
-        lambda: _enable((about,), window.session.state.about is not None)
-    )
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About and limits"), lambda: _show_limits(window))
     _add(help_menu, _("&Copy diagnostics"), lambda: _copy_diagnostics(window))
     show_recent(window, [])
+    for action in window.findChildren(QAction):
+        if not action.shortcut().isEmpty():
+            window.addAction(action)  # its key works wherever its menu is
+
+
+def _build_model_menu(window: MainWindow, file: QMenu) -> None:
+    """Offer models to open, at the model's name and in the menu File."""
+    models, keys = window.header.models, QKeySequence.StandardKey
+    about = _add(models, _("About this &model…"), window.about.click)
+    models.aboutToShow.connect(
+        lambda: _enable((about,), window.session.state.about is not None)
+    )
+    models.addMenu(window.header.device)
+    models.addSeparator()
+    opening = (
+        _add(
+            models,
+            _("&Open checkpoint folder…"),
+            partial(choose_folder, window),
+            keys.Open,
+        ),
+        _add(
+            models,
+            _("Open checkpoint &file…"),
+            partial(choose_files, window),
+            "Ctrl+Shift+O",
+        ),
+    )
+    window.recent_menu = models.addMenu(_("Open &recent"))
+    file.addActions([*opening, window.recent_menu.menuAction()])
+    models.addSection(_("Bundled models"))
+    for path in paths.bundled_checkpoints():
+        _add(models, path.name, partial(window.open, str(path)))
+
+
+def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:
+    entries = {
+        name: _add(menu, _(title), partial(window.set_theme, name))
+        for name, title in theme.NAMES.items()
+    }
+    for entry in entries.values():
+        entry.setCheckable(True)
+
+    def show() -> None:
+        for name, entry in entries.items():
+            entry.setChecked(name == window.theme)
+
+    menu.aboutToShow.connect(show)
 
 
 def _add(
@@ -197,6 +232,8 @@ def build_keys(window: MainWindow) -> None:
         "Shift+Right": lambda: window.move_cell(0, 1),
         "Shift+Up": lambda: window.move_cell(-1, 0),
         "Shift+Down": lambda: window.move_cell(1, 0),
+        "Ctrl+D": window.drawer.button.toggle,
+        key.Key_F10: window.header.more.click,
         "?": lambda: _show_keys(window),
     }
     for number, kind in enumerate(KINDS, 1):

@@ -10,11 +10,8 @@ from PySide6.QtCore import QSettings
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QHBoxLayout,
     QMainWindow,
     QMenu,
-    QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -36,18 +33,22 @@ from visformer.ui import theme
 from visformer.ui.actions import build_keys, build_menus, show_recent
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.choosing import local, open_button, open_together
+from visformer.ui.bars.choosing import local, open_together
+from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.header import Header
+from visformer.ui.bars.message_stack import MessageStack
 from visformer.ui.bars.modified_bar import ModifiedBar
 from visformer.ui.bars.notice import Notice
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.restore_bar import RestoreBar
 from visformer.ui.bars.samples import sample_button
+from visformer.ui.bars.sentence import Sentence
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.teaching import wire_teaching
 from visformer.ui.bars.transport import StrategyControls, Transport
+from visformer.ui.body import Body
 from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.large import LargePlace
@@ -57,8 +58,7 @@ from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import MODIFIED
-from visformer.ui.widgets.plain_label import plain_label
-from visformer.ui.widgets.side_by_side import in_a_row
+from visformer.ui.widgets.side_by_side import in_line
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
@@ -107,6 +107,7 @@ class MainWindow(QMainWindow):
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
         wire_teaching(self)
+        self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
@@ -124,51 +125,39 @@ class MainWindow(QMainWindow):
         self.modified.undone.connect(lambda: self.ways.undo())
         self.modified.redone.connect(lambda: self.ways.redo())
         self.modified.restored.connect(lambda: self.change_run(NO_CHANGES))
-        body = QWidget()
-        column = QVBoxLayout(body)
-        column.setContentsMargins(6, 4, 6, 0)
-        column.setSpacing(3)
-        self._header = self._build_header()
-        column.addWidget(self._header)
-        column.addLayout(self._source_row())
-        column.addWidget(self._notice)
-        column.addWidget(self.restore)
-        column.addWidget(self.modified)
-        column.addWidget(self.strips)
-        column.addLayout(self._transport_row())
-        column.addWidget(self._middle(), 1)
+        self._notice.closed.connect(
+            lambda: self.session.set(error="", notice="", silence="")
+        )
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self.about = AboutButton(self)
+        self.header = Header(self.about, self.source, sample_button(self))
+        self.header.device_chosen.connect(self._change_device)
+        self.tabs = Tabs(self.session)
+        self.tabs.turned.connect(self._tab_turned)
+        self.tabs.middle.addWidget(self.candidates)
+        self.large = LargePlace(self.tabs)
+        body = Body()
+        self.drawer = Drawer(body, self._drawer_fields())
+        parts = (self.sentence, self.transport, self.strategy)
+        play = in_line(*parts, self.drawer.button)
+        for row in (self.header, self.strips, play):
+            body.add_row(row)
+        messages = MessageStack(body, self._notice, self.restore, self.modified)
+        body.fill(self.large, self.drawer, messages)
         self.setCentralWidget(body)
         self.status = StatusLine()
         self.status.stopped.connect(self.stop)
         self.setStatusBar(self.status)
 
-    def _build_header(self) -> Header:
-        self._open = open_button(self)
-        self.about = AboutButton(self)
-        header = Header(self.about, self._open)
-        header.theme_chosen.connect(self.set_theme)
-        header.device_chosen.connect(self._change_device)
-        return header
-
-    def _source_row(self) -> QHBoxLayout:
-        self._go = QPushButton(_("Translate"))
-        self._go.clicked.connect(self.source.submit)
-        samples = sample_button(self)
-        return in_a_row(self.source, self._go, samples, stretch=self.source)
-
-    def _transport_row(self) -> QHBoxLayout:
-        label = plain_label(_("reference"))
-        label.setBuddy(self.reference)
-        parts = (self.transport, self.strategy, label, self.reference)
-        return in_a_row(*parts, stretch=self.reference)
-
-    def _middle(self) -> LargePlace:
-        self.tabs = Tabs(self.session)
-        self.tabs.turned.connect(self._tab_turned)
-        self._splitter = self.tabs.middle
-        self._splitter.addWidget(self.candidates)
-        self.large = LargePlace(self.tabs)
-        return self.large
+    def _drawer_fields(self) -> list[tuple[str, QWidget]]:
+        return [
+            (_("Reference translation"), self.reference),
+            (_("Sampling"), self.strategy.numbers),
+            (_("Length"), self.strategy.limit),
+            (_("Speed"), in_line(self.transport.speed, self.transport.rate)),
+        ]
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -177,10 +166,11 @@ class MainWindow(QMainWindow):
         if state.tab != self.tabs.name:
             self.large.restore()
         draws = [
-            *(self._header.draw, self.transport.draw, self.modified.draw),
+            *(self.header.draw, self.transport.draw, self.modified.draw),
             *(self.ways.draw, self.files.draw),
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
-            *(self.strips.draw, self.candidates.draw),
+            self.drawer.draw,
+            *(self.strips.draw, self.sentence.draw, self.candidates.draw),
             self.tabs.draw,
         ]
         # a run is read from its file only when it is drawn
@@ -194,6 +184,8 @@ class MainWindow(QMainWindow):
         for part in (self.strategy, self.reference):
             part.setEnabled(not fixed)
             part.setToolTip(fixed)
+        for numbers in (self.strategy.numbers, self.strategy.limit):
+            numbers.setEnabled(not fixed)
 
     # ---- what the user does ----------------------------------------------------
 
@@ -289,7 +281,9 @@ class MainWindow(QMainWindow):
             self.session.set(tab=name)
 
     def escape(self) -> None:
-        """Take back the topmost of: a large picture, the locked cell, a message."""
+        """Take back the topmost: the drawer, a large picture, a cell, a message."""
+        if self.drawer.close_up():
+            return
         if self.large.picture is not None:
             self.large.restore()
         elif self.session.state.locked is not None:
@@ -349,20 +343,19 @@ class MainWindow(QMainWindow):
         name = memory.text("theme", "light")
         self.set_theme(name if name in theme.THEMES else "light")
         parts = memory.data("parts")
-        if parts is None or not self._splitter.restoreState(parts):
+        if parts is None or not self.tabs.middle.restoreState(parts):
             self._size_parts()
         show_recent(self, memory.texts("recent"))
 
     def _size_parts(self) -> None:
-        self._splitter.setSizes([10_000, self.fontMetrics().height() * 18])
+        self.tabs.middle.setSizes([10_000, self.fontMetrics().height() * 18])
 
     def set_theme(self, name: str) -> None:
         """Use the light, dark or high-contrast theme."""
         app = QApplication.instance()
         if isinstance(app, QApplication):
             theme.apply_theme(app, name, self._zoom)
-        chooser = self._header.theme
-        chooser.setCurrentIndex(chooser.findData(name))
+        self.theme = name
         self.memory.keep("theme", name)
 
     def zoom_by(self, percent: int) -> None:
@@ -370,7 +363,7 @@ class MainWindow(QMainWindow):
         zoom = self._zoom + percent if percent else 100
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self.memory.keep("zoom", self._zoom)
-        self.set_theme(self._header.theme.currentData())
+        self.set_theme(self.theme)
 
     def reset_layout(self) -> None:
         self.memory.keep("geometry", None)
@@ -393,7 +386,7 @@ class MainWindow(QMainWindow):
         self.form.hide()
         self.files.close()
         self.memory.keep("geometry", self.saveGeometry())
-        self.memory.keep("parts", self._splitter.saveState())
+        self.memory.keep("parts", self.tabs.middle.saveState())
         self.memory.keep("history", self.source.history)
         self.memory.write()
         super().closeEvent(event)

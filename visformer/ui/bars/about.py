@@ -31,9 +31,9 @@ class AboutButton(QPushButton):
         self.clicked.connect(lambda: self.opened and show_about(window, self.opened))
 
     def draw(self, state: State) -> None:
-        """Name the findings of the open model; hide where none is open."""
+        """Count the findings of the open model; hide where there are none."""
         self.opened = state.about
-        self.setVisible(state.about is not None)
+        self.setVisible(state.about is not None and bool(state.about.findings))
         if state.about is not None:
             self.setText(count_words(state.about))
 

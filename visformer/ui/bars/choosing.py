@@ -1,4 +1,4 @@
-"""Choosing what to open: dialogs, drops, the button and its menu."""
+"""Choosing what to open: dialogs and drops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtWidgets import QFileDialog, QMenu, QPushButton
+from PySide6.QtWidgets import QFileDialog
 
 from visformer.errors import InputError
 from visformer.language import _
@@ -103,14 +103,3 @@ def _ask(
     use = use or (lambda files: open_together(window, files))
     dialog.filesSelected.connect(lambda files: window.guarded(lambda: use(files)))
     dialog.open()
-
-
-def open_button(window: MainWindow) -> QPushButton:
-    """Return the button that offers folders and files."""
-    button = QPushButton(_("Open…"))
-    button.setToolTip(_("Open a checkpoint folder (Ctrl+O) or file (Ctrl+Shift+O)"))
-    menu = QMenu(button)
-    menu.addAction(_("Checkpoint folder…"), lambda: choose_folder(window))
-    menu.addAction(_("Checkpoint file…"), lambda: choose_files(window))
-    button.setMenu(menu)
-    return button

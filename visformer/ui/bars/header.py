@@ -1,58 +1,89 @@
-"""The line above: the model, what is known of it, opening, theme, device."""
+"""The line above: the model, the sentence, samples, presentation, the menu."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
 
 from visformer.engine.messages import Opened
 from visformer.language import _, ngettext
 from visformer.pictures.absent import facts_words
 from visformer.session.state import State
-from visformer.ui import theme
+from visformer.ui import icons, theme
 from visformer.ui.bars.about import AboutButton
-from visformer.ui.widgets.chooser import chooser
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.bars.source_line import SourceLine
 from visformer.values.facts import KINDS, ModelFacts
+
+MOST_NAME = 20  # characters of a model's name for which there is room
 
 
 class Header(QWidget):
-    """Names the model on screen; theme and device are chosen here."""
+    """One row; what is opened and set stands in the menus of its two ends."""
 
-    theme_chosen = Signal(str)
     device_chosen = Signal(str)
 
-    def __init__(self, about: AboutButton, opener: QPushButton) -> None:
+    def __init__(
+        self, about: AboutButton, source: SourceLine, samples: QPushButton
+    ) -> None:
         super().__init__()
-        self.model = plain_label(_("no model"))
         self._about = about
         self._opened: Opened | None = None  # whose devices are listed
-        self.theme = chooser(_("Theme"), theme.NAMES)
-        self.theme.activated.connect(
-            lambda _: self.theme_chosen.emit(self.theme.currentData())
+        self._name = ""
+        self.models = QMenu(self)  # of the model and of others
+        self.model = _menu_button(self.models, _("Model: what it is, and others"))
+        self.model.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
+        self.device = QMenu(_("&Device"), self)
+        self._devices = QActionGroup(self)
+        self._devices.triggered.connect(
+            lambda action: self.device_chosen.emit(action.data())
         )
-        self.device = chooser(_("Device"), {})
-        self.device.setPlaceholderText(_("device"))
-        self.device.activated.connect(
-            lambda _: self.device_chosen.emit(self.device.currentData())
-        )
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
-        for part in (self.model, about, opener):
-            row.addWidget(part)
-        row.addStretch(1)
-        row.addWidget(self.theme)
-        row.addWidget(self.device)
+        self.menu = QMenu(self)
+        self.more = _menu_button(self.menu, _("Menu (F10)"))
+        self.present = QToolButton()
+        self.present.setAutoRaise(True)
+        for button, name in ((self.present, _("Present (F5)")),):
+            button.setToolTip(name)
+            button.setAccessibleName(name)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        for part in (self.model, about, source, samples, self.present, self.more):
+            self._row.addWidget(part, 1 if part is source else 0)
+        self._dress()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
+        if event.type() in kinds and "_row" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        icons.dress(self.more, "menu")
+        icons.dress(self.present, "present")
+        self._row.setSpacing(theme.gap(self))
+        self._show_name()
+
+    def _show_name(self) -> None:
+        metrics = self.model.fontMetrics()
+        room = MOST_NAME * metrics.averageCharWidth()
+        cut = metrics.elidedText(self._name, Qt.TextElideMode.ElideRight, room)
+        self.model.setText(cut.replace("&", "&&"))
 
     def draw(self, state: State) -> None:
         """Name the model on screen, and the devices that the open one could run on."""
         self._about.draw(state)
-        model = state.model
+        model, words = state.model, _("no model")
         if model is not None and (model.known is None or model.kinds != KINDS):
-            self.model.setText(facts_words(model))
+            words = facts_words(model)
         elif model is not None:
-            self.model.setText(_model_words(model, recorded=state.recorded))
+            words = _model_words(model, recorded=state.recorded)
+        name = model.name if model is not None else words
+        if (name, words) != (self._name, self.model.toolTip()):
+            self._name = name
+            self.model.setToolTip(words)
+            self.model.setAccessibleDescription(words)
+            self._show_name()
         if state.opened is not None and state.opened is not self._opened:
             self._opened = state.opened
             self._list_devices(state.opened)
@@ -60,8 +91,20 @@ class Header(QWidget):
     def _list_devices(self, opened: Opened) -> None:
         self.device.clear()
         for name in opened.devices:
-            self.device.addItem(name, name)
-        self.device.setCurrentText(opened.model.device)
+            action = QAction(name, self._devices, checkable=True)
+            action.setData(name)
+            action.setChecked(name == opened.model.device)
+            self.device.addAction(action)
+
+
+def _menu_button(menu: QMenu, name: str) -> QToolButton:
+    button = QToolButton()
+    button.setMenu(menu)
+    button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+    button.setAutoRaise(True)
+    button.setToolTip(name)
+    button.setAccessibleName(name)
+    return button
 
 
 def _model_words(model: ModelFacts, *, recorded: bool) -> str:

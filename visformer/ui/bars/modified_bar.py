@@ -28,7 +28,7 @@ class ModifiedBar(QWidget):
         row.setContentsMargins(6, 2, 6, 2)
         self.words = plain_label("")
         self.words.setForegroundRole(QPalette.ColorRole.ToolTipText)
-        self.words.setWordWrap(True)
+        self.words.setMinimumWidth(1)  # it is cut; a tooltip has all of it
         row.addWidget(self.words, 1)
         self.buttons: list[QPushButton] = []
         for title, tip, signal in (

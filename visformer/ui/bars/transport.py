@@ -1,4 +1,4 @@
-"""Transport: first, back, play, forward, last, speed; strategy and limit."""
+"""Transport: first, back, play, forward, last, any step; strategy, limit, speed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ from visformer.pictures.absent import has_target
 from visformer.session.state import State
 from visformer.ui.icons import icon
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.side_by_side import in_line
 from visformer.values.strategy import Strategy
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps per second
 
 
 class Transport(QWidget):
-    """Steps through what was decoded, or plays it at a chosen speed."""
+    """Steps through what was decoded, or plays it at a chosen speed.
+
+    ``speed`` and ``rate``, its words, stand where the window puts them.
+    """
 
     moved = Signal(int)  # to this step
 
@@ -43,19 +47,26 @@ class Transport(QWidget):
             "last": self._button(_("Last step (End)"), self.last),
         }
         self._where = plain_label("")
+        self.steps = QSlider(Qt.Orientation.Horizontal)
+        self.steps.setAccessibleName(_("Step"))
+        self.steps.setToolTip(_("Go to any step"))
+        self.steps.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.steps.setMinimumWidth(60)
+        self.steps.setMaximumWidth(240)
+        self.steps.valueChanged.connect(self._go)
         self.speed = QSlider(Qt.Orientation.Horizontal)
         self.speed.setRange(0, len(SPEEDS) - 1)
         self.speed.setValue(SPEEDS.index(1.0))
         self.speed.setAccessibleName(_("Playback speed"))
         self.speed.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.speed.valueChanged.connect(self._speed_changed)
-        self._rate = plain_label("", faint=True)
+        self.rate = plain_label("", faint=True)
         self._speed_changed()
         self._show_icons()
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(2)
-        for widget in (*self._buttons.values(), self._where, self.speed, self._rate):
+        for widget in (*self._buttons.values(), self.steps, self._where):
             layout.addWidget(widget)
 
     def _button(self, name: str, slot: Callable[[], None]) -> QToolButton:
@@ -86,6 +97,10 @@ class Transport(QWidget):
         step, first, last = state.step, self._first, self._last
         self.setVisible(state.trace is None or has_target(state.trace))
         self._where.setText(_where(step, last, first))
+        with QSignalBlocker(self.steps):
+            self.steps.setRange(first, last)
+            self.steps.setValue(step)
+        self.steps.setEnabled(last > first)
         able = {
             "first": step > first,
             "back": step > first,
@@ -152,7 +167,7 @@ class Transport(QWidget):
     def _speed_changed(self) -> None:
         speed = SPEEDS[self.speed.value()]
         self._timer.setInterval(round(1000 / speed))
-        self._rate.setText(_("{rate}/s", rate=f"{speed:g}"))
+        self.rate.setText(_("{rate}/s", rate=f"{speed:g}"))
         self.speed.setToolTip(_("steps per second: {rate}", rate=f"{speed:g}"))
 
     def _show_playing(self) -> None:
@@ -172,7 +187,11 @@ def _where(step: int, last: int, prompt: int) -> str:
 
 
 class StrategyControls(QWidget):
-    """How the next token is chosen, and how many there may be."""
+    """How the next token is chosen, and how many there may be.
+
+    The strategy's name; its ``numbers`` and the ``limit`` stand where the window puts
+    them.
+    """
 
     changed = Signal(object, object)  # a Strategy, and a limit or None
 
@@ -197,14 +216,14 @@ class StrategyControls(QWidget):
         limit = _("Maximum number of target tokens")
         self.limit = _whole(65_536, limit, _("limit"), _("limit auto"))
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
-        self._boxes = (*self._sampling, self.limit)
+        self.fields = (*self._sampling, self.limit)
         self._drawn: tuple[Strategy, int | None] = Strategy(), None
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        for widget in (self.name, *self._boxes):
-            layout.addWidget(widget)
+        layout.addWidget(self.name)
+        self.numbers = in_line(*self._sampling)
         self.name.currentIndexChanged.connect(self._name_changed)
-        for box in self._boxes:
+        for box in self.fields:
             box.setKeyboardTracking(False)
             box.valueChanged.connect(self._report)
         self._show_sampling()
@@ -215,7 +234,7 @@ class StrategyControls(QWidget):
         if (strategy, limit) == self._drawn:
             return
         self._drawn = strategy, limit
-        blockers = [QSignalBlocker(box) for box in (self.name, *self._boxes)]
+        blockers = [QSignalBlocker(box) for box in (self.name, *self.fields)]
         self.name.setCurrentIndex(self.name.findData(strategy.name))
         self.temperature.setValue(strategy.temperature)
         self.top_k.setValue(strategy.top_k)
@@ -240,8 +259,9 @@ class StrategyControls(QWidget):
         self._report()
 
     def _show_sampling(self) -> None:
+        sampling = self.name.currentData() == "sample"
         for box in self._sampling:
-            box.setVisible(self.name.currentData() == "sample")
+            box.setEnabled(sampling)
 
 
 def _number(

@@ -15,3 +15,12 @@ def in_a_row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLay
         else:
             row.addWidget(part, 1 if part is stretch else 0)
     return row
+
+
+def in_line(*parts: QWidget) -> QWidget:
+    """Return a widget of widgets side by side, the first with the free width."""
+    line = QWidget()
+    row = in_a_row(*parts, stretch=parts[0])
+    row.setContentsMargins(0, 0, 0, 0)
+    line.setLayout(row)
+    return line

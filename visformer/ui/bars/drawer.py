@@ -1,0 +1,78 @@
+"""The drawer: what is not set every minute; its button says what of it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
+
+from visformer.language import _
+from visformer.session.state import State
+from visformer.ui import icons, theme
+from visformer.ui.widgets.plain_label import plain_label
+from visformer.values.strategy import Strategy
+
+
+class Drawer(QFrame):
+    """Named fields below one another, over the pictures while it is open."""
+
+    def __init__(self, parent: QWidget, fields: Sequence[tuple[str, QWidget]]) -> None:
+        super().__init__(parent)
+        self.setAutoFillBackground(True)
+        self.setFrameShape(QFrame.Shape.StyledPanel)
+        self.setAccessibleName(_("how the run is made and played"))
+        self.button = QToolButton()
+        self.button.setCheckable(True)
+        self.button.setAutoRaise(True)
+        self.button.setToolTip(_("Reference, sampling, limit, speed (Ctrl+D)"))
+        self.button.setAccessibleName(_("how the run is made and played"))
+        self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.button.toggled.connect(self.setVisible)
+        self._form = QFormLayout(self)
+        for name, field in fields:
+            label = plain_label(name)
+            label.setBuddy(field)
+            self._form.addRow(label, field)
+        self._dress()
+        self.hide()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
+        if event.type() in kinds and "_form" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        icons.dress(self.button, "settings")
+        space = theme.gap(self, 2)
+        self._form.setContentsMargins(space, space, space, space)
+        self._form.setSpacing(theme.gap(self))
+
+    def draw(self, state: State) -> None:
+        """Say at the button what is not as usual."""
+        self.button.setText(" · ".join(_in_use(state)))
+
+    def close_up(self) -> bool:
+        """Close the drawer; tell whether it was open."""
+        opened = self.button.isChecked()
+        self.button.setChecked(False)
+        return opened
+
+
+def _in_use(state: State) -> list[str]:
+    strategy, usual = state.wish.strategy, Strategy()
+    words = []
+    if strategy.name == "sample":
+        if strategy.temperature != usual.temperature:
+            words.append(f"T {strategy.temperature:g}")
+        if strategy.top_k:
+            words.append(f"k {strategy.top_k}")
+        if strategy.top_p != usual.top_p:
+            words.append(f"p {strategy.top_p:g}")
+    if state.wish.limit is not None:
+        words.append(_("limit {n}", n=state.wish.limit))
+    if state.wish.reference:
+        words.append(_("reference"))
+    return words

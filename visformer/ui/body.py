@@ -1,0 +1,76 @@
+"""The body of the window: rows of the frame, the pictures, what lies over these."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+
+from visformer.ui import theme
+from visformer.ui.bars.drawer import Drawer
+from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.large import LargePlace
+
+
+class Body(QWidget):
+    """Header, strips and transport; below them the pictures, which nothing pushes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._column = QVBoxLayout(self)
+        self.chrome = QWidget()  # all that presenting hides
+        self.chrome.setSizePolicy(
+            QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed
+        )
+        self._rows = QVBoxLayout(self.chrome)
+        self._rows.setContentsMargins(0, 0, 0, 0)
+        self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
+        self._column.addWidget(self.chrome)
+        self._dress()
+
+    def add_row(self, row: QWidget) -> None:
+        """Add a row above the pictures."""
+        self._rows.addWidget(row)
+
+    def fill(self, place: LargePlace, drawer: Drawer, messages: MessageStack) -> None:
+        """Put the pictures below the rows, and over them what comes and goes."""
+        self._column.addWidget(place, 1)
+        self._over = place, drawer, messages
+        for part in (place, drawer):
+            part.installEventFilter(self)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._settle()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow the pictures, and the drawer when it opens."""
+        kinds = QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show
+        if event.type() in (*kinds, QEvent.Type.LayoutRequest):
+            self._settle()
+        return False
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "_over" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        space = theme.gap(self)
+        self._column.setContentsMargins(space, space, space, 0)
+        self._column.setSpacing(space)
+        self._rows.setSpacing(space)
+
+    def _settle(self) -> None:
+        if self._over is None:
+            return
+        place, drawer, messages = self._over
+        room = place.geometry()
+        messages.settle(room)
+        size = drawer.sizeHint().boundedTo(room.size())
+        wide = min(room.width(), max(size.width(), 30 * drawer.fontMetrics().height()))
+        left = room.right() + 1 - wide
+        drawer.setGeometry(left, room.top(), wide, size.height())
+        messages.raise_()
+        drawer.raise_()
