@@ -46,6 +46,8 @@ def test_every_picture_becomes_large_and_goes_back(
     window: MainWindow, tab: str
 ) -> None:
     window.session.set(tab=tab)
+    window.large.toggle_focused()
+    window.large.restore()  # what was never shown before is measured now
     before = places(window)
     assert before
     for picture in before:

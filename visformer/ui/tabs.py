@@ -101,6 +101,7 @@ class Tabs(QWidget):
                 self.bar.setCurrentIndex(index)
             self._stack.setCurrentIndex(index)
         view.draw(state)
+        self._page(state.tab).fit()
         self.explanation.setText(view.explanation(state) if self.explained else "")
 
     def explain(self, explained: bool) -> None:
