@@ -94,7 +94,7 @@ def test_a_layout_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert asked.layout == "toy (a test)"
         defaults = {question.name: question.default for question in asked.questions}
         assert (defaults["heads"], defaults["max_positions"]) == (4, 9)
-    with pytest.raises(CheckpointError, match="do not match any known model"):
+    with pytest.raises(CheckpointError, match="does not fit the layout"):
         load(path, heads=4, device="cpu")
     with pytest.raises(InputError, match="no layout “toy”"):
         load(path, layout="toy", device="cpu")

@@ -37,15 +37,16 @@ class MisfitError(CheckpointError):
             N_("Unexpected: {tensors}."): surplus,
             N_("Wrong shape: {tensors}."): wrong,
         }
-        left = MOST_CHARACTERS - len(opening) - len(remedy) - 2
-        room = left // sum(map(bool, faults.values())) - 28
+        room = (130 - len(remedy)) // (sum(map(bool, faults.values())) or 1)
         sentences = [
-            _(sentence, tensors=listed([*names], room=room, width=max(24, room)))
+            _(sentence, tensors=listed([*names], room=room, width=80))
             for sentence, names in faults.items()
             if names
         ]
         text = " ".join(filter(None, [opening, *sentences, remedy]))
-        if len(text) > MOST_CHARACTERS:  # the names can be listed, the remedy not
+        if (
+            remedy and len(text) > MOST_CHARACTERS
+        ):  # the names can be listed, the remedy not
             counts = _(
                 "Missing: {missing:,} tensors, unexpected: {surplus:,}.",
                 missing=len(missing),

@@ -259,7 +259,8 @@ def _recognised(files: Files) -> str:
 
 def _renamed(files: Files) -> str:
     """Return the layout that files without any of its names may have; "" if none."""
-    return guessed_layout(files, [s for s in LAYOUTS.values() if s.title])
+    layouts = [spec for spec in LAYOUTS.values() if spec.title]
+    return guessed_layout(files, layouts) if files else ""
 
 
 def _count_known(spec: LayoutSpec, files: Files) -> int:

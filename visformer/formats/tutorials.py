@@ -17,6 +17,7 @@ from visformer.formats.given_options import (
 )
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.misfits import checked
+from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorial_files import TutorialFiles, config_of, read_files
 from visformer.formats.weight_file import Weights
 from visformer.language import N_, _
@@ -35,9 +36,10 @@ def read_tutorial(
     read = read_files(spec, files, options)
     if read.lacking_half:
         raise CheckpointError(_(_ONLY_HALF[read.half], file=read.name))
+    width = read.options.fields.get("d_model", sizes_of(read.tensors)["d_model"])
+    spec.check(read.tensors, width, read.name, read.spelling)
     checked(read)
     config = config_of(read)
-    spec.check(read.tensors, config.d_model, read.name, read.spelling)
     model = build_model(
         config,
         read.parameters,
