@@ -23,6 +23,7 @@ ROOMS = {  # room -> what it must not import
     "core": QT,
     "formats": QT,
     "training": QT,
+    "watching": QT,
     "analysis": (*QT, *TORCH),
     "pictures": (*QT, *TORCH),
     "session": (*QT, *TORCH),
@@ -54,6 +55,7 @@ ARROWS = {  # room -> all of ours that it may import
         *("tokenizers", "values"),
     ),
     "engine": ("core", "errors", "formats", "language", "tokenizers", "values"),
+    "watching": ("arguments", "errors", "language", "values"),
     "pictures": (
         *("analysis", "engine.messages", "errors", "language", "text", "values"),
         "words",

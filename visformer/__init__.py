@@ -38,12 +38,16 @@ if TYPE_CHECKING:
     from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
+    from visformer.watching.certificate import Certificate
+    from visformer.watching.watched_attention import WatchedAttention
+    from visformer.watching.watcher import Watched, Watcher, watch
 
 __version__ = "0.1.0"
 __all__ = [
     "Candidate",
     "Causal",
     "Cell",
+    "Certificate",
     "Checkpoint",
     "CheckpointError",
     "Decoding",
@@ -61,6 +65,9 @@ __all__ = [
     "Strategy",
     "Trace",
     "VisformerError",
+    "Watched",
+    "WatchedAttention",
+    "Watcher",
     "build",
     "inspect",
     "leaks",
@@ -72,11 +79,13 @@ __all__ = [
     "save_session",
     "show",
     "translate",
+    "watch",
 ]
 _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
     "Causal": "values.intervention",
     "Cell": "values.intervention",
+    "Certificate": "watching.certificate",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
     "Decoding": "core.decoding",
@@ -94,6 +103,9 @@ _MODULES = {  # where the names that are not defined here are defined
     "Strategy": "values.strategy",
     "Trace": "values.trace",
     "VisformerError": "errors",
+    "Watched": "watching.watcher",
+    "WatchedAttention": "watching.watched_attention",
+    "Watcher": "watching.watcher",
     "build": "formats.fresh",
     "inspect": "api",
     "leaks": "analysis.leaks",
@@ -105,6 +117,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "save_session": "api",
     "show": "api",
     "translate": "api",
+    "watch": "watching.watcher",
 }
 _TAKE_A_PATH = ("Decoding", "run")  # in place of a checkpoint
 

@@ -1,0 +1,88 @@
+"""The five tutorials' models: every weight is the one that their own forward used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.watching.comparing import assert_watched
+from tests.watching.tutorial_models import Handout, Labml, Scratch, handout_masks
+from tests.watching.tutorial_models_2 import D2l, Modular
+
+KINDS = ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
+
+
+def padded(rows: int, length: int, pad: int) -> Tensor:
+    """Return random ids [B, N] of which row 1 ends in two pads."""
+    ids = torch.randint(3, 24, (rows, length))
+    ids[1, -2:] = pad
+    return ids
+
+
+def the_call(name: str) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """Return a tutorial's model, what to call it with, and what ``watch`` is told."""
+    torch.manual_seed(1)
+    pad = 1 if name == "modular" else 0
+    src, tgt = padded(3, 7, pad), padded(3, 5, pad)
+    if name == "handout":
+        return Handout(), (src, tgt, *handout_masks(src, tgt)), {"pad": 0}
+    if name == "d2l":
+        return D2l(), (src, tgt, torch.tensor([7, 5, 7])), {}
+    if name == "labml":  # masks [Q, K, B]
+        keys = (src != 0).t()[None]
+        causal = torch.tril(torch.ones(5, 5))[:, :, None]
+        return Labml(), (src, tgt, keys, causal), {"pad": 0}
+    model = Modular() if name == "modular" else Scratch()
+    return model, (src, tgt), {"pad": pad}
+
+
+@pytest.mark.parametrize("name", ["handout", "d2l", "labml", "modular", "scratch"])
+def test_a_tutorial_is_watched(name: str) -> None:
+    model, args, options = the_call(name)
+    watched = assert_watched(name, model.eval(), args, KINDS, **options)
+    assert [t.layers(kind) for t in watched.traces[:1] for kind in t.kinds] == [2] * 3
+    assert all(one.scale == pytest.approx(0.5) for one in watched.attentions)
+    assert [f.id for f in watched.certificate.findings] == []
+    trace = watched.traces[1]
+    assert trace.source_ids.tolist() == args[0][1].tolist()
+    assert trace.target_ids.tolist() == args[1][1].tolist()
+    assert len(trace.steps) == 5
+    assert trace.steps[0].id == args[1][1, 1]
+    output = watched.output.transpose(0, 1) if name == "labml" else watched.output
+    last = output[1, -1] if name == "handout" else output[1, -1].softmax(-1)
+    assert trace.steps[-1].id == last.argmax()
+    assert trace.steps[-1].probability == pytest.approx(float(last.max()), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["handout", "d2l", "labml"])
+def test_dropped_weights_are_those_that_were_used(name: str) -> None:
+    model, args, options = the_call(name)
+    watched = assert_watched(
+        name + ", training", model.train(), args, KINDS, own=[], **options
+    )
+    assert [f.id for f in watched.certificate.findings] == ["dropout-on"]
+    assert all(one.dropout for one in watched.attentions)
+
+
+def test_cached_steps_are_one_growing_trace() -> None:
+    """The d2l decoder keeps its inputs: three steps of one token each."""
+    from visformer.watching.watcher import watch
+
+    model = D2l().eval()
+    src, tgt = torch.randint(3, 24, (2, 6)), torch.randint(3, 24, (2, 4))
+    with torch.no_grad(), watch(model) as watched:
+        state = [model.encoder(src, None), None, [None, None]]
+        for at in range(4):
+            model.decoder(tgt[:, at : at + 1], state)
+    assert [one.kind for one in watched.attentions] == KINDS[:2] + KINDS[2:] * 4
+    assert len(watched.traces) == 2
+    trace = watched.traces[1]
+    assert trace.target_ids.tolist() == tgt[1].tolist()
+    assert trace.source_ids.tolist() == src[1].tolist()
+    assert trace.attention("decoder", 1).shape == (4, 4, 4)
+    assert trace.mask("decoder", 0).tolist() == torch.ones(4, 4).tril().bool().tolist()
+    assert trace.attention("cross", 1).shape == (4, 4, 6)
+    assert watched.output_difference is None

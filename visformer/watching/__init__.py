@@ -1,0 +1,1 @@
+"""Watching a PyTorch model of anybody's: its attention, found by the flow of data."""

@@ -1,0 +1,147 @@
+"""Axes: where every dimension of a tensor comes from, through views and products.
+
+A dimension is a tuple of axes, the outermost first: ``(batch, heads)`` where the two
+are merged. Those of size 1 have none. What is told by an axis: whether it counts
+positions of an input (batch rows and tokens), features of a weight, or something made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+MADE, WEIGHT, INPUT = range(3)  # where an axis comes from; the better known is larger
+
+
+class DataAxis:
+    """One axis; identical where it means the same positions."""
+
+    __slots__ = ("cuts", "origin", "parent", "parts", "rows", "size", "start")
+
+    def __init__(
+        self,
+        size: int,
+        origin: int,
+        parent: DataAxis | None = None,
+        start: int = 0,
+        parts: Sequence[tuple[DataDimension, int, int]] = (),
+        *,
+        rows: bool = False,
+    ) -> None:
+        self.size, self.origin, self.parent, self.start = size, origin, parent, start
+        self.parts = tuple(parts)  # what was joined: axes, size, marks
+        self.rows = rows  # counts the rows of a table: learned queries, positions
+        self.cuts: dict[tuple[str, int, int], tuple[DataAxis, ...]] = {}
+
+    def lineage(self) -> Iterator[DataAxis]:
+        """Yield this axis, what it was cut from, and so on."""
+        axis: DataAxis | None = self
+        while axis is not None:
+            yield axis
+            axis = axis.parent
+
+    def halves(self, outer: int) -> tuple[DataAxis, ...]:
+        """Return it as two axes, the first of size ``outer``; always the same two."""
+
+        def cut() -> tuple[DataAxis, ...]:
+            sizes = outer, self.size // outer
+            return tuple(DataAxis(size, self.origin, self) for size in sizes)
+
+        return self._cut(("halves", outer, 0), cut)
+
+    def slice(self, start: int, size: int) -> DataDimension:
+        """Return a stretch of it; of joined axes, the one that is meant."""
+        if size == 1:
+            return ()
+        if start == 0 and size == self.size:
+            return (self,)
+        at = 0
+        for axes, length, _marks in self.parts:
+            if (at, length) == (start, size):
+                return axes
+            at += length
+
+        def cut() -> tuple[DataAxis, ...]:
+            return (DataAxis(size, self.origin, self, self.start + start),)
+
+        return self._cut(("slice", start, size), cut)
+
+    def _cut(self, key: tuple[str, int, int], cut: object) -> tuple[DataAxis, ...]:
+        if key not in self.cuts:
+            assert callable(cut)
+            self.cuts[key] = cut()
+        return self.cuts[key]
+
+    def copy(self) -> DataAxis:
+        """Return another that counts the same: keys beside queries."""
+        return DataAxis(self.size, self.origin, self, self.start, self.parts)
+
+
+DataDimension = tuple[DataAxis, ...]
+DataDimensions = tuple[DataDimension, ...]
+
+
+def fresh(shape: Sequence[int], origin: int) -> DataDimensions:
+    """Return dimensions of their own, one axis each."""
+    return tuple((DataAxis(n, origin),) if n > 1 else () for n in shape)
+
+
+def size_of(dimension: DataDimension) -> int:
+    """Return how many positions a dimension has."""
+    return math.prod(axis.size for axis in dimension)
+
+
+def kept(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
+    """Dimensions after an operation that is not known: the first ones, if they fit."""
+    known = True
+    result = []
+    for at, n in enumerate(shape):
+        known = known and at < len(before) and size_of(before[at]) == n
+        result.append(before[at] if known else fresh((n,), MADE)[0])
+    return tuple(result)
+
+
+def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
+    """Dimensions after a ``view`` of this shape."""
+    queue = [axis for dimension in before for axis in dimension]
+    result = []
+    for n in shape:
+        taken, need = [], n
+        while need > 1:
+            axis = queue.pop(0) if queue else None
+            if axis is None or math.gcd(need, axis.size) == 1:
+                return kept(before, shape)
+            if need % axis.size == 0:
+                taken.append(axis)
+                need //= axis.size
+            elif axis.size % need == 0:
+                outer, inner = axis.halves(need)
+                taken.append(outer)
+                queue.insert(0, inner)
+                need = 1
+            else:
+                return kept(before, shape)
+        result.append(tuple(taken))
+    return tuple(result)
+
+
+def better(first: DataDimension, second: DataDimension) -> DataDimension:
+    """Of two accounts of one dimension, return the one that tells more."""
+
+    def told(dimension: DataDimension) -> tuple[int, int]:
+        return sum(axis.origin for axis in dimension), len(dimension)
+
+    return second if told(second) > told(first) else first
+
+
+def aligned(several: Sequence[DataDimensions], shape: Sequence[int]) -> DataDimensions:
+    """Dimensions of what is broadcast from several, each known from the last on."""
+    result = []
+    for at, n in enumerate(shape):
+        best: DataDimension = ()
+        for dimensions in several:
+            back = len(shape) - at
+            if n > 1 and back <= len(dimensions) and size_of(dimensions[-back]) == n:
+                best = better(best, dimensions[-back])
+        result.append(best if size_of(best) == n else fresh((n,), MADE)[0])
+    return tuple(result)

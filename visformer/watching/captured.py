@@ -1,0 +1,221 @@
+"""Captured: one attention in one order of axes, and how far it can be done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from visformer.watching.axes import (
+    INPUT,
+    WEIGHT,
+    DataAxis,
+    DataDimension,
+    DataDimensions,
+    size_of,
+)
+from visformer.watching.score_trail import ScoreProduct, ScoreTrail, walked
+
+MASKED = -1e4  # what is added and is lower is a mask
+SHARED, ROWS, COLUMNS = "shared", "rows", "columns"
+
+
+@dataclass(slots=True, eq=False)
+class Captured:
+    """One attention as it ran; tensors on the CPU, float32, B H Q K in this order."""
+
+    weights: Tensor  # [B, H, Q, K]: what multiplied the values
+    queries: Tensor  # [B, H or fewer, Q, d]
+    keys: Tensor  # [B, H or fewer, K, d]
+    values: Tensor  # [B, H or fewer, K, e]
+    result: Tensor  # [B, H, Q, e]
+    scale: float
+    added: Tensor | None  # [B or 1, H or 1, Q, K]
+    linear: bool  # the weights follow from queries, keys, scale and what is added
+    difference: float
+    multiplied: Tensor | None  # bool, where a score was multiplied by zero
+    over: str  # what the softmax runs over: "keys", "queries", "heads", "batch"
+    random: bool
+    mixed: bool  # heads were mixed after the softmax, or sinks took a part
+    marks: tuple[int, int, int]  # of queries, keys, values
+    border: int | None  # of keys of two sides, how many are of the first
+    module: str
+    call: int
+    parent: int
+    outermost: int
+    number: int
+    half: bool  # computed in half precision
+    query_axes: DataDimension
+    key_axes: DataDimension
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The axes of the weights by what they count."""
+
+    batch: DataDimension
+    heads: DataDimension
+    queries: DataDimension
+    keys: DataDimension
+
+    @property
+    def groups(self) -> tuple[DataDimension, ...]:
+        """In the order in which everything is kept."""
+        return self.batch, self.heads, self.queries, self.keys
+
+
+class Unclear(Exception):
+    """Which axis is which cannot be told; the message says why."""
+
+
+def arranged(
+    tensor: Tensor, dimensions: DataDimensions, groups: Sequence[DataDimension]
+) -> Tensor:
+    """Return a tensor with one dimension a group of axes."""
+    axes = [axis for dimension in dimensions for axis in dimension]
+    wanted = [axis for group in groups for axis in group]
+    if len(set(axes)) != len(axes) or set(axes) != set(wanted):
+        raise Unclear("axes")
+    sizes = [axis.size for axis in axes]
+    if torch.Size(sizes).numel() != tensor.numel():
+        raise Unclear("sizes")
+    order = [axes.index(axis) for axis in wanted]
+    return tensor.reshape(sizes).permute(order).reshape([*map(size_of, groups)])
+
+
+def side_of_keys(product: ScoreProduct, contracted: DataDimension) -> str:
+    """Tell whether the keys are the rows or the columns of the product."""
+    table = _table(product)
+    sides = {_role(axis, table) for axis in contracted}
+    if not contracted:
+        return ROWS if product.right_columns and not product.left_rows else COLUMNS
+    if sides == {COLUMNS}:
+        return COLUMNS
+    if sides == {ROWS}:
+        return ROWS
+    raise Unclear("contracted")
+
+
+def _table(product: ScoreProduct) -> dict[DataAxis, str]:
+    table = {axis: SHARED for dimension in product.shared for axis in dimension}
+    table.update(dict.fromkeys(product.left_rows, ROWS))
+    table.update(dict.fromkeys(product.right_columns, COLUMNS))
+    return table
+
+
+def _role(axis: DataAxis, table: dict[DataAxis, str]) -> str | None:
+    return next((table[one] for one in axis.lineage() if one in table), None)
+
+
+def roles(
+    product: ScoreProduct,
+    shared: DataDimension,
+    rows: DataDimension,
+    keys: DataDimension,
+    batch_size: int,
+) -> Roles:
+    """Sort the axes of something of a product's: batch, heads, queries and keys."""
+    table, of_keys = _table(product), side_of_keys(product, keys)
+    batch: list[DataAxis] = []
+    heads: list[DataAxis] = []
+    queries: list[DataAxis] = []
+    for axis in (*shared, *rows):
+        role = _role(axis, table)
+        if role == of_keys:
+            raise Unclear("keys")
+        if role is None:
+            if axis.origin != WEIGHT:
+                raise Unclear("new")
+            heads.append(axis)
+        elif role == SHARED:
+            (batch if axis.origin == INPUT else heads).append(axis)
+        else:
+            (queries if axis.origin == INPUT else heads).append(axis)
+    if not queries:  # rows that no input counts: learned queries
+        learned = [a for a in rows if a in heads and any(b.rows for b in a.lineage())]
+        made = [a for a in rows if a in heads and a.origin != WEIGHT]
+        queries = (learned or made)[:1]
+        heads = [axis for axis in heads if axis not in queries]
+    if not batch and batch_size > 1:
+        sized = [a for a in heads if a.size == batch_size and a.origin != WEIGHT]
+        batch = sized[:1]
+        heads = [axis for axis in heads if axis not in batch]
+    return Roles(tuple(batch), tuple(heads), tuple(queries), keys)
+
+
+def flat(dimensions: DataDimensions) -> DataDimension:
+    """Return the axes of several dimensions, one after the other."""
+    return tuple(axis for dimension in dimensions for axis in dimension)
+
+
+def product_arranged(
+    product: ScoreProduct, of_keys: str, batch_size: int
+) -> tuple[Tensor, Tensor, Roles]:
+    """Return queries [B, H', Q, d], keys [B, H', K, d], and the roles of the scores."""
+    left, right = product.left, product.right.mT
+    rows, columns = product.left_rows, product.right_columns
+    if of_keys == ROWS:
+        left, right, rows, columns = right, left, columns, rows
+    found = roles(product, flat(product.shared), rows, columns, batch_size)
+    depth = (DataAxis(left.shape[-1], WEIGHT),)
+    own = [axis for axis in flat(product.shared) if axis in found.heads]
+    queries = arranged(
+        left,
+        (*product.shared, rows, depth),
+        (found.batch, found.heads, found.queries, depth),
+    )
+    keys = arranged(
+        right,
+        (*product.shared, columns, depth),
+        (found.batch, tuple(own), columns, depth),
+    )
+    return queries, keys, found
+
+
+def worst(first: Tensor, second: Tensor) -> float:
+    """Return the largest difference, relative to max(1, magnitude)."""
+    if first.shape != second.shape:
+        return float("inf")
+    if not first.numel():
+        return 0.0
+    first, second = first.double(), second.double()
+    same = (first == second) | (first.isnan() & second.isnan())
+    apart = (first - second).abs() / second.abs().clamp(min=1)
+    apart = torch.where(same, torch.zeros_like(apart), apart)
+    return float(apart.nan_to_num(nan=float("inf")).max())
+
+
+def grouped(several: Tensor, heads: int) -> Tensor:
+    """Repeat heads that others share, [B, H', N, d] to [B, H, N, d]."""
+    return several.repeat_interleave(heads // several.shape[1], 1)
+
+
+def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
+    """Return what a trail's softmax runs over."""
+    dimension = next((s.softmax[0] for s in trail.steps() if s.softmax), ())
+    names = dict.fromkeys(found.batch, "batch") | dict.fromkeys(found.heads, "heads")
+    names |= dict.fromkeys(found.queries, "queries")
+    names |= dict.fromkeys(found.keys, "keys")
+    for axis in dimension:
+        role = next((names[one] for one in axis.lineage() if one in names), None)
+        if role is not None and role != "keys":
+            return role
+    return "keys"
+
+
+def split_at_softmax(trail: ScoreTrail) -> tuple[list[ScoreTrail], list[ScoreTrail]]:
+    """Return the operations before the softmax, and it with those after it."""
+    steps = trail.steps()
+    at = next(i for i, s in enumerate(steps) if s.softmax or s.operation == "exp")
+    return steps[:at], steps[at:]
+
+
+def again(trail: ScoreTrail, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Compute scores and weights again, in the model's own order of axes."""
+    before, after = split_at_softmax(trail)
+    product = trail.product
+    scores = walked(before, (product.left @ product.right).to(dtype))
+    return scores, walked(after, scores)

@@ -1,0 +1,225 @@
+"""Several calls made of one: faults may show only at other lengths or batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from visformer.language import _, ngettext
+from visformer.values.finding import Finding
+from visformer.watching.captured import worst
+from visformer.watching.certificate import Certificate, together
+from visformer.watching.surroundings import same_chances
+from visformer.watching.watched_attention import HALF_TOLERANCE
+
+if TYPE_CHECKING:
+    from visformer.watching.watcher import Watched, Watcher
+
+LENGTHS = 1, 2, 12, 33, 129
+APART = 1e-3  # of outputs that ought to be the same, relative to max(1, magnitude)
+ROWS = 3  # of the batch that one row is compared in
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def certified(
+    watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Certificate:
+    """Return what a call, and calls made of it, tell together."""
+    first = watcher(*args, **kwargs)
+    certificates, checks = [first.certificate], []
+    given: Given = args, kwargs
+    with _without(watcher):
+        for length in LENGTHS:
+            try:
+                watched = _at_length(watcher, first, given, length)
+            except Exception:  # the model does not take this length
+                watched = None
+            if watched is None:
+                continue
+            certificates.append(watched.certificate)
+            checks.append(
+                ngettext(
+                    "Length {length:,}: {n} attention, within {worst:.1e}.",
+                    "Length {length:,}: {n} attentions, within {worst:.1e}.",
+                    len(watched.attentions),
+                    length=length,
+                    worst=watched.certificate.worst,
+                )
+            )
+        found = []
+        for check in (_row_alone, _prefix):
+            try:
+                finding, sentence = check(watcher, first, given)
+            except Exception:  # the model does not take such a call
+                continue
+            checks += [sentence] if sentence else []
+            found += [finding] if finding else []
+    return together(certificates, found, checks)
+
+
+@contextmanager
+def _without(watcher: Watcher) -> Iterator[None]:
+    """Leave out what belongs to the one call: its tokens and labels."""
+    kept = watcher.tokens, watcher.labels
+    watcher.tokens, watcher.labels = (None, None), None
+    try:
+        yield
+    finally:
+        watcher.tokens, watcher.labels = kept
+
+
+def _mapped(given: Given, change: Callable[[Tensor], Tensor]) -> Given:
+    mapped: Given = tree_map(lambda x: change(x) if isinstance(x, Tensor) else x, given)
+    return mapped
+
+
+def _at_length(
+    watcher: Watcher, first: Watched, given: Given, length: int
+) -> Watched | None:
+    """Watch the call with inputs of another length: repeated, or cut off.
+
+    Whatever has a dimension as long as the source or the target follows it.
+    """
+    inputs = [x for x in (*first.sources[-1:], *first.targets[-1:]) if x.dim() > 1]
+    if not inputs:
+        return None
+    axis = _time_axis(first)
+    old = {x.shape[axis] for x in inputs}
+    rows = inputs[0].shape[1 - axis]
+    if rows in old:  # which axis is which could not be told
+        return None
+
+    def stretched(x: Tensor) -> Tensor:
+        for at, n in enumerate(x.shape):
+            if n in old and not (x.is_floating_point() and at == x.dim() - 1 > 1):
+                index = torch.arange(length, device=x.device) % n
+                x = x.index_select(at, index)
+        return x
+
+    args, kwargs = _mapped(given, stretched)
+    return watcher(*args, **kwargs)
+
+
+def _time_axis(first: Watched) -> int:
+    """Return which axis of the inputs counts tokens: the attention tells."""
+    inputs = (first.sources or first.targets)[-1]
+    for one in first.attentions:
+        if inputs.shape[0] == len(one.weights) != inputs.shape[1]:
+            return 1
+        if inputs.shape[1] == len(one.weights) != inputs.shape[0]:
+            return 0
+    return 1
+
+
+def _call(watcher: Watcher, given: Given) -> Tensor | None:
+    """Call the model, unwatched; returns its first output."""
+    args, kwargs = given
+    with same_chances(watcher.model), torch.no_grad():
+        torch.manual_seed(0)
+        return first_tensor(watcher.model(*args, **kwargs))
+
+
+def first_tensor(output: Any) -> Tensor | None:
+    """Return the first tensor of numbers of what a model returned."""
+    leaves: list[Tensor] = []
+    tree_map(lambda x: leaves.append(x) if isinstance(x, Tensor) else None, output)
+    return next((x for x in leaves if x.is_floating_point()), None)
+
+
+def _row_alone(
+    watcher: Watcher, first: Watched, given: Given
+) -> tuple[Finding | None, str]:
+    """Compare the last row of the batch alone with it in the batch."""
+    axis = 1 - _time_axis(first)
+    inputs = (first.sources or first.targets)[-1]
+    rows = inputs.shape[axis]
+
+    def alike(x: Tensor, at: list[int]) -> Tensor:
+        for dim in (axis, 0, 1):  # masks may count the batch along another axis
+            if x.dim() > dim and x.shape[dim] == rows:
+                return x.index_select(dim, torch.tensor(at, device=x.device))
+        return x
+
+    last = rows - 1
+    alone = _call(watcher, _mapped(given, lambda x: alike(x, [last])))
+    several = _call(watcher, _mapped(given, lambda x: alike(x, [last] * ROWS)))
+    if alone is None or several is None:
+        return None, ""
+    of_output = next(
+        (d for d in (axis, 0, 1) if several.shape[d] == ROWS and alone.shape[d] == 1),
+        None,
+    )
+    if of_output is None:
+        return None, ""
+    differences = [worst(several.narrow(of_output, at, 1), alone) for at in range(ROWS)]
+    limit = APART if several.dtype == torch.float32 else HALF_TOLERANCE
+    sentence = _(
+        "One row alone and in a batch: they differ by {worst:.1e}.",
+        worst=max(differences),
+    )
+    if max(differences) <= limit:
+        return None, sentence
+    row = max(range(ROWS), key=differences.__getitem__)
+    finding = Finding(
+        "positions-along-batch",
+        _("batch"),
+        _(
+            "The same sentence gives other numbers in row {row} of a batch than alone: "
+            "they differ by {worst:.3g}, while row 1 differs by {first:.1e}. Positions "
+            "run along the batch, or rows are mixed.",
+            row=row + 1,
+            worst=differences[row],
+            first=differences[0],
+        ),
+        _("Add the position of each token along its own sentence."),
+    )
+    return finding, sentence
+
+
+def _prefix(
+    watcher: Watcher, first: Watched, given: Given
+) -> tuple[Finding | None, str]:
+    """Compare a causal pass with the pass of its first tokens alone."""
+    causal = [one for one in first.last_run if one.kind == "decoder"]
+    inputs = (first.targets or first.sources)[-1]
+    axis = _time_axis(first)
+    length = inputs.shape[axis]
+    if not causal or length < 2 or inputs.shape[1 - axis] == length:
+        return None, ""
+    others = {x.shape[axis] for x in first.sources[-1:]} if first.targets else set()
+    if length in others:
+        return None, ""
+
+    def cut(x: Tensor) -> Tensor:
+        for at, n in enumerate(x.shape):
+            if n == length and not (x.is_floating_point() and at == x.dim() - 1 > 1):
+                x = x.narrow(at, 0, length - 1)
+        return x
+
+    whole, part = _call(watcher, given), _call(watcher, _mapped(given, cut))
+    if whole is None or part is None or whole.shape[axis] != length:
+        return None, ""
+    apart = worst(whole.narrow(axis, 0, length - 1), part)
+    sentence = _(
+        "A pass against the pass without its last token: they differ by {worst:.1e}.",
+        worst=apart,
+    )
+    limit = APART if whole.dtype == torch.float32 else HALF_TOLERANCE
+    if apart <= limit:
+        return None, sentence
+    finding = Finding(
+        "later-tokens-count",
+        _("target"),
+        _(
+            "The rows before the last token change by {worst:.3g} when it is left out, "
+            "so they depend on what comes after them.",
+            worst=apart,
+        ),
+        _("Look for a norm, a shift or a mask that runs over the tokens."),
+    )
+    return finding, sentence

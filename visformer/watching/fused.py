@@ -1,0 +1,125 @@
+"""Attention that one kernel computes: its weights are computed beside it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from visformer.watching.axes import better
+from visformer.watching.captured import Unclear, again, grouped
+from visformer.watching.finding_attention import captured
+from visformer.watching.score_trail import ScoreProduct, ScoreTrail
+
+if TYPE_CHECKING:
+    from visformer.watching.recorder import Recorder
+
+FUSED = {
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+}
+
+
+def fused_attention(
+    recorder: Recorder,
+    func: Any,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+) -> int:
+    """Note the attention of a fused kernel; returns the mark of its result."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    query, key, value = (given[name] for name in names[:3])  # [B, H, N, d]
+    marks = [recorder.ledger.marks([one]) for one in (query, key, value)]
+    if not marks[0] | marks[1]:
+        return 0
+    product = _product(recorder, query, key, (marks[0], marks[1]))
+    trail = _trail(product, name, given)
+    dimensions = (*product.shared, product.left_rows, product.right_columns)
+    _scores, weights = again(trail, torch.float32)
+    result = out[0] if isinstance(out, tuple | list) else out
+    try:
+        found = captured(
+            trail,
+            (weights, dimensions),
+            grouped(value, query.shape[1]),
+            marks[2],
+            result,
+            left=True,
+            batch_size=recorder.batch_size,
+            call=recorder.calls.current,
+            number=len(recorder.found) + 1,
+        )
+    except Unclear:
+        recorder.see("axes", key.shape[-2])
+        return 0
+    recorder.found.append(found)
+    return 2 << len(recorder.found)
+
+
+def _product(
+    recorder: Recorder, query: Tensor, key: Tensor, marks: tuple[int, int]
+) -> ScoreProduct:
+    ledger, call = recorder.ledger, recorder.calls.current
+    of_query, of_key = ledger.known(query), ledger.known(key)
+    before = of_key.dimensions[-2]
+    shared = map(better, of_query.dimensions[:-2], of_key.dimensions[:-2])
+    return ScoreProduct(
+        left=query.detach().float(),
+        right=grouped(key.detach().float(), query.shape[1]).mT,
+        shared=tuple(shared),
+        left_rows=of_query.dimensions[-2],
+        right_columns=tuple(axis.copy() for axis in before),
+        right_before=before,
+        factors=(of_query.factor, of_key.factor),
+        marks=marks,
+        module=call.path,
+        call=call.number,
+        mixes=True,
+    )
+
+
+def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrail:
+    """Return the operations that the kernel does in one."""
+    scale = given.get("scale")
+    scale = 1 / math.sqrt(product.left.shape[-1]) if scale is None else scale
+    bias = given.get("attn_mask", given.get("attn_bias"))
+    mask = _mask(product, bias, causal=bool(given.get("is_causal")))
+
+    def scored(numbers: Tensor) -> Tensor:
+        numbers = numbers * scale
+        return numbers if mask is None else numbers + mask.to(numbers.dtype)
+
+    def normalised(numbers: Tensor) -> Tensor:
+        return torch.softmax(numbers, -1)
+
+    dimensions = (*product.shared, product.left_rows, product.right_columns)
+    scores = ScoreTrail(product, ScoreTrail(product), scored, name)
+    return ScoreTrail(
+        product,
+        scores,
+        normalised,
+        name,
+        softmax=(dimensions[-1], dimensions),
+        random=bool(given.get("dropout_p")),
+    )
+
+
+def _mask(product: ScoreProduct, bias: Tensor | None, *, causal: bool) -> Tensor | None:
+    """Return what is added to the scores, [Q, K] or broadcast to [B, H, Q, K]."""
+    if bias is not None:
+        if bias.dtype == torch.bool:
+            zeros = torch.zeros(bias.shape, device=bias.device)
+            return zeros.masked_fill(~bias, -math.inf)
+        return bias.detach().float()
+    if not causal:
+        return None
+    shape = product.left.shape[-2], product.right.shape[-1]
+    return torch.full(shape, -math.inf, device=product.left.device).triu(1)

@@ -1,0 +1,152 @@
+"""InputMarks: which arguments of a call are the source, and which the target."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.watching.ledger import SOURCE, TARGET, Ledger
+
+ArgumentNames = (
+    str | int | Sequence[str | int] | None
+)  # of arguments, or their places from 0
+SOURCE_NAMES = {
+    *("input_ids", "src", "source", "x", "memory", "encoder_hidden_states", "inputs"),
+    *("encoder_outputs", "encoder_output", "enc_out", "src_tokens", "inputs_embeds"),
+    *("input_features", "input_values", "pixel_values", "src_ids", "source_ids"),
+}
+TARGET_NAMES = {
+    *("decoder_input_ids", "tgt", "trg", "target", "y", "prev_output_tokens"),
+    *("decoder_inputs_embeds", "tgt_tokens", "targets", "tgt_ids", "target_ids"),
+}
+NO_INPUT = (  # in the name of an argument that is neither
+    *("mask", "type", "position", "label", "len", "head", "cache", "past", "bias"),
+    *("weight", "dropout", "return", "output_", "use_"),
+)
+
+
+class InputMarks:
+    """Marks the inputs of the model, and keeps them."""
+
+    def __init__(
+        self, model: nn.Module, sources: ArgumentNames, targets: ArgumentNames
+    ) -> None:
+        """Read what the model takes; InputError for names that it does not take."""
+        self._model = model
+        try:
+            parameters = inspect.signature(model.forward).parameters.values()
+        except (TypeError, ValueError):
+            parameters = ()  # type: ignore[assignment]
+        self._names = [p.name for p in parameters if p.kind != p.VAR_KEYWORD]
+        variable = {p.kind for p in parameters}
+        self._open = not self._names or bool(
+            variable & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+        )
+        self._sources = self._told("sources", sources)
+        self._targets = self._told("targets", targets)
+        self._sides: dict[int, int] = {}  # of modules called apart from the model
+        self.sources: list[Tensor] = []
+        self.targets: list[Tensor] = []
+
+    def mark(
+        self, ledger: Ledger, module: nn.Module, args: Sequence[Any], kwargs: Any
+    ) -> None:
+        """Mark the tensors that a call, which no other module made, is given."""
+        if module is self._model:
+            self._mark_model(ledger, args, dict(kwargs))
+            return
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        if not tensors or ledger.is_made(tensors[0]):
+            return
+        side = self._sides.get(id(module))
+        if side is None:
+            side = TARGET if self.sources else SOURCE
+            self._sides[id(module)] = side
+        self._keep(ledger, tensors[0], side)
+
+    def _mark_model(
+        self, ledger: Ledger, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
+        named = [
+            (self._names[at] if at < len(self._names) else str(at), at, value)
+            for at, value in enumerate(args)
+        ]
+        named += [(name, -1, value) for name, value in kwargs.items()]
+        given = [(n, at, x) for n, at, v in named for x in _tensors(v)]
+        sources = [x for n, at, x in given if self._is(n, at, self._sources)]
+        targets = [x for n, at, x in given if self._is(n, at, self._targets)]
+        # what the model itself made before, as an encoder's output, keeps its marks
+        free = [
+            (n, x)
+            for n, _at, x in given
+            if not any(word in n.lower() for word in NO_INPUT)
+            and not any(x is y for y in (*sources, *targets))
+            and not (x.dtype.is_floating_point and ledger.is_made(x))
+        ]
+        has_source = bool(sources) or any(
+            ledger.marks([x]) & SOURCE for *_n, x in given
+        )
+        if not targets and not self._targets:
+            targets = [x for n, x in free if n.lower() in TARGET_NAMES][:1]
+            if not targets:
+                targets = [x for n, _a, x in given if n == "labels"][:1] * _has_decoder(
+                    self._model
+                )
+        rest = [(n, x) for n, x in free if not any(x is y for y in targets)]
+        if not sources and not self._sources:
+            sources = [x for n, x in rest if n.lower() in SOURCE_NAMES][:1]
+            if not sources and rest and not (has_source and targets):
+                sources = [rest[0][1]]
+        rest = [(n, x) for n, x in rest if not any(x is y for y in sources)]
+        if not targets and not self._targets and rest and sources:
+            like = sources[0].dtype.is_floating_point
+            targets = [
+                x for n, x in rest if x.dtype.is_floating_point == like and x.dim() > 1
+            ][:1]
+        for tensor in sources:
+            self._keep(ledger, tensor, SOURCE)
+        for tensor in targets:
+            self._keep(ledger, tensor, TARGET)
+
+    def _keep(self, ledger: Ledger, tensor: Tensor, mark: int) -> None:
+        ledger.mark_input(tensor, mark)
+        kept = tensor.detach().cpu().clone()
+        (self.sources if mark == SOURCE else self.targets).append(kept)
+
+    def _is(self, name: str, at: int, told: Sequence[str | int]) -> bool:
+        return name in told or (at >= 0 and at in told)
+
+    def _told(self, argument: str, given: ArgumentNames) -> list[str | int]:
+        if given is None:
+            return []
+        told = [given] if isinstance(given, str | int) else list(given)
+        for one in told:
+            if isinstance(one, str) and not self._open and one not in self._names:
+                raise InputError(
+                    _(
+                        "{argument} names “{name}”, but the model takes {names}.",
+                        argument=argument,
+                        name=one,
+                        names=", ".join(self._names),
+                    )
+                )
+        return told
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        if value.dtype.is_floating_point or value.dim():
+            yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _has_decoder(model: nn.Module) -> bool:
+    named: Iterable[tuple[str, nn.Module]] = model.named_modules()
+    return any("decoder" in name for name, _module in named)

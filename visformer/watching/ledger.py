@@ -1,0 +1,119 @@
+"""Ledger: what is known of each tensor of a pass, kept by where its numbers lie.
+
+The same numbers may be met as another Python object, or as another view; so what is
+known is kept by storage, offset, shape and strides. Storages are held weakly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+from torch.nn import Module
+
+from visformer.watching.axes import INPUT, MADE, WEIGHT, DataAxis, DataDimensions, fresh
+
+if TYPE_CHECKING:
+    from visformer.watching.score_trail import ScoreTrail
+
+SOURCE, TARGET = 1, 2  # marks: what depends on the inputs; later bits are attentions
+CONSTANT, LEARNED, COMPUTED = range(3)
+ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one view of numbers."""
+
+    dimensions: DataDimensions
+    state: int = CONSTANT  # LEARNED: a weight, or made of weights alone
+    factor: float = 1.0  # numbers that it was multiplied by since it was computed
+    random: bool = False  # drawn: the mask of a dropout
+    trail: ScoreTrail | None = None  # how it follows from a product of activations
+
+
+@dataclass(slots=True)
+class _Storage:
+    """What is known of one storage: its marks, and its views."""
+
+    marks: int = 0
+    given: bool = False  # an input of the model
+    views: dict[ViewKey, Known] = field(default_factory=dict)
+
+
+def storage_of(tensor: Tensor) -> object | None:
+    """Return the storage of a tensor; None of one that has none."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # sparse, nested, meta
+        return None
+
+
+def _place(tensor: Tensor) -> ViewKey:
+    return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
+
+
+class Ledger:
+    """What is known of the tensors of one pass, or of several."""
+
+    def __init__(self, model: Module) -> None:
+        self._held: WeakKeyDictionary[object, _Storage] = WeakKeyDictionary()
+        tensors = [*model.parameters(), *model.buffers()]
+        self._weights = {id(s): s for s in map(storage_of, tensors) if s is not None}
+
+    def known(self, tensor: Tensor) -> Known:
+        """Return what is known of a tensor; of a new one, that it is a constant."""
+        storage = storage_of(tensor)
+        held = self._held.get(storage) if storage is not None else None
+        if held is not None and (found := held.views.get(_place(tensor))):
+            return found
+        if storage is not None and id(storage) in self._weights:
+            axes = [
+                DataAxis(n, WEIGHT, rows=at == 0) for at, n in enumerate(tensor.shape)
+            ]
+            dimensions = tuple((axis,) if axis.size > 1 else () for axis in axes)
+            known = Known(dimensions, LEARNED)
+        elif held is not None:  # another view of numbers that are known
+            state = max((known.state for known in held.views.values()), default=0)
+            known = Known(fresh(tensor.shape, MADE), state)
+        else:
+            known = Known(fresh(tensor.shape, MADE))
+        self.learn(tensor, known, 0)
+        return known
+
+    def learn(self, tensor: Tensor, known: Known, marks: int) -> None:
+        """Keep what is known of a tensor; its storage gets the marks as well."""
+        storage = storage_of(tensor)
+        if storage is None:
+            return
+        held = self._held.get(storage)
+        if held is None:
+            held = self._held[storage] = _Storage()
+        held.marks |= marks
+        held.views[_place(tensor)] = known
+
+    def marks(self, tensors: Iterable[Tensor]) -> int:
+        """Return what tensors depend on, taken together."""
+        together = 0
+        for tensor in tensors:
+            storage = storage_of(tensor)
+            held = self._held.get(storage) if storage is not None else None
+            together |= held.marks if held else 0
+        return together
+
+    def mark_input(self, tensor: Tensor, mark: int) -> None:
+        """Make a tensor an input of the model: its marks and axes begin here."""
+        storage = storage_of(tensor)
+        if storage is None:
+            return
+        self._held[storage] = _Storage(mark, given=True)
+        self.learn(tensor, Known(fresh(tensor.shape, INPUT), COMPUTED), mark)
+
+    def is_made(self, tensor: Tensor) -> bool:
+        """Whether a tensor was computed from inputs, and is none itself."""
+        storage = storage_of(tensor)
+        held = self._held.get(storage) if storage is not None else None
+        return held is not None and not held.given and held.marks != 0

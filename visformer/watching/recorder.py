@@ -1,0 +1,396 @@
+"""Recorder: sees every operation of a pass, and finds the attention among them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from visformer.errors import stack_words
+from visformer.watching.axes import INPUT, DataDimensions, better, size_of
+from visformer.watching.axis_rules import MATRIX, REDUCTIONS, results_of
+from visformer.watching.captured import Captured, Unclear
+from visformer.watching.finding_attention import captured
+from visformer.watching.fused import FUSED, fused_attention
+from visformer.watching.ledger import COMPUTED, CONSTANT, LEARNED, Known, Ledger
+from visformer.watching.module_calls import ModuleCalls
+from visformer.watching.score_trail import ScoreProduct, ScoreTrail, doing_again
+
+log = logging.getLogger(__name__)
+SOFTMAX = {"_softmax", "_safe_softmax"}
+SCALINGS = {"mul", "div", "mul_", "div_"}
+SUMS = 1e-3  # how far a row written by hand may be from one
+KEEP_FACTOR = {  # operations that a factor passes through
+    *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "transpose", "t"),
+    *("permute", "select", "unbind", "slice", "expand", "clone", "_to_copy", "detach"),
+    *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
+    *("mul", "div", "mul_", "div_", "index_select", "contiguous"),
+}
+DRAWN = {"bernoulli_", "bernoulli", "rand", "rand_like", "uniform_"}
+LIKE = {  # only the shape of what they are given counts
+    *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
+    *("new_zeros", "new_ones", "new_full", "new_empty"),
+}
+FOURIER = {"_fft_r2c", "_fft_c2c", "_fft_c2r"}
+RECURRENT = ("lstm", "gru", "rnn")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstead:
+    """Something that is no attention, but looks as if it took part in one."""
+
+    reason: (
+        str  # "no product", "weight scores", "no softmax", "mixing", "kernel", "axes"
+    )
+    module: str
+    size: int  # choices of a softmax
+    name: str = ""  # of the operation
+
+
+class Recorder(TorchDispatchMode):
+    """A dispatch mode that computes everything as it is, and keeps what it finds."""
+
+    def __init__(self, ledger: Ledger, calls: ModuleCalls) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.ledger, self.calls = ledger, calls
+        self.found: list[Captured] = []
+        self.seen: Counter[SeenInstead] = Counter()
+        self.batch_size = 1
+        self.operations = 0
+        self.dropout: Counter[str] = Counter()  # by module
+        self._waiting: dict[
+            int, tuple[ScoreTrail, SeenInstead]
+        ] = {}  # softmaxes without end
+        self._mixers: dict[int, tuple[ScoreProduct, SeenInstead]] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Do one operation, and note what came of it."""
+        given = dict(kwargs or {})
+        if torch._C._current_graph_task_id() != -1:  # a backward pass
+            return func(*args, **given)
+        if _is_composite(func):
+            with self:
+                return func._op_dk(
+                    DispatchKey.CompositeImplicitAutograd, *args, **given
+                )
+        out = func(*args, **given)
+        self.operations += 1
+        name = func._schema.name.rpartition("::")[2]
+        try:
+            self._note(func, name, args, given, out)
+        except Exception as error:  # the model's own work goes on all the same
+            log.debug("%s: %s", name, stack_words(error))
+            self.see("unknown", name=name)
+        return out
+
+    def finish(self) -> None:
+        """Note the softmaxes and the products of which nothing came."""
+        for _trail, seen in self._waiting.values():
+            self.seen[seen] += 1
+        for _product, seen in self._mixers.values():
+            self.seen[seen] += 1
+        self._waiting, self._mixers = {}, {}
+
+    # ---- what is known of a result ---------------------------------------------------
+
+    def _note(
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+    ) -> None:
+        ins = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        ledger = self.ledger
+        if name in LIKE:
+            for one, dimensions in results_of(name, args, ins, ledger, out):
+                ledger.learn(one, Known(dimensions, random=name in DRAWN), 0)
+            return
+        marks = ledger.marks(ins)
+        if name in FUSED:
+            marks |= fused_attention(self, func, name, args, kwargs, out)
+        elif name in MATRIX:
+            marks |= self._product(func, name, args, kwargs, out, marks)
+            return
+        elif "attention" in name and marks and "backward" not in name:
+            self.see("kernel", name=name)
+        elif marks:
+            self._see_mixing(name, args, ins)
+        knowns = [ledger.known(one) for one in ins]
+        trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
+        state = COMPUTED if marks or name == "embedding" else CONSTANT
+        state = max([state, *(known.state for known in knowns)])
+        factor = _factor(name, args, ins, knowns)
+        random = name in DRAWN or any(known.random for known in knowns)
+        if name in ("native_dropout", "bernoulli_"):
+            random = random and name == "bernoulli_"
+            self.dropout[self.calls.current.path] += 1
+        for one, dimensions in results_of(name, args, ins, ledger, out):
+            ledger.learn(
+                one,
+                Known(dimensions, state, factor, random and not trail, trail),
+                marks,
+            )
+            trail = trail if name in ("split", "split_with_sizes", "unbind") else None
+
+    def _next_trail(
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        ins: list[Tensor],
+        knowns: list[Known],
+        out: Any,
+    ) -> ScoreTrail | None:
+        on = [(x, k) for x, k in zip(ins, knowns, strict=True) if k.trail is not None]
+        softmax = name in SOFTMAX
+        if not on:
+            if softmax and knowns[0].state == COMPUTED and self.ledger.marks(ins):
+                self.see("weight scores", ins[0].shape[args[1]])
+            return None
+        if name in REDUCTIONS:
+            return None
+        tensor, known = max(on, key=lambda pair: pair[0].numel())
+        before = known.trail
+        assert before is not None
+        several = any(
+            k.trail is not None
+            and k.trail.product is not before.product
+            and k.trail.normalised()
+            for _x, k in on
+        )
+        again = doing_again(func, args, kwargs, tensor)
+        if name == "native_dropout":
+            mask, left = out[1], 1 / (1 - args[1]) if args[1] < 1 else 0.0
+
+            def again(given: Tensor) -> Tensor:
+                dropped: Tensor = given * mask * left
+                return dropped
+
+        made = ScoreTrail(
+            product=before.product,
+            before=before,
+            again=again,
+            operation=name,
+            softmax=(known.dimensions[args[1]], known.dimensions) if softmax else None,
+            random=name == "native_dropout" or any(k.random for k in knowns),
+            several=several,
+        )
+        if softmax:
+            size = tensor.shape[args[1]]
+            seen = SeenInstead("no product", self.calls.current.path, size)
+            self._waiting[id(made)] = made, seen
+        return made
+
+    def see(self, reason: str, size: int = 0, name: str = "") -> None:
+        """Note something that is no attention, at the module that runs."""
+        self.seen[SeenInstead(reason, self.calls.current.path, size, name)] += 1
+
+    def _see_mixing(self, name: str, args: tuple[Any, ...], ins: list[Tensor]) -> None:
+        recurrent = any(word in name for word in RECURRENT)
+        if name == "convolution" and len(ins) > 1:
+            recurrent = any(n > 1 for n in ins[1].shape[2:])
+        elif name == "cumsum" or name in FOURIER:
+            along = args[1] if isinstance(args[1], list) else [args[1]]
+            dimensions = self.ledger.known(ins[0]).dimensions
+            axes = [axis for at in along for axis in dimensions[at]]
+            floats = ins[0].is_floating_point() or ins[0].is_complex()
+            recurrent = (
+                floats
+                and ins[0].dim() > 1
+                and any(axis.origin == INPUT for axis in axes)
+            )
+        if recurrent:
+            self.see("mixing", name=name)
+
+    # ---- products --------------------------------------------------------------------
+
+    def _product(
+        self,
+        func: Any,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Tensor,
+        marks: int,
+    ) -> int:
+        """Note a product of matrices; returns the marks of its result."""
+        plus = len(args) > 2
+        left, right = args[-2:] if not plus else args[1:3]
+        first, second = self.ledger.known(left), self.ledger.known(right)
+        of_left, of_right = self.ledger.marks([left]), self.ledger.marks([right])
+        trail: ScoreTrail | None = None
+        attention = False
+        for known, tensor, others, is_left in (
+            (first, left, (second, of_right, right), True),
+            (second, right, (first, of_left, left), False),
+        ):
+            if known.trail is None or attention:
+                continue
+            if others[1] and others[0].state == COMPUTED:
+                if known.trail.normalised() and not plus:
+                    attention = self._attend(
+                        known, tensor, others[2], others[1], out, left=is_left
+                    )
+            elif others[0].state != COMPUTED:
+                again = doing_again(func, args, kwargs, tensor)
+                trail = ScoreTrail(known.trail.product, known.trail, again, name)
+        dimensions = _of_product(first, second)
+        activations = first.state == second.state == COMPUTED and (of_left or of_right)
+        if activations and not attention and trail is None:
+            made = self._score_product(left, right, first, second, (of_left, of_right))
+            dimensions = (*made.shared, made.left_rows, made.right_columns)
+            trail = ScoreTrail(made)
+            if plus:
+                trail = self._plus(trail, name, args, kwargs)
+        if attention:
+            marks |= 2 << len(self.found)  # what follows depends on this attention
+        state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
+        self.ledger.learn(out, Known(dimensions, state, trail=trail), marks)
+        return marks
+
+    def _score_product(
+        self,
+        left: Tensor,
+        right: Tensor,
+        first: Known,
+        second: Known,
+        marks: tuple[int, int],
+    ) -> ScoreProduct:
+        before = second.dimensions[-1]
+        contracted = (*first.dimensions[-1], *second.dimensions[-2])
+        call = self.calls.current
+        made = ScoreProduct(
+            left=left.detach(),
+            right=right.detach(),
+            shared=tuple(map(better, first.dimensions[:-2], second.dimensions[:-2])),
+            left_rows=first.dimensions[-2],
+            right_columns=tuple(axis.copy() for axis in before),
+            right_before=before,
+            factors=(first.factor, second.factor),
+            marks=marks,
+            module=call.path,
+            call=call.number,
+            mixes=any(axis.origin == INPUT for axis in contracted) and all(marks),
+        )
+        if made.mixes and first.trail is None and second.trail is None:
+            seen = SeenInstead("no softmax", call.path, 0)
+            self._mixers[id(made)] = made, seen
+        return made
+
+    def _plus(
+        self,
+        trail: ScoreTrail,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> ScoreTrail:
+        bias = args[0]
+        beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+
+        def again(given: Tensor) -> Tensor:
+            added: Tensor = beta * bias.to(given.dtype) + alpha * given
+            return added
+
+        return replace(trail, before=trail, again=again, operation=name)
+
+    def _attend(
+        self,
+        known: Known,
+        weights: Tensor,
+        values: Tensor,
+        value_marks: int,
+        result: Tensor,
+        *,
+        left: bool,
+    ) -> bool:
+        trail = known.trail
+        assert trail is not None
+        if not any(step.softmax for step in trail.steps()) and not _sums_to_one(
+            weights, -1 if left else -2
+        ):
+            return False
+        for step in trail.steps():
+            self._waiting.pop(id(step), None)
+        self._mixers.pop(id(trail.product), None)
+        try:
+            found = captured(
+                trail,
+                (weights, known.dimensions),
+                values,
+                value_marks,
+                result,
+                left=left,
+                batch_size=self.batch_size,
+                call=self.calls.current,
+                number=len(self.found) + 1,
+            )
+        except Unclear:
+            size = size_of(known.dimensions[-1 if left else -2])
+            self.see("axes", size)
+            return False
+        self.found.append(found)
+        return True
+
+
+def _sums_to_one(weights: Tensor, dimension: int) -> bool:
+    """Whether numbers are divided as a softmax would divide them."""
+    if (weights < 0).any():
+        return False
+    return bool((weights.float().sum(dimension) - 1).abs().max() < SUMS)
+
+
+def _of_product(first: Known, second: Known) -> DataDimensions:
+    shared = tuple(map(better, first.dimensions[:-2], second.dimensions[:-2]))
+    return (*shared, first.dimensions[-2], second.dimensions[-1])
+
+
+_COMPOSITE: dict[Any, bool] = {}
+
+
+def _is_composite(func: Any) -> bool:
+    """Whether an operation is made of others that ought to be seen."""
+    if func not in _COMPOSITE:
+        key = DispatchKey.CompositeImplicitAutograd
+        _COMPOSITE[func] = torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), key
+        )
+    return _COMPOSITE[func]
+
+
+def _factor(
+    name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
+) -> float:
+    """Return what a result was multiplied by since it was computed."""
+    if name not in KEEP_FACTOR or not knowns:
+        return 1.0
+    computed = [k.factor for k in knowns if k.state == COMPUTED] or [1.0]
+    factor = computed[0] if len(set(computed)) == 1 else 1.0
+    if name in SCALINGS and len(args) > 1:
+        by = args[1]
+        if isinstance(by, Tensor):
+            alone = by.numel() == 1 and not knowns[-1].random and by.dim() == 0
+            number = float(by) if alone and knowns[-1].state != LEARNED else 1.0
+        else:
+            number = float(by)
+        if number and name.startswith("mul"):
+            factor *= number
+        elif number:
+            factor /= number
+    return factor

@@ -1,0 +1,108 @@
+"""ScoreTrail: how numbers follow from a product of activations, to be done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from visformer.watching.axes import DataDimension, DataDimensions
+
+Again = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreProduct:
+    """A product of two activations: perhaps of queries and keys."""
+
+    left: Tensor  # [*shared, M, d]
+    right: Tensor  # [*shared, d, J]
+    shared: DataDimensions
+    left_rows: DataDimension  # M
+    right_columns: DataDimension  # J: counted by axes of its own
+    right_before: DataDimension  # J, as the right factor has it
+    factors: tuple[float, float]  # that left and right were multiplied by
+    marks: tuple[int, int]
+    module: str
+    call: int
+    mixes: bool  # adds up over positions of an input
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreTrail:
+    """The last of the operations that lead from a product to a tensor."""
+
+    product: ScoreProduct
+    before: ScoreTrail | None = None
+    again: Again | None = None
+    operation: str = ""
+    # of the softmax: the dimension it runs over, and those of its input
+    softmax: tuple[DataDimension, DataDimensions] | None = None
+    random: bool = False
+    several: bool = False  # another softmax went in as well
+
+    def steps(self) -> list[ScoreTrail]:
+        """Return all operations, the first one first."""
+        steps: list[ScoreTrail] = []
+        at: ScoreTrail | None = self
+        while at is not None and at.before is not None:
+            steps.append(at)
+            at = at.before
+        return steps[::-1]
+
+    def normalised(self) -> bool:
+        """Whether a softmax, or an exponential, is among the operations."""
+        return any(step.softmax or step.operation == "exp" for step in self._back())
+
+    def _back(self) -> Iterator[ScoreTrail]:
+        at: ScoreTrail | None = self
+        while at is not None:
+            yield at
+            at = at.before
+
+
+VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
+
+
+def doing_again(
+    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_trail: Tensor
+) -> Again:
+    """Return an operation as a function of the one argument that is on the trail."""
+    name = operation._schema.name.removeprefix("aten::")
+
+    def again(given: Tensor) -> Tensor:
+        def put(value: Any) -> Any:
+            if value is on_trail:
+                return given
+            if isinstance(value, Tensor) and value.is_floating_point():
+                return value.to(given.dtype)
+            return value
+
+        def filled(values: Any) -> Any:
+            return tree_map(put, values)
+
+        if name in ("_to_copy", "detach", "alias", "lift_fresh"):
+            return given
+        if name in VIEW_NAMES:
+            return given.reshape(filled(args)[1])
+        if name in ("_softmax", "_safe_softmax"):
+            return torch.softmax(given, args[1])
+        if name.endswith("_") and not name.endswith("__"):  # in place
+            given = given.clone()
+        made = operation(*filled(args), **filled(kwargs))
+        result: Tensor = made[0] if isinstance(made, tuple | list) else made
+        return result
+
+    return again
+
+
+def walked(steps: list[ScoreTrail], numbers: Tensor) -> Tensor:
+    """Do the operations again on other numbers of the product's shape."""
+    for step in steps:
+        if step.again is not None:
+            numbers = step.again(numbers)
+    return numbers

@@ -1,0 +1,37 @@
+"""What watching changes around a model, and puts back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def plain_paths() -> Iterator[None]:
+    """Switch off the fast paths of torch.nn, which leave no operations to see.
+
+    Compiled functions run as they were written. Both are put back afterwards.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with ExitStack() as stack:
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
+
+
+@contextmanager
+def same_chances(model: nn.Module) -> Iterator[None]:
+    """Put back random state and buffers: a second run has what the first had."""
+    buffers = [(one, one.detach().clone()) for one in model.buffers()]
+    devices = {one.device for one in model.parameters()}
+    cuda = [one.index or 0 for one in devices if one.type == "cuda"]
+    with torch.random.fork_rng(devices=cuda):
+        yield
+    with torch.no_grad():
+        for one, before in buffers:
+            if not torch.equal(one, before):
+                one.copy_(before)

@@ -1,0 +1,209 @@
+"""From watched attention to Traces, one for each row of the batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.facts import KINDS, AttentionFacts, Kind, ModelFacts
+from visformer.values.row_columns import Columns, RowsName
+from visformer.values.score_bias import Bias
+from visformer.values.trace import Trace
+from visformer.watching.row_tokens import RowTokens, tokens_of
+from visformer.watching.watched_attention import TOLERANCE, WatchedAttention
+from visformer.watching.watched_steps import steps_of
+
+if TYPE_CHECKING:
+    from visformer.watching.watcher import Watched
+
+MASKED = -1e4  # what is added and is not above this is a mask
+Layers = dict[Kind, list[WatchedAttention]]
+
+
+class _Sizes(NamedTuple):
+    """What the layers of a kind must have in common."""
+
+    heads: int
+    queries: int
+    keys: int
+    key_heads: int
+    head_size: int
+    value_size: int
+
+
+def traces_of(watched: Watched) -> list[Trace]:
+    """Return a Trace per row of the batch; none where no attention was verified."""
+    layers = layers_of(watched.last_run)
+    if not layers:
+        return []
+    rows = len(next(iter(layers.values()))[0].weights)
+    source, target = lengths(layers)
+    tokens = tokens_of(watched, rows, source, target)
+    facts = _facts(watched, layers)
+    return [_trace(facts, layers, row, tokens[row], watched) for row in range(rows)]
+
+
+def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
+    """Return what a Trace can hold: of each kind, the layers of one size."""
+    layers: Layers = {}
+    lengths_of: dict[str, int] = {}
+    batch = Counter(len(one.weights) for one in attentions)
+    for kind in KINDS:
+        fit = [
+            one
+            for one in attentions
+            if one.kind == kind
+            and one.verified
+            and len(one.weights) == batch.most_common(1)[0][0]
+            and (kind == "cross" or one.weights.shape[2] == one.weights.shape[3])
+        ]
+        if not fit:
+            continue
+        sizes = Counter(map(_sizes, fit)).most_common(1)[0][0]
+        queries, keys = _sides(kind)
+        wanted = {queries: sizes.queries, keys: sizes.keys}
+        if any(lengths_of.get(side, n) != n for side, n in wanted.items()):
+            continue
+        lengths_of |= wanted
+        layers[kind] = [one for one in fit if _sizes(one) == sizes]
+    return layers
+
+
+def lengths(layers: Layers) -> tuple[int, int]:
+    """Return S and T; 0 for a side that there is not."""
+    found = {"source": 0, "target": 0}
+    for kind, several in layers.items():
+        queries, keys = _sides(kind)
+        found[queries], found[keys] = several[0].weights.shape[2:]
+    return found["source"], found["target"]
+
+
+def _sides(kind: Kind) -> tuple[str, str]:
+    queries = "source" if kind == "encoder" else "target"
+    return queries, "target" if kind == "decoder" else "source"
+
+
+def _sizes(one: WatchedAttention) -> _Sizes:
+    _rows, heads, queries, keys = one.weights.shape
+    return _Sizes(
+        *(heads, queries, keys, one.keys.shape[1]),
+        *(one.queries.shape[3], one.values.shape[3]),
+    )
+
+
+def _facts(watched: Watched, layers: Layers) -> ModelFacts:
+    attention = {}
+    for kind, several in layers.items():
+        sizes = _sizes(several[0])
+        added = [one.added for one in several if one.added is not None]
+        masked = [float(x[x <= MASKED].min()) for x in added if (x <= MASKED).any()]
+        attention[kind] = AttentionFacts(
+            scales=tuple(one.scale for one in several),
+            heads=sizes.heads,
+            key_heads=sizes.key_heads,
+            head_size=sizes.head_size,
+            value_size=sizes.value_size,
+            masked_value=min(masked, default=-np.inf),
+        )
+    watcher = watched.watcher
+    parameters = list(watcher.model.parameters())
+    return ModelFacts(
+        attention=attention,
+        stacks={},
+        known=None,
+        name=type(watcher.model).__name__,
+        digest="",
+        layout="watched",
+        device=str(parameters[0].device) if parameters else "cpu",
+        parameters=sum(one.numel() for one in parameters),
+        pad=-1 if watcher.pad is None else watcher.pad,
+        bos=-1,
+        eos=-1,
+    )
+
+
+def _trace(
+    facts: ModelFacts, layers: Layers, row: int, tokens: RowTokens, watched: Watched
+) -> Trace:
+    columns = Columns(facts)
+    source, target = lengths(layers)
+    masks: dict[Kind, Bools] = {}
+    biases: dict[Kind, tuple[Bias, ...]] = {}
+    for kind, several in layers.items():
+        masks[kind], added = _masks(several, row)
+        if added is not None:
+            biases[kind] = added
+    trace = Trace(
+        model=facts,
+        source_text=" ".join(tokens.source),
+        source=tokens.source,
+        source_ids=tokens.source_ids,
+        source_spans=(),
+        target=tokens.target,
+        target_ids=tokens.target_ids,
+        steps=steps_of(watched, row, tokens),
+        encoder_rows=_rows(columns, "encoder", source, layers, row),
+        memory_rows=_rows(columns, "memory", source, layers, row),
+        decoder_rows=_rows(columns, "decoder", target, layers, row),
+        masks=masks,
+        biases=biases,
+    )
+    own = {
+        (kind, layer): read_only(np.ascontiguousarray(one.weights[row]))
+        for kind, several in layers.items()
+        for layer, one in enumerate(several)
+        if not _follows(trace, kind, layer, one.weights[row])
+    }
+    return replace(trace, captured=own)
+
+
+def _follows(trace: Trace, kind: Kind, layer: int, weights: Floats) -> bool:
+    """Whether a layer's weights are what the Trace derives."""
+    derived = trace.attention(kind, layer)
+    same = np.isclose(derived, weights, rtol=0, atol=TOLERANCE, equal_nan=True)
+    return bool(same.all())
+
+
+def _masks(
+    several: Sequence[WatchedAttention], row: int
+) -> tuple[Bools, tuple[Bias, ...] | None]:
+    """Return the masks of layers, [Q, K] or [layers, Q, K], and what else is added."""
+    masks: list[Bools] = []
+    biases: list[Floats] = []
+    for one in several:
+        shape = one.weights.shape[2:]
+        if one.added is None:
+            added = np.zeros((1, *shape), np.float32)
+        else:
+            added = np.array(one.added[row if len(one.added) > 1 else 0], np.float32)
+        hidden = ~(added > MASKED)
+        everywhere = hidden.all(0)
+        masks.append(np.asarray(~everywhere))
+        added[np.broadcast_to(everywhere, added.shape)] = 0
+        biases.append(added)
+    if all((mask == masks[0]).all() for mask in masks):
+        mask: Bools = masks[0]
+    else:
+        mask = np.stack(masks)
+    return mask, tuple(biases) if any(bias.any() for bias in biases) else None
+
+
+def _rows(
+    columns: Columns, rows: RowsName, length: int, layers: Layers, row: int
+) -> Floats:
+    """Fill the rows of a Trace; parts that were not seen stay zero."""
+    made = np.zeros((length, columns.width(rows)), np.float32)
+    for name, layer in columns.names(rows):
+        kind: Kind = "encoder" if rows == "encoder" else "decoder"
+        if rows == "memory" or name.startswith("cross "):
+            kind = "cross"
+        one = layers[kind][layer]
+        part: Any = getattr(one, name.removeprefix("cross "))[row]  # [H, N, d]
+        flat = np.swapaxes(part, 0, 1).reshape(part.shape[1], -1)
+        made[:, columns.part(rows, name, layer)] = flat
+    return read_only(made)

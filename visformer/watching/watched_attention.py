@@ -1,0 +1,83 @@
+"""WatchedAttention: one attention of a watched model, as it ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visformer.language import _
+from visformer.values.arrays import Bools, Floats
+
+WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
+TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WatchedAttention:
+    """One attention as it ran: B rows, H heads, Q queries, K keys.
+
+    The weights are what multiplied the values, after any dropout. Where heads share
+    keys, ``keys`` and ``values`` may have fewer heads: neighbours share one.
+    """
+
+    module: str  # the dotted path of the module whose forward made it; "" for the model
+    kind: WatchedKind
+    weights: Floats  # [B, H, Q, K]
+    queries: Floats  # [B, H, Q, d], before any scaling
+    keys: Floats  # [B, H, K, d]
+    values: Floats  # [B, H, K, e]
+    scale: float  # what q.k is multiplied by
+    added: Floats | None  # to the scaled products: [B or 1, H or 1, Q, K]
+    # the largest one between the model's own weights and results and what is computed
+    # again from queries, keys, values and the rest, relative to max(1, magnitude)
+    difference: float
+    tolerance: float  # what the difference may be
+    border: int | None = None  # merged: how many keys are of the first side
+    # the scores are scale q.k + added: not so with soft caps and mixed heads
+    linear: bool = True
+    over: str = "keys"  # what the softmax runs over; "queries" is a fault
+    multiplied: Bools | None = None  # [B, H, Q, K]: scores multiplied by zero
+    dropout: bool = False  # weights were dropped at random
+    mixed: bool = False  # heads were mixed, or sinks took a part of the softmax
+    step: int = 0  # counts the calls of the model, from 0
+
+    @property
+    def verified(self) -> bool:
+        """Whether it could be computed again."""
+        return self.difference <= self.tolerance
+
+    @property
+    def problem(self) -> str:
+        """A sentence about what could not be verified; "" for nothing."""
+        if self.verified:
+            return ""
+        return _(
+            "“{module}”: what was captured gives other numbers than the model's own: "
+            "they differ by {difference:.1e}, so it is not shown.",
+            module=self.module,
+            difference=self.difference,
+        )
+
+    @property
+    def masked(self) -> Bools:
+        """Which keys a query may not read, [B, H, Q, K]; by what is added."""
+        if self.added is None:
+            return np.zeros(self.weights.shape, bool)
+        hidden = ~(self.added > -1e4)
+        return np.broadcast_to(hidden, self.weights.shape)
+
+    def __repr__(self) -> str:
+        """Show what it is and its sizes."""
+        sizes = " x ".join(map(str, self.weights.shape))
+        return f"<{self.kind} attention of “{self.module}”, {sizes}>"
+
+
+def is_causal(weights: Floats) -> bool:
+    """Whether no query reads keys after it, [B, H, Q, K]; not told by one query."""
+    queries, keys = weights.shape[-2:]
+    if queries < 2 or keys < queries:
+        return False
+    later = np.triu(np.ones((queries, keys), bool), 1 + keys - queries)
+    return not np.any(np.nan_to_num(weights)[..., later])

@@ -1,0 +1,287 @@
+"""Watcher: calls a model of anybody's and keeps its attention."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from copy import deepcopy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+from visformer.arguments import wrong_type
+from visformer.language import _
+from visformer.watching.captured import Captured
+from visformer.watching.inputs import ArgumentNames, InputMarks
+from visformer.watching.joining import joined, runs
+from visformer.watching.ledger import SOURCE, TARGET, Ledger
+from visformer.watching.module_calls import ModuleCalls
+from visformer.watching.recorder import Recorder, SeenInstead
+from visformer.watching.surroundings import plain_paths, same_chances
+from visformer.watching.watched_attention import (
+    HALF_TOLERANCE,
+    TOLERANCE,
+    WatchedAttention,
+    WatchedKind,
+    is_causal,
+)
+
+if TYPE_CHECKING:
+    from visformer.values.trace import Trace
+    from visformer.watching.certificate import Certificate
+
+Tokens = Sequence[str] | Sequence[Sequence[str]] | None
+
+
+def watch(
+    model: nn.Module,
+    *,
+    pad: int | None = None,
+    tokenizer: Any = None,
+    source_tokens: Tokens = None,
+    target_tokens: Tokens = None,
+    labels: Tensor | None = None,
+    sources: ArgumentNames = None,
+    targets: ArgumentNames = None,
+) -> Watcher:
+    """Return what calls ``model`` as it is and keeps its attention.
+
+    ``watcher(*args, **kwargs)`` calls it once; ``with watcher as watched:`` watches
+    whatever is called inside. Attention is found by the flow of data, in any module:
+    no name of the model's matters. Model and torch are left as they were.
+
+    ``pad`` is the id of padding, ``labels`` int [B, T] what each row is to predict;
+    both serve the findings. Tokens are texts of one row, or a list per row; without
+    them ``tokenizer`` gives them (``convert_ids_to_tokens``, or called with an id).
+    ``sources`` and ``targets`` name the arguments, or say their places from 0, where
+    they are not the first and the second tensor. Raises TypeError for what is no
+    module, InputError for names that the model does not take.
+    """
+    if not isinstance(model, nn.Module):
+        raise wrong_type("model", model, _("a torch.nn.Module"))
+    return Watcher(
+        model,
+        pad=pad,
+        tokenizer=tokenizer,
+        tokens=(source_tokens, target_tokens),
+        labels=labels,
+        sources=sources,
+        targets=targets,
+    )
+
+
+class Watcher:
+    """Watches one model; see ``watch``."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        pad: int | None,
+        tokenizer: Any,
+        tokens: tuple[Tokens, Tokens],
+        labels: Tensor | None,
+        sources: ArgumentNames,
+        targets: ArgumentNames,
+    ) -> None:
+        self.model, self.pad, self.tokenizer = model, pad, tokenizer
+        self.tokens, self.labels = tokens, labels
+        self._named = sources, targets
+        InputMarks(model, sources, targets)  # refuses names that are not there
+        self._open: _Watching | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Watched:
+        """Call the model and return what was seen; an error of the model's is its own.
+
+        A second, unwatched call, with random state and buffers put back, tells whether
+        watching changed the output.
+        """
+        with same_chances(self.model):
+            own_args, own_kwargs = _own_containers((args, kwargs))
+            plain = _apart(self.model(*own_args, **own_kwargs))
+        with self as watched:
+            watched.output = self.model(*args, **kwargs)
+        watched.output_difference = difference(watched.output, plain)
+        return watched
+
+    def __enter__(self) -> Watched:
+        """Begin to watch."""
+        self._open = _Watching(self, *self._named)
+        return self._open.watched
+
+    def __exit__(self, *raised: object) -> None:
+        """End it; everything is as it was."""
+        session, self._open = self._open, None
+        if session is not None:
+            session.close()
+
+    def certify(self, *args: Any, **kwargs: Any) -> Certificate:
+        """Watch several calls made of one, and return what they tell together.
+
+        Lengths 1, 2, 12, 33 and 129 where the model takes them, a batch against one
+        row alone, a longer pass against a shorter one: some faults show only there.
+        """
+        from visformer.watching.certifying import certified
+
+        return certified(self, args, kwargs)
+
+
+class Watched:
+    """What was seen of one call, or of all calls in a ``with``."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.output: Any = None  # the model's own result; None in the ``with`` form
+        self.output_difference: float | None = None
+        self.found: list[Captured] = []
+        self.seen: Counter[SeenInstead] = Counter()
+        self.dropout: Counter[str] = Counter()
+        self.operations = 0
+        self.sources: list[Tensor] = []  # the model was given, call by call
+        self.targets: list[Tensor] = []
+
+    @cached_property
+    def attentions(self) -> list[WatchedAttention]:
+        """All attention, in the order in which it ran."""
+        calls = list(dict.fromkeys(one.outermost for one in self.found))
+        return [self._public(one, calls.index(one.outermost)) for one in self.found]
+
+    @cached_property
+    def last_run(self) -> list[WatchedAttention]:
+        """The attention of the last pass; the steps of a cached loop joined."""
+        return [self._public(one, 0) for one in runs(self.found)[-1]]
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How far what was seen is the model's own, and what was found."""
+        from visformer.watching.certificate import certificate_of
+
+        return certificate_of(self)
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """A Trace for each row of the batch of the last run."""
+        from visformer.watching.traces import traces_of
+
+        return traces_of(self)
+
+    def __repr__(self) -> str:
+        """Show how much was found."""
+        kinds = Counter(one.kind for one in self.attentions)
+        return f"<Watched: {dict(kinds)}>"
+
+    def _public(self, one: Captured, step: int) -> WatchedAttention:
+        return WatchedAttention(
+            module=one.module,
+            kind=self._kind(one),
+            weights=_numpy(one.weights),
+            queries=_numpy(one.queries),
+            keys=_numpy(one.keys),
+            values=_numpy(one.values),
+            scale=one.scale,
+            added=None if one.added is None else _numpy(one.added),
+            difference=one.difference,
+            tolerance=HALF_TOLERANCE if one.half else TOLERANCE,
+            border=one.border,
+            linear=one.linear,
+            over=one.over,
+            multiplied=None if one.multiplied is None else one.multiplied.numpy(),
+            dropout=one.random,
+            mixed=one.mixed,
+            step=step,
+        )
+
+    def _kind(self, one: Captured) -> WatchedKind:
+        """Tell the kind by what queries and keys depend on."""
+        of_queries, of_keys, _of_values = one.marks
+        if one.border is not None:
+            return "merged"
+        if not self.targets or not self.sources:
+            return "decoder" if is_causal(one.weights.numpy()) else "encoder"
+        if not of_queries & TARGET and not of_keys & TARGET:
+            return "encoder"
+        if of_queries & TARGET and of_keys & TARGET:
+            return "decoder"
+        if of_queries & TARGET and of_keys & SOURCE:
+            return "cross"
+        return "other"
+
+
+class _Watching:
+    """One ``with``: what is changed while it lasts."""
+
+    def __init__(
+        self, watcher: Watcher, sources: ArgumentNames, targets: ArgumentNames
+    ) -> None:
+        self.watched = Watched(watcher)
+        model = watcher.model
+        self._marks = InputMarks(model, sources, targets)
+        self._ledger = Ledger(model)
+        self._calls = ModuleCalls(model, self._began)
+        self._recorder = Recorder(self._ledger, self._calls)
+        self._stack = ExitStack()
+        try:
+            self._stack.callback(self._calls.stop)
+            self._calls.start()
+            self._stack.enter_context(plain_paths())
+            self._stack.enter_context(self._recorder)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _began(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._marks.mark(self._ledger, module, args, kwargs)
+        given = self._marks.sources or self._marks.targets
+        if given:
+            self._recorder.batch_size = len(given[-1]) if given[-1].dim() > 1 else 1
+
+    def close(self) -> None:
+        """Put everything back and keep what was found."""
+        self._stack.close()
+        recorder, watched = self._recorder, self.watched
+        recorder.finish()
+        watched.found = joined(recorder.found)
+        watched.seen, watched.dropout = recorder.seen, recorder.dropout
+        watched.operations = recorder.operations
+        watched.sources, watched.targets = self._marks.sources, self._marks.targets
+
+
+def _numpy(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    array: np.ndarray[Any, np.dtype[np.float32]] = tensor.contiguous().numpy()
+    array.setflags(write=False)
+    return array
+
+
+def _apart(output: Any) -> Any:
+    """Copy an output, so that nothing that follows can change it."""
+    return tree_map(
+        lambda x: x.detach().clone() if isinstance(x, Tensor) else x, output
+    )
+
+
+def _own_containers(given: Any) -> Any:
+    """Copy lists, dicts and caches: a model may put things into what it is given."""
+    leaves, shape = tree_flatten(given)
+    plain = Tensor | nn.Module | str | int | float | None
+    own = [x if isinstance(x, plain) or callable(x) else deepcopy(x) for x in leaves]
+    return tree_unflatten(own, shape)
+
+
+def difference(first: Any, second: Any) -> float:
+    """Return the largest difference between two outputs, relative to max(1, magnitude).
+
+    Infinite where they are not of the same shapes.
+    """
+    from visformer.watching.captured import worst
+
+    pairs = [
+        [x.detach() for x in tree_leaves(output) if isinstance(x, Tensor)]
+        for output in (first, second)
+    ]
+    if [x.shape for x in pairs[0]] != [x.shape for x in pairs[1]]:
+        return float("inf")
+    return max((worst(a, b) for a, b in zip(*pairs, strict=True)), default=0.0)
