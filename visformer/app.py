@@ -34,6 +34,7 @@ from visformer.language import N_, _
 from visformer.screen import check_screen
 from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
+from visformer.ui.heap import return_what_is_freed
 from visformer.ui.interrupts import Interrupts
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
@@ -60,6 +61,7 @@ class App:
         ``crashes``: the file that an engine's crash is written to; ``keep``: the folder
         in which the session is kept, None for nowhere.
         """
+        return_what_is_freed()
         self.bridge: Bridge | None = None
         self.engine = Engine(self._receive, crashes=crashes)
         existing = QApplication.instance()

@@ -340,6 +340,18 @@ def test_passes_decoded_anew_stand_in_place_of_the_former_ones() -> None:
     ]
 
 
+def test_passes_of_one_run_share_what_they_have_in_common() -> None:
+    mirror, first = Mirror(), make_trace(target=3)
+    alike = replace(first, encoder_rows=first.encoder_rows.copy())
+    other = replace(first, memory_rows=first.memory_rows + 1)
+    for trace in (first, alike, other):
+        decoded = mirror.take(Passed(number=1, trace=trace, limit=9))
+    assert decoded is not None
+    assert decoded.trace.encoder_rows is first.encoder_rows
+    assert decoded.trace.memory_rows is other.memory_rows
+    assert decoded.trace.memo is first.memo
+
+
 def test_a_reader_that_ends_leaves_the_open_model_alone(events: list[Event]) -> None:
     handle = ready(events)
     before = working(handle)

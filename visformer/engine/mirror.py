@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from visformer.engine.messages import Answer, Passed, Started, Stepped
 from visformer.values.recording import Recording
 from visformer.values.trace import Trace
@@ -62,10 +64,23 @@ class Mirror:
 
     def _pass(self, answer: Passed) -> Decoded:
         trace = answer.trace
-        if self._passes:  # one run: what is derived from its passes shares one bound
-            trace = replace(trace, memo=self._passes[0].memo)
+        if self._passes:
+            trace = _of_one_run(trace, self._passes[0])
         self._recording = None
         self._passes = (*self._passes[: len(trace)], trace)
         return Decoded(
             number=answer.number, trace=trace, limit=answer.limit, passes=self._passes
         )
+
+
+def _of_one_run(trace: Trace, first: Trace) -> Trace:
+    """Let a pass share what passes of one run have in common.
+
+    What is derived from them has one bound, and the source is encoded alike.
+    """
+    trace = replace(trace, memo=first.memo)
+    if np.array_equal(trace.encoder_rows, first.encoder_rows):
+        trace = replace(trace, encoder_rows=first.encoder_rows)
+    if np.array_equal(trace.memory_rows, first.memory_rows):
+        trace = replace(trace, memory_rows=first.memory_rows)
+    return trace

@@ -7,6 +7,7 @@ from typing import Literal
 
 from visformer.engine.messages import Decode
 from visformer.session.wishes import Wish
+from visformer.values.held_memory import bytes_of
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
@@ -32,8 +33,7 @@ class MadeRun:
         traces = (self.trace, *self.passes)
         if self.baseline is not None:
             traces = (*traces, self.baseline)
-        rows = (row for t in traces for row in (t.encoder_rows, t.decoder_rows))
-        return sum(4 * row.shape[0] * row.shape[1] for row in rows)
+        return sum(map(bytes_of, traces))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -24,6 +24,7 @@ import msgspec
 from visformer.errors import InputError, VisformerError
 from visformer.files import read_regular, written_whole
 from visformer.session.recipe import Recipe, read_recipe, written
+from visformer.values.held_memory import bytes_of
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace_file import write_session
 
@@ -92,7 +93,7 @@ class OwnFolder:
         traces = tuple(run.trace for run in runs)
         if [*map(id, traces)] != [*map(id, self._runs)]:
             self._runs, self._name = (), ""
-            if traces and sum(bytes_of(run) for run in runs) <= MOST_RUN_BYTES:
+            if traces and sum(bytes_of(trace) for trace in traces) <= MOST_RUN_BYTES:
                 self._number += 1
                 name = f"runs-{self._number}.vis"
                 try:
@@ -115,13 +116,6 @@ class OwnFolder:
     def close(self) -> None:
         """Give the folder up; it stays."""
         self._lock.close()
-
-
-def bytes_of(run: SavedRun) -> int:
-    """Return how many bytes the numbers of a run take, about."""
-    trace = run.trace
-    groups = trace.encoder_rows, trace.memory_rows, trace.decoder_rows
-    return sum(4 * rows.shape[0] * rows.shape[1] for rows in groups)
 
 
 def left_behind(root: Path) -> list[KeptWork]:

@@ -8,6 +8,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.session.awaiting import is_question
 from visformer.session.history import EditedRun, EditName, History, MadeRun
 from visformer.session.state import State
+from visformer.values.held_memory import compact
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 
@@ -104,4 +105,4 @@ def _made(state: State) -> MadeRun | None:
 
 def _bare(trace: Trace, memo: Memo) -> Trace:
     """Return a Trace without what pictures derived of it: that takes more memory."""
-    return replace(trace, memo=memo, cut_from=None)
+    return replace(compact(trace), memo=memo, cut_from=None)
