@@ -156,7 +156,11 @@ def check_stages(
     score = number(float(want[cell.query, cell.key]))
     assert f"= {score}" in computation._words.text()
     biased = bool(trace.biases)
-    assert len(numbers) == (4 if biased else 2)
+    own = 0 if trace.is_captured(kind, at[0]) else 2  # weights without and with scale
+    assert len(numbers) == (4 if biased else 2) + own
+    if own:
+        made = weights(case, trace, kind, *at)[cell.query]
+        assert np.allclose(numbers[-1], made, atol=1e-5)
     assert ("bias" in computation._formula.text()) == biased
     assert computation.stages["attention"].tabText(5) == (
         "× scale, + b" if biased else "× scale"
@@ -177,12 +181,13 @@ def check_masks(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
     masks, trace = view(window, MasksView, "masks"), shown(window)
     masks.turn("masks")
     maps = masks.page(MasksPage)._maps
-    for (kind, part), (heat_map, _label) in maps._cells.items():
+    for (kind, part), thumb in maps.thumbs.items():
         there = kind in kinds and part == "combined"  # no rule is known
-        assert heat_map.isVisibleTo(masks) == there
+        assert thumb.isVisibleTo(masks) == there
         if there:
+            thumb.click()
             mask = trace.mask(kind, window.session.state.layer)
-            assert np.array_equal(heat_map.matrix.values, mask)
+            assert np.array_equal(maps.map.matrix.values, mask)
 
 
 def check_output(window: MainWindow) -> None:
@@ -213,7 +218,7 @@ def test_what_is_not_there_is_said_and_not_offered(
         masks = view(window, MasksView, "masks")
         assert missing in masks.page(MasksPage)._maps._legend.text()
         masks.turn("lab")
-        assert _kinds(masks.page(MaskLab).kind) == [*kinds]
+        assert _kinds(masks.page(MaskLab).fields.kind) == [*kinds]
         target = {"decoder", "cross"} & set(kinds)
         assert window.transport.isVisibleTo(window) == bool(target)
         assert window.strips.target.isVisibleTo(window) == bool(target)
@@ -236,17 +241,18 @@ def test_labs_are_off_where_no_model_is_behind_the_trace(
     lab, places = masks.page(MaskLab), positions.page(PositionLab)
     for _page in pages(window):
         window.grab()
-    fields = lab.causal, lab.offset, lab.masked_value, lab.hide_button
+    own = lab.fields
+    fields = own.causal, own.offset, own.masked_value, own.scaling, own.hide_button
     for field in (*fields, places.form, places.amount, places.seed, places.shuffle):
         assert not field.isEnabled()
     reason = "the model that made it is not open"
     assert reason in lab.text.text()
-    assert reason in lab.causal.toolTip()
+    assert reason in lab.fields.causal.toolTip()
     assert reason in places._fixed.text()
     for control in lab.findChildren(QWidget):
         field = isinstance(control, QComboBox | QSpinBox | QPushButton)
         if field and control.isEnabled() and control.isVisibleTo(lab):
-            assert control in (lab.kind, lab.layers)
+            assert control in (lab.fields.kind, lab.fields.layers)
     before = window.session.state.intervention
     if lab.mask_map.matrix is not None and lab.mask_map.matrix.values.size:
         lab.mask_map.clicked.emit((0, 0))

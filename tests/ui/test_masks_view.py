@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
+    QApplication,
     QComboBox,
     QLabel,
     QPlainTextEdit,
@@ -19,10 +20,15 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, make_view, show
 from visformer.engine.messages import Batch
+from visformer.pictures.masks import PARTS
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
-from visformer.ui.views.masks import MasksView
+from visformer.ui.views.mask_maps import MaskMaps
+from visformer.ui.views.masks import MasksPage, MasksView
+from visformer.ui.widgets.batch_panel import BatchPanel
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastSize
+from visformer.ui.widgets.mask_thumb import MaskThumb
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -69,6 +75,22 @@ def words(view: QWidget, name: str) -> str:
     return named(view, QLabel, name).text()
 
 
+def thumb(view: MasksView, name: str) -> MaskThumb:
+    return named(view, MaskThumb, name)
+
+
+def about(view: MasksView, name: str) -> str:
+    """Return what is said of a mask that is not large."""
+    return thumb(view, name).accessibleDescription()
+
+
+def large(view: MasksView, name: str = "") -> HeatMap:
+    """Return the large map, after a click on the thumb of this name."""
+    if name:
+        thumb(view, name).click()
+    return view.page(MasksPage).findChildren(HeatMap)[0]
+
+
 def editor(view: MasksView) -> QPlainTextEdit:
     return view.findChildren(QPlainTextEdit)[0]
 
@@ -87,7 +109,7 @@ def test_nothing_to_show_is_said(view: MasksView) -> None:
 def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
     show(view, single())
     assert "no padding" in words(view, "what to know about the batch")
-    assert "25 of 25" in words(view, "padding mask of encoder self attention, in words")
+    assert "25 of 25" in about(view, "padding mask of encoder self attention")
     assert "−1e9" in words(view, "what the colours mean")
     assert not named(view, QComboBox, "row of the batch that is shown").isEnabled()
 
@@ -96,9 +118,7 @@ def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
     state = single()
     assert state.trace is not None
     show(view, replace(state, shown=state.trace.until(0), step=0))
-    assert "Nothing is decoded" in words(
-        view, "combined mask of cross attention, in words"
-    )
+    assert "Nothing is decoded" in about(view, "combined mask of cross attention")
 
 
 def test_sentences_are_asked_for_as_a_batch(qtbot: Any) -> None:
@@ -137,21 +157,20 @@ def test_a_row_of_the_batch_is_chosen(view: MasksView) -> None:
     show(view, single(batch=BATCH))
     chooser = named(view, QComboBox, "row of the batch that is shown")
     assert chooser.count() == 3
-    assert "25 of 25" in words(
-        view, "combined mask of encoder self attention, in words"
-    )
+    assert chooser.currentIndex() == 2  # the shortest: its padding shows
+    assert "10 of 25" in about(view, "combined mask of encoder self attention")
+    chooser.setCurrentIndex(0)
+    assert "25 of 25" in about(view, "combined mask of encoder self attention")
     chooser.setCurrentIndex(1)
-    assert "15 of 25" in words(
-        view, "combined mask of encoder self attention, in words"
-    )
+    assert "15 of 25" in about(view, "combined mask of encoder self attention")
     table = named(view, QTableView, "source tokens and ids, one row per sentence")
     table.setCurrentIndex(table.model().index(2, 0))
     assert chooser.currentIndex() == 2
-    assert "10 of 25" in words(view, "padding mask of encoder self attention, in words")
+    assert "10 of 25" in about(view, "padding mask of encoder self attention")
     show(view, single(batch=BATCH, busy="decoding"))
     assert chooser.currentIndex() == 2
     show(view, single(batch=BATCH[:2]))
-    assert chooser.currentIndex() == 0  # another batch begins at its first row
+    assert chooser.currentIndex() == 1  # another batch begins at its shortest row
 
 
 def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
@@ -165,13 +184,13 @@ def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
     ground = Qt.ItemDataRole.BackgroundRole
     assert real.data(ground) is None
     assert pad.data(ground).style() == Qt.BrushStyle.BDiagPattern
-    heading = model.headerData(0, Qt.Orientation.Vertical)
-    assert heading == "▶ 1"
+    heading = model.headerData(2, Qt.Orientation.Vertical)
+    assert heading == "▶ 3"
 
 
 def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> None:
     show(view, single())
-    heat_map = named(view, HeatMap, "combined mask of cross attention")
+    heat_map = large(view, "combined mask of cross attention")
     heat_map.clicked.emit((1, 2))
     state = view.session.state
     assert (state.kind, state.locked) == ("cross", AttentionCell("cross", 1, 2))
@@ -182,7 +201,7 @@ def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> No
 
 def test_hovering_says_why_a_key_is_hidden(view: MasksView) -> None:
     show(view, single())
-    heat_map = named(view, HeatMap, "padding mask of encoder self attention")
+    heat_map = large(view, "padding mask of encoder self attention")
     heat_map.hovered.emit((0, 4))
     assert view.session.state.hovered == AttentionCell("encoder", 0, 4)
     show(view, single(batch=BATCH[1:]))
@@ -239,7 +258,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)
     state = replace(state, trace=trace, shown=trace)
-    heat_map = named(view, HeatMap, "combined mask of decoder self attention")
+    heat_map = large(view, "combined mask of decoder self attention")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
         show(view, replace(state, layer=layer))
         assert heat_map.matrix is not None
@@ -247,9 +266,66 @@ def test_the_masks_are_those_of_the_layer_looked_at(
             heat_map.matrix.title == f"decoder self, layer {layer + 1}: combined mask"
         )
         assert heat_map.matrix.values.sum() == int(count)
-        said = words(view, "combined mask of decoder self attention, in words")
+        said = about(view, "combined mask of decoder self attention")
         assert said.startswith(f"{count} of 16 cells")
         heat_map.hovered.emit((0, 3))
         said = words(view, "what the colours mean")
         assert said.startswith(f"decoder self, layer {layer + 1}: ")
         assert f"(token 1) {verb} attend to key" in said
+
+
+def test_the_mask_that_matters_is_large_and_a_click_changes_places(
+    view: MasksView,
+) -> None:
+    show(view, single(kind="cross"))
+    view.show()
+    heat_map = large(view)
+    assert heat_map.matrix is not None
+    assert heat_map.matrix.title.startswith("decoder self")
+    assert heat_map.isVisible()
+    chosen = thumb(view, "combined mask of decoder self attention")
+    assert chosen.isChecked()
+    large(view, "causal mask of decoder self attention")
+    assert heat_map.matrix.title == "decoder self: causal mask"
+    assert not chosen.isChecked()
+    show(view, single(kind="encoder", batch=BATCH))  # chosen by a key
+    assert heat_map.matrix.title == "encoder self: causal mask"
+
+
+def test_a_mask_that_hides_nothing_is_words_and_no_dark_square(view: MasksView) -> None:
+    show(view, single())
+    view.show()
+    heat_map = large(view, "combined mask of encoder self attention")
+    solid = named(view, QLabel, "what the large mask hides")
+    assert heat_map.isHidden()
+    assert solid.isVisible()
+    assert "Every query may attend to every key (5 × 5 cells)" in solid.text()
+    said = {name: thumb(view, f"{name} mask of cross attention").said for name in PARTS}
+    assert said == dict.fromkeys(PARTS, "hides nothing")
+    assert thumb(view, "causal mask of decoder self attention").said == ""
+    show(view, single(batch=BATCH))
+    assert solid.isHidden()
+    assert heat_map.isVisible()
+
+
+def test_nothing_overlaps_where_the_words_are_long(view: MasksView, qtbot: Any) -> None:
+    scroll = LeastSize()
+    qtbot.addWidget(scroll)
+    scroll.setWidget(view)
+    show(view, single(batch=BATCH))
+    scroll.resize(420, 300)
+    scroll.show()
+    QApplication.sendPostedEvents()
+    maps = view.page(MasksPage).findChildren(MaskMaps)[0]
+    parts = maps.map, maps.note
+    assert not parts[0].geometry().intersects(parts[1].geometry())
+    assert maps.note.height() >= maps.note.heightForWidth(maps.note.width())
+    assert maps.map.canvas.width() >= 120
+    assert maps.map.canvas.height() >= 120
+    assert view.height() > 300
+    below = view.page(MasksPage).findChildren(BatchPanel)[0]
+    assert below.y() >= maps.geometry().bottom()
+    scroll.resize(1400, 700)
+    QApplication.sendPostedEvents()
+    assert below.x() > maps.geometry().right()
+    scroll.takeWidget()

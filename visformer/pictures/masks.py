@@ -40,7 +40,7 @@ PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
     ),
     "combined": N_(
         "Combined mask. What the model really used: True where both others are, unless "
-        "the note below a map says otherwise."
+        "the sentence after this one says otherwise."
     ),
 }
 NO_CELLS = N_("Nothing is decoded yet: there are no cells.")
@@ -166,6 +166,41 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
     elif kind != "decoder":
         said.append(_("There is none: every query may attend to every key."))
     return " ".join(filter(None, said))
+
+
+def solid_words(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> str:
+    """Say in place of a picture that a mask hides nothing; "" if it hides something."""
+    mask = part_mask(trace, kind, part, layer)
+    if not mask.size:
+        return _(NO_CELLS)
+    if not mask.all():
+        return ""
+    fields = {"kind": _(KIND_NAMES[kind]), "rows": len(mask), "columns": mask.shape[1]}
+    if part == "padding":
+        return _(
+            "{kind}: no key is padding, so nothing is hidden ({rows} × {columns} "
+            "cells).",
+            **fields,
+        )
+    if part == "causal" and kind != "decoder":
+        return _(
+            "{kind}: there is no causal mask. Every query may attend to every key "
+            "({rows} × {columns} cells).",
+            **fields,
+        )
+    return _(
+        "{kind}: nothing is hidden. Every query may attend to every key ({rows} × "
+        "{columns} cells).",
+        **fields,
+    )
+
+
+def shortest_row(traces: tuple[Trace, ...]) -> int:
+    """Return the row of a batch with the most padding; the first of several."""
+    pads = [
+        int(_key_pads(t, "cross").sum() + _key_pads(t, "decoder").sum()) for t in traces
+    ]
+    return pads.index(max(pads)) if pads else 0
 
 
 def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> str:

@@ -17,20 +17,21 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSizePolicy,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_source, has_target
-from visformer.pictures.masks import BatchTable, batch_table, row_name
+from visformer.pictures.masks import BatchTable, batch_table, row_name, shortest_row
 from visformer.session.live import fixed_words
 from visformer.session.state import State
+from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_model import Role, TableModel
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
+MOST_ROWS = 3  # of a table, seen without scrolling
 MOST_FITTED = 64  # columns measured one by one, at 0.1 ms each
 ALONE = N_(
     "A single sentence has no padding. Run several sentences of different lengths as a "
@@ -79,8 +80,8 @@ class BatchPanel(QWidget):
             table.row_picked.connect(self._rows.setCurrentIndex)
 
     def _lay_out(self) -> None:
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, layout.spacing(), 0)
+        layout = LeastColumn(self)
+        layout.setContentsMargins(0, 0, 0, 0)
         title = QLabel(
             _("&Sentences, one per line (at most {most})", most=MOST_SENTENCES)
         )
@@ -116,13 +117,13 @@ class BatchPanel(QWidget):
                 self._editor.setPlainText(text)
 
     def draw(self, state: State, *, fresh: bool) -> None:
-        """Show the batch, or the single sentence; a fresh batch starts at row 1."""
+        """Show the batch, or the single sentence; a fresh one starts with pads."""
         open_or_to_be = state.model is not None and not fixed_words(state)
         self._busy = state.busy
         self._ready = state.opened is not None or open_or_to_be
         traces = state.batch or ((state.shown,) if state.shown is not None else ())
         with QSignalBlocker(self._rows):
-            row = 0 if fresh else self.row
+            row = shortest_row(traces) if fresh else self.row
             self._rows.clear()
             self._rows.addItems([row_name(t, r) for r, t in enumerate(traces)])
             self._rows.setCurrentIndex(min(row, len(traces) - 1))
@@ -193,7 +194,7 @@ class _SideTable(QWidget):
         self._table.selectionModel().currentRowChanged.connect(
             lambda index: self.row_picked.emit(index.row())
         )
-        layout = QVBoxLayout(self)
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._summary)
         layout.addWidget(self._table)
@@ -231,6 +232,11 @@ class _SideTable(QWidget):
         header.setDefaultSectionSize(9 * metrics.averageCharWidth())
         if self._model.columnCount() <= MOST_FITTED:
             self._table.resizeColumnsToContents()
+        rows = min(max(1, self._model.rowCount()), MOST_ROWS)
+        around = self._table.horizontalHeader().sizeHint().height()
+        around += self._table.horizontalScrollBar().sizeHint().height()
+        frame = 2 * self._table.frameWidth()
+        self._table.setMinimumHeight(around + rows * height + frame)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
         """Return the number of a token or row, from 1; the chosen row is marked."""

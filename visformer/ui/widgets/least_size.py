@@ -4,7 +4,46 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QPalette, QResizeEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QScrollArea,
+    QStyle,
+    QVBoxLayout,
+    QWidget,
+)
+
+
+class LeastColumn(QVBoxLayout):
+    """Asks for the least height of what it holds, where texts wrap.
+
+    Qt asks a widget inside another for the height that it would like, and so scrolls
+    where it need not.
+    """
+
+    _asking = False  # Qt works out the least height in ``heightForWidth``
+
+    def heightForWidth(self, width: int) -> int:
+        if self._asking:
+            return super().heightForWidth(width)
+        self._asking = True
+        least = self.minimumHeightForWidth(width)
+        self._asking = False
+        return least
+
+
+class LeastRow(QHBoxLayout):
+    """The same, from left to right."""
+
+    _asking = False
+
+    def heightForWidth(self, width: int) -> int:
+        if self._asking:
+            return super().heightForWidth(width)
+        self._asking = True
+        least = self.minimumHeightForWidth(width)
+        self._asking = False
+        return least
 
 
 class LeastSize(QScrollArea):

@@ -1,0 +1,233 @@
+"""One mask large, with what it hides in words; the others beside it, as thumbs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QGridLayout,
+    QLabel,
+    QVBoxLayout,
+    QWidget,
+)
+
+from visformer.language import N_, _
+from visformer.pictures.absent import missing_kinds_words
+from visformer.pictures.masks import (
+    PART_NAMES,
+    PARTS,
+    MaskPart,
+    cell_words,
+    false_words,
+    mask_picture,
+    note,
+    parts_of,
+    solid_words,
+)
+from visformer.pictures.selection import AttentionCell
+from visformer.ui import theme
+from visformer.ui.changed import Changed
+from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastRow
+from visformer.ui.widgets.mask_thumb import MaskThumb
+from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.values.facts import KINDS, Kind
+from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
+
+LINES, CHARACTERS = 16, 34  # the least height and width of the large mask, in text
+SHORT_NAMES: dict[MaskPart, str] = {
+    "padding": N_("padding"),
+    "causal": N_("causal"),
+    "combined": N_("combined"),
+}
+FIRST: tuple[Kind, MaskPart] = ("decoder", "combined")  # the mask that matters
+
+Places = dict[Kind, tuple[int, int]]  # the selected layer and head of each kind
+MaskPlace = tuple[Kind, MaskPart]
+
+
+class MaskMaps(QWidget):
+    """Nine masks of a sentence, kinds by parts: one large, the others a click away."""
+
+    clicked = Signal(object)  # the AttentionCell
+    hovered = Signal(object)  # the AttentionCell or None
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = Changed()
+        self._trace: Trace | None = None
+        self._places: Places = {}
+        self._marked: AttentionCell | None = None
+        self.large: MaskPlace = FIRST
+        self._legend = paragraph(_("what the colours mean"))
+        self._about = paragraph(_("leaks of this row of the batch"))
+        self.map = HeatMap()
+        self.map.clicked.connect(self._click)
+        self.map.hovered.connect(self._hover)
+        self.map.failed.connect(self.failed)
+        self.solid = paragraph(_("what the large mask hides"))
+        self.solid.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.note = paragraph(_("the large mask in words"))
+        self.thumbs: dict[MaskPlace, MaskThumb] = {}
+        self._titles: list[tuple[QLabel, Kind | MaskPart]] = []
+        self._lay_out()
+        self._fit()
+
+    def _lay_out(self) -> None:
+        shown = QVBoxLayout()
+        shown.addWidget(self._legend)
+        shown.addWidget(self._about)
+        shown.addWidget(self.map, 1)
+        shown.addWidget(self.solid, 1)
+        shown.addWidget(self.note)
+        grid = QGridLayout()
+        grid.setSpacing(theme.gap(self))
+        group = QButtonGroup(self)
+        for column, part in enumerate(PARTS):
+            self._title(grid, (0, column, 1), _(SHORT_NAMES[part]), part)
+            for row, kind in enumerate(KINDS):
+                if not column:
+                    at = (2 * row + 1, 0, 3)
+                    self._title(grid, at, _(KIND_NAMES[kind]), kind)
+                thumb = self.thumbs[kind, part] = MaskThumb()
+                names = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
+                thumb.setAccessibleName(_("{mask} of {kind} attention", **names))
+                thumb.clicked.connect(partial(self.enlarge, (kind, part)))
+                group.addButton(thumb)
+                grid.addWidget(thumb, 2 * row + 2, column)
+        beside = QVBoxLayout()
+        beside.addLayout(grid)
+        beside.addStretch(1)
+        row_of = LeastRow(self)
+        row_of.setContentsMargins(0, 0, 0, 0)
+        row_of.setSpacing(theme.gap(self, 2))
+        row_of.addLayout(shown, 1)
+        row_of.addLayout(beside)
+
+    def _title(
+        self,
+        grid: QGridLayout,
+        at: tuple[int, int, int],
+        text: str,
+        of: Kind | MaskPart,
+    ) -> None:
+        title = plain_label(text, faint=True)
+        self._titles.append((title, of))
+        grid.addWidget(title, at[0], at[1], 1, at[2])
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the cells visible below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_titles"):
+            self._fit()
+
+    def _fit(self) -> None:
+        metrics = self.fontMetrics()
+        self.map.setMinimumSize(
+            CHARACTERS * metrics.averageCharWidth(), LINES * metrics.lineSpacing()
+        )
+        self._legend.setMinimumHeight(2 * metrics.lineSpacing())  # hovering moves none
+        self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
+        for title, _of in self._titles:
+            title.setFont(theme.sized(self.font(), theme.CAPTION))
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def tell(self, about: str) -> None:
+        self._about.setText(about)
+        self._about.setVisible(bool(about))
+
+    def enlarge(self, place: MaskPlace) -> None:
+        """Show another mask large."""
+        self.large = place
+        self._draw_large()
+
+    def draw(
+        self, trace: Trace | None, places: Places, cell: AttentionCell | None
+    ) -> None:
+        """Show the masks of a Trace, or say that there is none."""
+        self._marked = cell
+        if self._changed("legend", trace):
+            self._legend.setText(_legend(trace))
+        if self._changed("there", None if trace is None else trace.model):
+            self._show_there(trace)
+        if self._changed("pictures", trace, places):
+            self._trace, self._places = trace, places
+            for (kind, part), thumb in self.thumbs.items():
+                if trace is None or thumb.isHidden():
+                    thumb.draw(None, "")
+                else:
+                    words = note(trace, kind, part, *places[kind])
+                    layer = places[kind][0]
+                    thumb.draw(mask_picture(trace, kind, part, layer), words)
+        self._draw_large()
+
+    def _show_there(self, trace: Trace | None) -> None:
+        """Hide the kinds and the parts that a Trace does not have."""
+        kinds, parts = KINDS if trace is None else trace.kinds, parts_of(trace)
+        for (kind, part), thumb in self.thumbs.items():
+            thumb.setVisible(kind in kinds and part in parts)
+        for title, of in self._titles:
+            title.setVisible(of in kinds or of in parts)
+        if self.large[0] not in kinds or self.large[1] not in parts:
+            self.large = (FIRST[0] if FIRST[0] in kinds else kinds[-1], FIRST[1])
+
+    def _draw_large(self) -> None:
+        trace, (kind, part) = self._trace, self.large
+        self.thumbs[self.large].setChecked(True)
+        if self._changed("large", trace, self._places, self.large):
+            if trace is None:
+                self.map.draw(None)
+                self.note.setText("")
+                self.solid.setText("")
+            else:
+                layer, head = self._places[kind]
+                self.map.draw(mask_picture(trace, kind, part, layer))
+                said = parts_of(trace)[part], note(trace, kind, part, layer, head)
+                self.note.setText(" ".join(said))
+                self.solid.setText(solid_words(trace, kind, part, layer))
+            self.solid.setVisible(bool(self.solid.text()))
+            self.map.setVisible(not self.solid.text())
+        if self._changed("marks", trace, self._places, self.large, self._marked):
+            self._mark(self._marked)
+
+    def _mark(self, cell: AttentionCell | None) -> None:
+        """Frame the cell in focus in the map of its kind."""
+        if cell is None or cell.kind != self.large[0]:
+            self.map.mark(None)
+        else:
+            row, column = cell.query, cell.key
+            self.map.mark((row, column), rows=(row,), columns=(column,))
+
+    # ---- the mouse -------------------------------------------------------------
+
+    def _click(self, cell: MapCell | None) -> None:
+        if cell is not None:
+            self.clicked.emit(AttentionCell(self.large[0], *cell))
+
+    def _hover(self, cell: MapCell | None) -> None:
+        """Say in words what the cell is, and why."""
+        if self._trace is None or cell is None:
+            self._legend.setText(_legend(self._trace))
+            self.hovered.emit(None)
+            return
+        kind = self.large[0]
+        layer, _head = self._places[kind]
+        self._legend.setText(cell_words(self._trace, kind, layer, *cell))
+        self.hovered.emit(AttentionCell(kind, *cell))
+
+
+def _legend(trace: Trace | None) -> str:
+    """Say what True and False mean, with the model's masked value."""
+    if trace is None:
+        return _("No sentence has been run yet: there are no masks to show.")
+    colours = _(
+        "True (may attend) or {false}; False cells are hatched.",
+        false=false_words(trace),
+    )
+    return " ".join(filter(None, (colours, missing_kinds_words(trace.model))))

@@ -1,0 +1,90 @@
+"""MaskThumb: a mask at thumb size, or in words where it hides nothing."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QRect, QSize, Qt
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy
+
+from visformer.language import N_, _
+from visformer.pictures.picture import Matrix
+from visformer.ui import theme
+from visformer.ui.widgets.colour_map import codes, colour_table, coloured
+
+LINES = 4.5  # of text: the height and the width of a thumb
+NOTHING_HIDDEN = N_("hides nothing")
+NO_CELLS_YET = N_("no cells yet")
+
+
+class MaskThumb(QAbstractButton):
+    """A button with the mask on it; checked while that mask is the large one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setCheckable(True)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._matrix: Matrix | None = None
+        self._image: QImage | None = None
+
+    def draw(self, matrix: Matrix | None, words: str) -> None:
+        """Show a mask; ``words`` tell what it hides."""
+        self.setToolTip(words)
+        self.setAccessibleDescription(words)
+        self._matrix, self._image = matrix, None
+        self.update()
+
+    @property
+    def said(self) -> str:
+        """What stands in place of a mask without cells, or that hides none; or ""."""
+        if self._matrix is None:
+            return ""
+        if not self._matrix.values.size:
+            return _(NO_CELLS_YET)
+        return _(NOTHING_HIDDEN) if self._matrix.values.all() else ""
+
+    def sizeHint(self) -> QSize:
+        side = round(LINES * self.fontMetrics().lineSpacing())
+        return QSize(side, side)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the mask in its proportions, or what there is to say of it."""
+        painter, palette = QPainter(self), self.palette()
+        box = self.rect().adjusted(2, 2, -3, -3)
+        if self.said:
+            painter.setFont(theme.sized(self.font(), theme.CAPTION))
+            painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+            flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+            painter.drawText(box.adjusted(2, 2, -2, -2), flags, self.said)
+        elif self._matrix is not None:
+            rows, columns = self._matrix.values.shape
+            size = QSize(columns, rows).scaled(
+                box.size(), Qt.AspectRatioMode.KeepAspectRatio
+            )
+            place = QRect(0, 0, max(1, size.width()), max(1, size.height()))
+            place.moveCenter(box.center())
+            painter.drawImage(place, self._painted(palette))
+        chosen = self.isChecked()
+        role = QPalette.ColorRole.Highlight if chosen else QPalette.ColorRole.Mid
+        framed = chosen or self.hasFocus() or self.underMouse()
+        if framed and not chosen:
+            role = QPalette.ColorRole.Highlight
+        painter.setPen(QPen(palette.color(role), 3 if chosen else 1))
+        painter.drawRect(box)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        self._image = None
+        if event.type() == QEvent.Type.FontChange:
+            self.updateGeometry()
+
+    def _painted(self, palette: QPalette) -> QImage:
+        if self._image is None and self._matrix is not None:
+            cells = codes(self._matrix.shade, self._matrix.masked)
+            self._image = coloured(cells, colour_table(palette))
+        assert self._image is not None
+        return self._image
