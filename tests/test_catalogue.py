@@ -96,7 +96,7 @@ def test_a_language_is_one_file(
     path = tmp_path / "fr" / "LC_MESSAGES" / SOURCE.with_suffix(".po").name
     path.parent.mkdir(parents=True)
     started = Catalog(locale="fr")
-    started.add("Translate", "Traduire")
+    started.add("Masks", "Masques")
     started.add(("{n} head", "{n} heads"), ("{n} tête", "{n} têtes"))
     started.add("no sentence of ours", "aucune")
     path.write_bytes(catalogue.written(started))
@@ -108,7 +108,7 @@ def test_a_language_is_one_file(
     before = language._catalogue
     try:
         language.use("fr")
-        assert language._("Translate") == "Traduire"
+        assert language._("Masks") == "Masques"
         assert language.ngettext("{n} head", "{n} heads", 0) == "0 tête"
         assert language.ngettext("{n} head", "{n} heads", 2) == "2 têtes"
         assert language._("Samples") == "Samples"  # not translated yet
@@ -121,7 +121,7 @@ def test_a_language_is_spoken_from_its_files() -> None:
     before = language._catalogue
     try:
         language.use(PSEUDO)
-        assert language._("Translate") == disguised("Translate")
+        assert language._("Masks") == disguised("Masks")
         assert language.ngettext("{n} head", "{n} heads", 3).startswith("⟦3 ")
     finally:
         language.use()
