@@ -9,6 +9,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpa
 from visformer.engine.messages import Asked, Decode, Open, Opened, Request, Shuffled
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
+from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
@@ -127,6 +128,19 @@ class State:
             head=self.head,
             cell=self.cell,
             scale=self.scale,
+        )
+
+    @property
+    def scene(self) -> Scene:
+        """What the sentences that explain the screen need."""
+        return Scene(
+            trace=self.shown,
+            model=self.model,
+            selection=self.selection,
+            look=self.look,
+            stage=self.stage,
+            lens=self.lens,
+            limit=self.wish.limit,
         )
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import _
+from visformer.pictures.explanations import explanation
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
 from visformer.ui.widgets.pages import Page, Pages
@@ -33,7 +34,7 @@ class View(QWidget):
 
     def explanation(self, state: State) -> str:
         """Say in one plain sentence what is seen and what to look for; "" for none."""
-        return ""
+        return explanation((self.name,), state.scene)
 
     @property
     def drawing(self) -> bool:
@@ -67,7 +68,7 @@ class PagedView(View):
 
     def explanation(self, state: State) -> str:
         """Say what is seen on the visible page."""
-        return self._views[self._pages.current].explanation(state)
+        return explanation((self.name, self._pages.current), state.scene)
 
     def turn(self, name: str) -> None:
         """Turn to a page; ValueError if none has this name."""

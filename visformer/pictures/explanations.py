@@ -1,0 +1,263 @@
+"""One plain sentence per tab, page and stage: what is seen, and what to look for.
+
+They name the tokens and numbers on screen where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from visformer.language import N_, _
+from visformer.pictures.absent import has_target
+from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.choices import short_choice
+from visformer.pictures.look import Form
+from visformer.pictures.scene import Reads, Scene, computed, reads
+from visformer.text import visible
+from visformer.values.facts import Kind
+from visformer.words import number, probability
+
+TabPage = tuple[str, ...]  # a tab, and its page where it has pages
+START = N_("Type a sentence and press Enter: the model translates it word by word.")
+UNWRITTEN = N_("Nothing is written yet: press → to write the first word.")
+DARK: dict[Form, str] = {  # what a large weight looks like
+    "map": N_("dark cells"),
+    "arcs": N_("thick arcs"),
+    "text": N_("dark words"),
+}
+
+
+def explanation(place: TabPage, scene: Scene) -> str:
+    """Return the sentence of a place; "" where there is none."""
+    if scene.trace is None and place[0] not in ("architecture", "positions"):
+        return _(START)
+    found = EXPLAINED.get(place)
+    return "" if found is None else found(scene)
+
+
+def _unwritten(scene: Scene) -> bool:
+    trace = scene.trace
+    return trace is not None and has_target(trace) and not len(trace)
+
+
+# ---- attention -------------------------------------------------------------------
+
+_ROWS: dict[Kind, str] = {  # without a row in focus
+    "encoder": N_("Each row is a source word; {dark} are the words that it reads."),
+    "decoder": N_("Each row is a target word; {dark} are the words that it reads."),
+    "cross": N_(
+        "Each row is a word being written; {dark} are the source words it looks at."
+    ),
+}
+_READS: dict[Kind, str] = {
+    "encoder": N_(
+        "Each row is a source word, {dark} are what it reads: “{query}” reads “{key}” "
+        "most ({weight})."
+    ),
+    "decoder": N_(
+        "Each row is a target word, {dark} are what it reads (never later words): "
+        "“{query}” reads “{key}” most ({weight})."
+    ),
+    "cross": N_(
+        "Each row is a word being written, {dark} are where it looks: after “{query}”, "
+        "mostly at “{key}” ({weight})."
+    ),
+}
+_SUMMARISED: dict[str, str] = {
+    "mean": N_(
+        "Mean of this layer's heads: {dark} are tokens that many heads read or one "
+        "head reads strongly."
+    ),
+    "max": N_("Maximum of this layer's heads: {dark} are tokens that any head reads."),
+    "all": N_("Mean of all heads of all layers: {dark} are read almost everywhere."),
+    "rollout": N_(
+        "Rollout: {dark} are source tokens that reach a row through all layers."
+    ),
+}
+
+
+def _attention(scene: Scene) -> str:
+    dark, kind = _(DARK[scene.look.form]), scene.selection.kind
+    if kind != "encoder" and _unwritten(scene):
+        return _(UNWRITTEN)
+    if scene.look.summary in _SUMMARISED:
+        return _(_SUMMARISED[scene.look.summary], dark=dark)
+    found = reads(scene) if scene.look.raw else None
+    if found is None:
+        return _(_ROWS[kind], dark=dark)
+    return _(_READS[kind], dark=dark, **_names(found))
+
+
+def _names(found: Reads) -> dict[str, str]:
+    weight = probability(found.weight)
+    return {"query": found.query, "key": found.key, "weight": weight}
+
+
+# ---- architecture and positions --------------------------------------------------
+
+
+def _architecture(scene: Scene) -> str:
+    trace = scene.trace
+    if trace is None or not len(trace) or not trace.steps:
+        return _("Numbers flow from bottom to top; click a block to see its numbers.")
+    return _(
+        "The lit path is step {step}: “{read}” enters at the bottom right; the next "
+        "token is {choice}. Click a block.",
+        step=len(trace),
+        read=visible(trace.target[-1]),
+        choice=short_choice(trace.steps[-1]),
+    )
+
+
+_TABLES: dict[bool, str] = {  # whether the encodings are sines and cosines
+    True: N_(
+        "Each row is a position: quick waves in some dimensions, slow ones in others, "
+        "so that no two rows are alike."
+    ),
+    False: N_(
+        "Each row is a position: a vector of its own that was learned, not computed."
+    ),
+}
+
+
+def _positions(scene: Scene) -> str:
+    known = None if scene.model is None else scene.model.known
+    waves = known is None or known.positions in ("sinusoidal", "halves")
+    return _(_TABLES[waves])
+
+
+def _position_input(scene: Scene) -> str:
+    model = scene.model
+    if model is not None and model.known is not None and model.known.embedding_scale:
+        return _(
+            "A token's embedding times √{width} = {scale}, plus its position's row, is "
+            "what enters layer 1.",
+            width=model.known.d_model,
+            scale=number(model.known.d_model**0.5),
+        )
+    return _("A token's embedding plus its position's row is what enters layer 1.")
+
+
+def _position_lab(scene: Scene) -> str:
+    return _(
+        "The same sentence with other positions: where the translation changes, the "
+        "model knew the order from them."
+    )
+
+
+# ---- computation -----------------------------------------------------------------
+
+_STAGES: dict[str, str] = {
+    "input": N_(
+        "The rows as they enter layer {layer}: one vector per token, the same for all "
+        "heads."
+    ),
+    "query": N_("Q: what “{query}” asks for. Its row of X times W_Q, {d} numbers."),
+    "key": N_("K: what “{key}” offers to be found by. Its row times W_K, {d} numbers."),
+    "value": N_("V: what “{key}” hands over when it is read. Its row times W_V."),
+    "product": N_(
+        "Each score is a query times a key: the better “{query}” and a key match, the "
+        "larger."
+    ),
+    "scale": N_(
+        "Scores times {scale}: without it they grow with the head's width {d}, and one "
+        "key would take all."
+    ),
+    "mask": N_(
+        "{open} of {keys} keys are open to “{query}”; the scores of the others become "
+        "{masked}."
+    ),
+    "softmax": N_(
+        "Softmax turns a row of scores into weights that sum to 1: “{query}” gives "
+        "“{key}” {weight}."
+    ),
+    "weighted": N_(
+        "The head's output for “{query}” is the weighted mean of all values; “{key}” "
+        "counts {weight}."
+    ),
+    "concat": N_("The outputs of all {heads} heads, side by side, make one row again."),
+    "output": N_("W_O mixes what the {heads} heads found into one row for “{query}”."),
+    "residual": N_(
+        "What “{query}” read is added to what it was: the residual; the norm keeps its "
+        "size in bounds."
+    ),
+    "w1": N_("Now each token for itself: W₁ asks {inner} questions of its row."),
+    "activation": N_("The activation keeps the questions answered yes: few units."),
+    "w2": N_("W₂ writes what the active units stand for back into a row."),
+    "feed_residual": N_("What the network found is added to the row, too."),
+    "sublayers": N_(
+        "How much each sublayer turns and lengthens the row: long bars do most of the "
+        "work."
+    ),
+    "norms": N_(
+        "The norm of this layer takes the mean over one token's numbers, not over a "
+        "batch."
+    ),
+}
+
+
+def _computation(scene: Scene) -> str:
+    found, trace = computed(scene), scene.trace
+    if trace is None or found is None:
+        return _(UNWRITTEN)
+    if scene.stage not in _STAGES:
+        return ""
+    kind = scene.selection.kind
+    layer, _head = layer_and_head(trace, scene.selection, kind)
+    facts, known = trace.model.attention[kind], trace.model.known
+    allowed = trace.mask(kind, layer)[found.row]
+    return _(
+        _STAGES[scene.stage],
+        **_names(found),
+        layer=layer + 1,
+        d=facts.head_size,
+        heads=facts.heads,
+        scale=number(facts.scales[layer]),
+        open=int(allowed.sum()),
+        keys=len(allowed),
+        masked=number(facts.masked_value),
+        inner="?" if known is None else f"{known.feed_forward:,}",
+    )
+
+
+# ---- masks and output ------------------------------------------------------------
+
+
+def _masks(scene: Scene) -> str:
+    return _(
+        "Which column each row may read: the causal mask hides later target tokens, "
+        "the padding mask hides fillers."
+    )
+
+
+def _mask_lab(scene: Scene) -> str:
+    return _(
+        "Change a mask, then step on: what the model reads and must not know is named "
+        "as a leak."
+    )
+
+
+def _output(scene: Scene) -> str:
+    trace = scene.trace
+    if _unwritten(scene):
+        return _(UNWRITTEN)
+    if trace is None or not trace.steps:
+        return ""
+    return _(
+        "From the last row to the next word: {choice}. Below: what each layer would "
+        "have said.",
+        choice=short_choice(trace.steps[-1]),
+    )
+
+
+EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
+    ("attention",): _attention,
+    ("architecture",): _architecture,
+    ("positions", "table"): _positions,
+    ("positions", "input"): _position_input,
+    ("positions", "lab"): _position_lab,
+    ("computation",): _computation,
+    ("masks", "masks"): _masks,
+    ("masks", "lab"): _mask_lab,
+    ("output",): _output,
+}
