@@ -11,10 +11,11 @@ import pytest
 
 from tests.models import tiny_checkpoint
 from visformer.core.decoding import Decoding
-from visformer.engine import process
+from visformer.engine import process, replies
 from visformer.engine.messages import (
     Answer,
     Decode,
+    FindTokens,
     Finished,
     Lens,
     LensDone,
@@ -239,3 +240,15 @@ def test_both_orders_come_of_a_shuffle() -> None:
     assert isinstance(answer, Shuffled)
     moved = [answer.baseline.source[at] for at in answer.order]
     assert list(answer.shuffled.source) == moved
+
+
+def test_target_tokens_are_found_by_what_is_typed() -> None:
+    checkpoint = tiny_checkpoint()
+    side = checkpoint.tokenizer.target
+    wanted = side.token(side.size - 1)
+    asked = FindTokens(text=f" {wanted} ")
+    found = replies.find_tokens(checkpoint, 4, asked)
+    assert (found.number, found.text) == (4, asked.text)
+    assert found.tokens[0] == (side.size - 1, wanted)  # itself before what contains it
+    assert all(wanted.casefold() in token.casefold() for _id, token in found.tokens)
+    assert replies.find_tokens(checkpoint, 5, FindTokens(text=" ")).tokens == ()

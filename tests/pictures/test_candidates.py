@@ -3,7 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.traces import make_trace
-from visformer.pictures.candidates import candidate_table
+from visformer.pictures.candidates import (
+    CandidateRow,
+    CandidateTable,
+    candidate_table,
+    named_rows,
+    others_words,
+)
 
 
 def test_best_first_and_the_choice_is_marked() -> None:
@@ -43,3 +49,25 @@ def test_nothing_decoded_yet() -> None:
     table = candidate_table(make_trace().until(0))
     assert table.rows == ()
     assert table.title == "next token"
+
+
+def test_the_best_are_shown_and_the_others_counted() -> None:
+    rows = tuple(
+        CandidateRow(id, id + 1, f"▁w{id}", 0.02, chosen=id == 30) for id in range(40)
+    )
+    table = CandidateTable("", "", rows, vocabulary=8000)
+    best = table.best()
+    assert [row.id for row in best] == [*range(8), 30]
+    assert others_words(table, 40) == "7,960 others  0.20"
+    assert others_words(replace(table, vocabulary=0), 40) == ""
+
+
+def test_a_typed_text_names_tokens_of_the_whole_vocabulary() -> None:
+    rows = tuple(
+        CandidateRow(id, id + 1, f"▁w{id}", 0.1, chosen=False) for id in range(3)
+    )
+    table = CandidateTable("", "", rows)
+    named = named_rows(table, "W1", [(77, "w11"), (1, "▁w1")])
+    assert [(row.id, row.rank) for row in named] == [(77, 0), (1, 2)]
+    assert named[1].probability == 0.1
+    assert [row.id for row in named_rows(table, "w", ())] == [0, 1, 2]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QRectF
-from PySide6.QtWidgets import QTableView
+from PySide6.QtWidgets import QApplication, QTableView
 
 from tests.pictures.test_maps import state
 from tests.traces import make_trace
@@ -53,13 +53,36 @@ def test_bars_begin_in_the_middle_where_numbers_are_negative(
 def test_a_candidates_bar_is_as_long_as_it_is_probable(qtbot: Any) -> None:
     panel = CandidatesPanel()
     qtbot.addWidget(panel)
-    panel.resize(400, 300)
+    panel.resize(400, 600)
     panel.draw(state(make_trace(), 2))
     panel.show()
-    wide = panel.table.columnWidth(2) - 2
-    for row, candidate in enumerate(panel.shown.rows):
-        lengths = [bar.width() for bar in bars(panel.table, row, 2)]
-        assert any(abs(x - candidate.probability * wide) <= 2 for x in lengths)
+    QApplication.processEvents()  # everything has its place now
+    table, wide = panel.table, panel.table.viewport().width()
+    assert any(row.chosen for row in panel.rows)  # its bar is seen too
+    for row, candidate in enumerate(panel.rows):
+        parts = [
+            bar.right() + table.columnViewportPosition(column)
+            for column in range(3)
+            for bar in filled(table, row, column)
+        ]
+        assert max(parts, default=0) == pytest.approx(
+            candidate.probability * wide, abs=2
+        )
+
+
+def filled(table: QTableView, row: int, column: int) -> list[QRectF]:
+    """Return what is filled in a cell, of any width, in pixels from its left edge."""
+    place = table.visualRect(table.model().index(row, column))
+    cell = QRectF(place.translated(table.viewport().pos()))
+    boxes = painted(table, table.viewport()).boxes
+    inside = [
+        b.rect
+        for b in boxes
+        if b.brush != "none"
+        and cell.contains(b.rect)
+        and b.rect.height() < cell.height()
+    ]
+    return [r.translated(-cell.topLeft()) for r in inside]
 
 
 @pytest.mark.parametrize("width", [240, 600])

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.engine.events import Replaced
-from visformer.engine.messages import Refused
+from visformer.engine.messages import FindTokens, Refused, TokensFound
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.bars.transport import SPEEDS
@@ -306,3 +306,32 @@ def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
     assert (controls.limit.value(), controls.seed.value()) == (0, 0)
     assert not controls.seed.isEnabled()
     assert len(engine.decodes) == asked  # drawing asks for nothing
+
+
+def test_a_typed_token_is_found_and_forced(translated: Pair, qtbot: QtBot) -> None:
+    window, engine = translated
+    window.session.set(step=3)
+    panel = window.candidates
+    qtbot.keyClicks(panel.field, "zeb")
+    (*_, asked) = engine.of(FindTokens)
+    assert asked.text == "zeb"
+    number = len(engine.of(FindTokens))
+    found = ((91, "▁zebra"), (92, "zeb"))
+    window.receive(TokensFound(number=number, text="zeb", tokens=found))
+    assert [(row.id, row.token) for row in panel.rows] == list(found)
+    qtbot.keyClick(panel.field, Qt.Key.Key_Return)
+    assert engine.decodes[-1].prefix[-1] == (91, "forced")
+    assert panel.field.text() == ""
+
+
+def test_the_table_follows_the_size_of_the_text_at_once(translated: Pair) -> None:
+    window, _ = translated
+    table = window.candidates.table
+    for zoom in (5, 5, -10):
+        for _ in range(abs(zoom)):
+            window.zoom_by(10 if zoom > 0 else -10)
+        line = table.fontMetrics().height()
+        assert table.rowHeight(0) >= line
+        assert table.rowHeight(0) < 2 * line
+        box = table.visualRect(table.model().index(1, 0))
+        assert table.rowAt(box.center().y()) == 1

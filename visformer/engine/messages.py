@@ -110,6 +110,15 @@ class Lens(Request):
     temperature: float  # what sampling divides the logits by
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindTokens(Request):
+    """Return the target tokens that a text names."""
+
+    is_side_request: ClassVar[bool] = True
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Stop(Request):
     """End the decode after its current step."""
@@ -220,6 +229,14 @@ class LensDone(Answer):
     """The rows of a ``Lens``."""
 
     rows: tuple[LensRow, ...]  # N of them; none if they are not of the open model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensFound(Answer):
+    """Tokens of the target's vocabulary that a text names, the likest first."""
+
+    text: str
+    tokens: tuple[tuple[int, str], ...]  # ids and tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

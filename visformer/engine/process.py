@@ -21,6 +21,7 @@ from visformer.engine.messages import (
     Asked,
     Batch,
     Decode,
+    FindTokens,
     Lens,
     Logged,
     Numbered,
@@ -228,4 +229,5 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Shuffle: replying(replies.shuffle),
     Parameters: replying(replies.parameters),
     Lens: replying(replies.lens),
+    FindTokens: replying(replies.find_tokens),
 }

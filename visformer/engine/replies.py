@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from visformer.engine.messages import (
     Batch,
     BatchDone,
+    FindTokens,
     Lens,
     LensDone,
     Parameters,
     ParametersDone,
     Shuffle,
     Shuffled,
+    TokensFound,
 )
 from visformer.errors import VisformerError
 from visformer.language import _
@@ -22,6 +24,9 @@ from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
+
+MOST_FOUND = 50  # tokens
+WORD_START = "▁"  # sentencepiece's sign for a space
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +44,25 @@ def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDo
 
     traces = run_texts(open_one(checkpoint), request.sources)
     return BatchDone(number=number, traces=tuple(map(lean, traces)))
+
+
+def find_tokens(
+    checkpoint: Checkpoint | None, number: int, request: FindTokens
+) -> TokensFound:
+    """Find the tokens that are, begin with or contain a text; "_" begins a word."""
+    side = open_one(checkpoint).tokenizer.target
+    wanted = request.text.strip().casefold()
+    wanted = wanted.replace("_", WORD_START, 1) if wanted[:1] == "_" else wanted
+    found: list[tuple[int, int, str]] = []
+    for id in range(side.size) if wanted else ():
+        token = side.token(id)
+        place = token.casefold().find(wanted)
+        if place >= 0:
+            bare = len(token.removeprefix(WORD_START)) - len(wanted)
+            found.append((max(place, bare), id, token))
+    best = sorted(found)[:MOST_FOUND]
+    tokens = tuple((id, token) for _unlike, id, token in best)
+    return TokensFound(number=number, text=request.text, tokens=tokens)
 
 
 def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:

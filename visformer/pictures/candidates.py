@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.pictures.absent import without_steps_words
 from visformer.pictures.choices import WHO, is_best, is_fed, model_says, who_chose
 from visformer.text import visible
@@ -32,6 +33,49 @@ class CandidateTable:
     title: str
     summary: str
     rows: tuple[CandidateRow, ...]
+    vocabulary: int = 0  # tokens that the distribution is over; 0: not known
+
+    def best(self) -> tuple[CandidateRow, ...]:
+        """Return the best rows, and the chosen one."""
+        return tuple(row for at, row in enumerate(self.rows) if at < BEST or row.chosen)
+
+
+BEST = 8  # rows that are shown at first
+
+
+def others_words(table: CandidateTable, shown: int) -> str:
+    """Say how many tokens are in none of the first rows, and how probable they are.
+
+    "" where that is not known.
+    """
+    count = table.vocabulary - shown
+    if count <= 0 or not table.rows:
+        return ""
+    rest = 1 - math.fsum(row.probability for row in table.rows[:shown])
+    return ngettext(
+        "{n:,} other  {probability}",
+        "{n:,} others  {probability}",
+        count,
+        probability=decimals(max(0.0, rest), 2),
+    )
+
+
+def named_rows(
+    table: CandidateTable, text: str, found: Sequence[tuple[int, str]]
+) -> tuple[CandidateRow, ...]:
+    """Return the rows that a typed text names: best ones, then ``found`` elsewhere.
+
+    The rank of one that is not among the best is 0, its probability NaN.
+    """
+    wanted = text.strip().casefold()
+    near = [row for row in table.rows if wanted in row.token.casefold()]
+    known = {row.id: row for row in table.rows}
+    rows = [
+        known.get(id, CandidateRow(id, 0, visible(token), math.nan, chosen=False))
+        for id, token in found
+    ]
+    ids = {row.id for row in rows}
+    return (*rows, *(row for row in near if row.id not in ids))
 
 
 def candidate_table(trace: Trace | None, *, choosable: bool = True) -> CandidateTable:
@@ -53,7 +97,9 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
         token = visible(step.token)
         rows.append(CandidateRow(step.id, step.rank, token, step.probability, True))
     title = _("next token, after “{token}”", token=visible(trace.target[-1]))
-    return CandidateTable(title, _summary(step, choosable=choosable), tuple(rows))
+    words = _summary(step, choosable=choosable)
+    size = trace.model.config.target_vocabulary if trace.model.known is not None else 0
+    return CandidateTable(title, words, tuple(rows), size)
 
 
 def _summary(step: Step, *, choosable: bool) -> str:

@@ -16,6 +16,7 @@ from visformer.engine.messages import (
     ParametersDone,
     Refused,
     Shuffled,
+    TokensFound,
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs, side_requests
@@ -55,6 +56,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,
+    TokensFound: side_requests.tokens_found,
     Refused: _refused,
     Replaced: runs.replaced,
     Silent: runs.silent,

@@ -13,6 +13,7 @@ import numpy as np
 from visformer.engine.messages import (
     Batch,
     BatchDone,
+    FindTokens,
     Lens,
     LensDone,
     Parameters,
@@ -20,6 +21,7 @@ from visformer.engine.messages import (
     Refused,
     Shuffle,
     Shuffled,
+    TokensFound,
 )
 from visformer.language import _
 from visformer.pictures.computation import subject
@@ -68,6 +70,19 @@ def shuffled(state: State, event: Shuffled) -> Next:
     """Keep both orders."""
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, shuffle=event, busy=""))
+
+
+def find_tokens(state: State, text: str) -> Next:
+    """Look for the target tokens that a text names."""
+    if fixed_words(state):
+        return Next(state)
+    text = clean(text)
+    return Next(state, (FindTokens(text=text),) if text.strip() else ())
+
+
+def tokens_found(state: State, event: TokensFound) -> Next:
+    """Keep the tokens that were found."""
+    return Next(replace(_answered(state, event.number), found=event))
 
 
 # ---- what the visible tab lacks ------------------------------------------------

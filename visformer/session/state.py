@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
 
-from visformer.engine.messages import Asked, Decode, Open, Opened, Request, Shuffled
+from visformer.engine.messages import (
+    Asked,
+    Decode,
+    Open,
+    Opened,
+    Request,
+    Shuffled,
+    TokensFound,
+)
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
 from visformer.pictures.scene import Scene
@@ -63,6 +71,7 @@ class State:
     passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
+    found: TokensFound | None = None  # tokens that what was typed names
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     kind: Kind = "cross"  # the focused one: its heads are in the overview
@@ -172,6 +181,7 @@ class Change(TypedDict, total=False):
     passes: tuple[Trace, ...]
     shuffle: Shuffled | None
     batch: tuple[Trace, ...]
+    found: TokensFound | None
     tab: str
     stage: str
     kind: Kind

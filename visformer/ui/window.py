@@ -24,7 +24,7 @@ from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
 from visformer.pictures.fills import cell_of
 from visformer.pictures.modified_run import export_words
-from visformer.session import answers, forcing, openings, runs
+from visformer.session import answers, forcing, openings, runs, side_requests
 from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
@@ -114,6 +114,9 @@ class MainWindow(QMainWindow):
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
         self.candidates.chosen.connect(lambda id: self.session.do(forcing.force, id))
+        self.candidates.typed.connect(
+            lambda text: self.session.do(side_requests.find_tokens, text)
+        )
         self._notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)

@@ -1,20 +1,19 @@
-"""The next-token table: choosing a row makes it the current step's choice."""
+"""The next token: the best as bars, all on demand; a click or a typed token forces."""
 
 from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import (
-    QRect,
-    Qt,
-    Signal,
-)
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtCore import QEvent, QModelIndex, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPalette
 from PySide6.QtWidgets import (
     QHeaderView,
+    QLineEdit,
+    QSizePolicy,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -22,18 +21,27 @@ from PySide6.QtWidgets import (
 from visformer import words
 from visformer.language import _
 from visformer.pictures.absent import has_target
-from visformer.pictures.candidates import CandidateTable, candidate_table
+from visformer.pictures.candidates import (
+    CandidateRow,
+    CandidateTable,
+    candidate_table,
+    named_rows,
+    others_words,
+)
 from visformer.pictures.fills import fill_table, masked_token
 from visformer.session.live import fixed_words
 from visformer.session.state import State
+from visformer.ui import theme
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
 COLUMNS = 3
+ROW = 1.45  # height of a row, in lines of text
+STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
 
 
-class _ProbabilityBar(QStyledItemDelegate):
-    """Paints the probability as a bar behind its number."""
+class _Bars(QStyledItemDelegate):
+    """Paints a row's bar over its whole width, behind all its columns."""
 
     def __init__(self, panel: CandidatesPanel) -> None:
         super().__init__(panel)
@@ -42,84 +50,186 @@ class _ProbabilityBar(QStyledItemDelegate):
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: Index
     ) -> None:
-        """Paint the bar first, the number over it."""
-        row = self._panel.shown.rows[index.row()]
+        """Paint this column's part of the bar, then its text."""
+        panel, box = self._panel, QRect(option.rect)
+        row, palette = panel.rows[index.row()], option.palette
         if not math.isnan(row.probability):
-            palette = option.palette
-            rect: QRect = option.rect
-            box = rect.adjusted(1, 3, -1, -3)
-            box.setWidth(max(1, round(box.width() * row.probability)))
-            painter.setOpacity(0.8 if row.chosen else 0.35)
-            painter.fillRect(box, palette.highlight())
-            painter.setOpacity(1.0)
-        super().paint(painter, option, index)
+            whole = panel.table.viewport().width()
+            bar = QRect(0, box.top() + 1, round(whole * row.probability), box.height())
+            colour = QColor(palette.color(QPalette.ColorRole.Highlight))
+            colour.setAlphaF(STRONG if row.chosen else WEAK)
+            painter.fillRect(bar.adjusted(0, 0, 0, -2) & box, colour)
+        texts = (str(row.rank or ""), row.token, "")
+        text = texts[index.column()]
+        if index.column() == COLUMNS - 1 and row.rank:
+            text = words.probability(row.probability)
+        self._write(painter, text, box, index.column(), row)
+        focused = panel.table.hasFocus()
+        if row.chosen or (focused and index.row() == panel.table.currentIndex().row()):
+            self._frame(painter, box, index.column())
+
+    def _write(
+        self, painter: QPainter, text: str, box: QRect, column: int, row: CandidateRow
+    ) -> None:
+        table = self._panel.table
+        painter.setFont(table.chosen_font if row.chosen else table.font())
+        faint = QPalette.ColorRole.PlaceholderText
+        role = faint if not column else QPalette.ColorRole.Text
+        painter.setPen(table.palette().color(role))
+        metrics, edge = painter.fontMetrics(), theme.gap(table)
+        room = box.adjusted(edge if not column else edge // 2, 0, -edge // 2, 0)
+        side = (
+            Qt.AlignmentFlag.AlignLeft if column == 1 else Qt.AlignmentFlag.AlignRight
+        )
+        cut = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room.width())
+        painter.drawText(room, side | Qt.AlignmentFlag.AlignVCenter, cut)
+
+    def _frame(self, painter: QPainter, box: QRect, column: int) -> None:
+        """Paint this column's part of the frame around a row."""
+        painter.setPen(self._panel.table.palette().color(QPalette.ColorRole.Highlight))
+        edge = box.adjusted(0, 0, -1, -1)
+        painter.drawLine(edge.topLeft(), edge.topRight())
+        painter.drawLine(edge.bottomLeft(), edge.bottomRight())
+        if column == 0:
+            painter.drawLine(edge.topLeft(), edge.bottomLeft())
+        elif column == COLUMNS - 1:
+            painter.drawLine(edge.topRight(), edge.bottomRight())
 
 
 class CandidatesPanel(QWidget):
-    """Title, table and summary of the current step's distribution."""
+    """The current step's distribution, and a field to force any token."""
 
     chosen = Signal(int)  # token id
+    typed = Signal(str)  # what a token is looked for by
 
     def __init__(self) -> None:
         super().__init__()
-        self._title, self._summary = plain_label(_("next token")), plain_label("")
+        self._title = plain_label(_("next token"))
+        self._summary = plain_label("", faint=True)
         for label in (self._title, self._summary):
             label.setWordWrap(True)
         self.shown = CandidateTable("", "", ())
+        self.rows: tuple[CandidateRow, ...] = ()  # those in the table
+        self._state = State()
         self._fixed = False  # no row can be chosen: no model is behind the run
         self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
         self.table.setModel(self._model)
-        self.table.setItemDelegateForColumn(2, _ProbabilityBar(self))
+        self.table.setItemDelegate(_Bars(self))
         self.table.setAccessibleName(_("Next token: candidates, best first"))
-        self._arrange_columns()
+        self.table.selectionModel().currentRowChanged.connect(
+            lambda _now, _before: self.table.viewport().update()
+        )
         self.table.clicked.connect(self._choose)
         self.table.entered_row.connect(self._choose)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(6, 0, 0, 0)
-        layout.setSpacing(4)
-        for widget in (self._title, self.table, self._summary):
-            layout.addWidget(widget)
+        self.others = QToolButton()
+        self.others.setCheckable(True)
+        self.others.setAutoRaise(True)
+        self.others.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.others.setSizePolicy(
+            QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed
+        )
+        self.others.setToolTip(_("Show more tokens, or the best alone"))
+        self.others.toggled.connect(lambda _on: self._fill())
+        self.field = QLineEdit()
+        self.field.setPlaceholderText(_("type any token to force it"))
+        self.field.setAccessibleName(_("Token to force"))
+        self.field.setClearButtonEnabled(True)
+        self.field.textChanged.connect(self._look_for)
+        self.field.returnPressed.connect(self._choose_first)
+        self._column = QVBoxLayout(self)
+        for widget in (self._title, self.table, self.others, self.field, self._summary):
+            self._column.addWidget(widget)
+        self._column.addStretch(1)
+        self._dress()
 
-    def _arrange_columns(self) -> None:
-        header = self.table.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        header.setSectionResizeMode(2, QHeaderView.ResizeMode.Stretch)
-        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
-        header.setHighlightSections(False)
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font at once."""
+        super().changeEvent(event)
+        kinds = QEvent.Type.FontChange, QEvent.Type.StyleChange
+        if event.type() in kinds and "_column" in self.__dict__:
+            self._dress()
+
+    def _dress(self) -> None:
+        space = theme.gap(self)
+        self._column.setContentsMargins(space, space, 0, 0)
+        self._column.setSpacing(space)
+        self._title.setFont(theme.sized(self.font(), 1, bold=True))
+        self._summary.setFont(theme.sized(self.font(), theme.CAPTION))
+        self.table.fit(self.rows, whole=self.others.isChecked())
+
+    def sizeHint(self) -> QSize:
+        """Wide enough for a bar that can be read."""
+        return QSize(18 * self.fontMetrics().height(), super().sizeHint().height())
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
-        trace, self._fixed = state.shown, bool(fixed_words(state))
+        trace, self._state = state.shown, state
+        self._fixed = bool(fixed_words(state))
         self.setVisible(trace is None or has_target(trace) or bool(trace.fills))
         if trace is None or has_target(trace):
             table = candidate_table(trace, choosable=not self._fixed)
         else:
             table = fill_table(trace, masked_token(trace, state.locked))
-        if table == self.shown:
+        if table != self.shown:
+            self.shown = table
+            self._title.setText(table.title)
+            self._summary.setText(table.summary)
+            self.field.clear()
+        self.field.setVisible(bool(table.rows) and not self._fixed)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Put the best rows, all, or those that the field names into the table."""
+        text, table, found = self.field.text(), self.shown, self._state.found
+        whole = self.others.isChecked()
+        rows = table.rows if whole else table.best()
+        if text.strip():
+            fresh = found is not None and found.text == text
+            rows = named_rows(table, text, found.tokens if fresh and found else ())
+        count = len(table.rows) if whole else len(table.best())
+        left = others_words(table, count)
+        more = len(table.rows) > len(table.best())
+        self.others.setText(left or _("all"))
+        self.others.setVisible(bool(left) or more)
+        self.others.setEnabled(more)
+        self.others.setArrowType(
+            Qt.ArrowType.UpArrow if whole else Qt.ArrowType.DownArrow
+        )
+        if rows == self.rows:
             return
-        self.shown = table
-        self._model.reset(len(table.rows), COLUMNS)
-        self.table.fit(table)
-        self._title.setText(table.title)
-        self._summary.setText(table.summary)
-        chosen = next((i for i, row in enumerate(table.rows) if row.chosen), None)
-        if chosen is not None:
-            self.table.setCurrentIndex(self._model.index(chosen, 0))
+        self.rows = rows
+        self._model.reset(len(rows), COLUMNS)
+        self.table.fit(rows, whole=whole)
+        chosen = next((i for i, row in enumerate(rows) if row.chosen), None)
+        self.table.setCurrentIndex(
+            self._model.index(chosen, 0) if chosen is not None else QModelIndex()
+        )
+
+    def _look_for(self, text: str) -> None:
+        self._fill()
+        if text.strip():
+            self.typed.emit(text)
+
+    def _choose_first(self) -> None:
+        if self.rows and self.field.text().strip():
+            self._choose(self._model.index(0, 0))
 
     def _choose(self, index: Index) -> None:
-        row = self.shown.rows[index.row()]
+        row = self.rows[index.row()]
         if not row.chosen and not self._fixed:
+            self.field.clear()
             self.chosen.emit(row.id)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
         across = orientation == Qt.Orientation.Horizontal
-        return _titles()[section] if across and role == Role.DisplayRole else None
+        titles = _("rank"), _("token"), _("probability")
+        return titles[section] if across and role == Role.DisplayRole else None
 
     def _cell(self, row: int, column: int, role: int) -> object:
         """Return a cell's text, and in its tool tip what the row is."""
-        candidate = self.shown.rows[row]
+        candidate = self.rows[row]
         p = candidate.probability
         if role == Role.DisplayRole:
             cells = (str(candidate.rank), candidate.token, words.probability(p))
@@ -134,15 +244,7 @@ class CandidatesPanel(QWidget):
                 "id {id}, probability {probability}; click to choose it instead",
                 **fields,
             )
-        if role == Role.FontRole and candidate.chosen:
-            font = QFont(self.table.font())
-            font.setBold(True)
-            return font
         return None
-
-
-def _titles() -> tuple[str, ...]:
-    return "", _("token"), _("probability")
 
 
 class _CandidateRows(QTableView):
@@ -150,31 +252,51 @@ class _CandidateRows(QTableView):
 
     def __init__(self) -> None:
         super().__init__()
+        self.chosen_font = QFont(self.font())
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QTableView.SelectionMode.SingleSelection)
+        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
         self.setShowGrid(False)
+        self.setFrameShape(QTableView.Shape.NoFrame)
         self.setTabKeyNavigation(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.horizontalHeader().hide()
         self.verticalHeader().hide()
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.setHorizontalScrollMode(QTableView.ScrollMode.ScrollPerPixel)
+        self.verticalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
 
-    def fit(self, table: CandidateTable) -> None:
-        """Size rows and columns; asking Qt to would measure every cell each step."""
-        bold = QFont(self.font())
-        bold.setBold(True)
-        metrics = QFontMetrics(bold)
-        space = metrics.horizontalAdvance("00")
-        widest = max(
-            (metrics.horizontalAdvance(r.token) for r in table.rows), default=0
-        )
-        _rank, token, probability = _titles()
-        least = metrics.horizontalAdvance(token)
-        rank = metrics.horizontalAdvance("000") + space // 2
-        rest = rank + metrics.horizontalAdvance(probability) + 2 * space
-        most = max(least, self.viewport().width() - rest)
-        self.setColumnWidth(0, rank)
-        self.setColumnWidth(1, min(max(least, widest), most) + space)
-        self.verticalHeader().setDefaultSectionSize(metrics.height() + 3)
+    def fit(self, rows: tuple[CandidateRow, ...], *, whole: bool) -> None:
+        """Size rows and columns; asking Qt to would measure every cell each step.
+
+        ``whole``: the rows may be so many that they are scrolled.
+        """
+        self.chosen_font = theme.sized(self.font(), 1, bold=True)
+        height = round(ROW * QFontMetrics(self.chosen_font).height())
+        self.verticalHeader().setDefaultSectionSize(height)
+        high = max(1, len(rows)) * height
+        self.setMinimumHeight(min(3 * height, high))
+        self.setMaximumHeight(high if not whole else 1 << 20)
+        self.updateGeometry()
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        if self.model() is None:
+            return
+        metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
+        rank = metrics.horizontalAdvance("00") + 2 * theme.gap(self)
+        value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
+        for column, width in enumerate((rank, max(1, room - rank - value), value)):
+            self.setColumnWidth(column, width)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit_columns()
+
+    def sizeHint(self) -> QSize:
+        """As high as its rows, where they are not scrolled."""
+        hint = super().sizeHint()
+        return QSize(hint.width(), min(self.maximumHeight(), 10_000))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QAction, QActionGroup
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtGui import QAction, QActionGroup, QIcon
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QWidget,
+)
 
 from visformer.engine.messages import Opened
 from visformer.language import _, ngettext
@@ -45,6 +52,10 @@ class Header(QWidget):
         for button, name in ((self.present, _("Present (F5)")),):
             button.setToolTip(name)
             button.setAccessibleName(name)
+        self.go = source.addAction(QIcon(), QLineEdit.ActionPosition.TrailingPosition)
+        self.go.setText(_("Translate"))
+        self.go.setToolTip(_("Translate (Enter)"))
+        self.go.triggered.connect(source.submit)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
         for part in (self.model, about, source, samples, self.present, self.more):
@@ -61,6 +72,8 @@ class Header(QWidget):
     def _dress(self) -> None:
         icons.dress(self.more, "menu")
         icons.dress(self.present, "present")
+        palette = self.palette()
+        self.go.setIcon(icons.icon("go", palette.text().color(), palette.mid().color()))
         self._row.setSpacing(theme.gap(self))
         self._show_name()
 
