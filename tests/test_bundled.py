@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ def test_the_recorded_trace_is_what_the_model_makes(en_fr: Checkpoint) -> None:
 def test_sizes_and_cards() -> None:
     folders = paths.bundled_checkpoints()
     assert [folder.name for folder in folders] == [
+        "blackboard",
         "reverse",
         "tatoeba-en-fr",
         "tatoeba-zh-en",
@@ -73,3 +75,20 @@ def test_reverse_reverses_and_its_attention_is_the_anti_diagonal() -> None:
     weights = trace.attention("cross", trace.layers("cross") - 1)
     found = weights.argmax(-1)[:, :8]  # [H, T]: which source letter each row reads
     assert (found == np.arange(7, -1, -1)).all(-1).any()
+
+
+def test_the_blackboards_model_copies_every_string_with_matrices_of_four_by_four() -> (
+    None
+):
+    checkpoint = load(paths.checkpoint("blackboard"))
+    words = ["".join(letters) for letters in product("abcd", repeat=3)]
+    assert translate(checkpoint, words) == words
+    config = checkpoint.config
+    assert (config.d_model, config.heads, config.feed_forward) == (4, 1, 4)
+    for text in ("dab", "abc"):
+        trace = Decoding(checkpoint, text).finish()
+        for kind in trace.kinds:
+            weights = trace.attention(kind, 0, 0)
+            assert weights.shape == (4, 4)
+        read = trace.attention("cross", 0, 0)[:3].argmax(-1).tolist()
+        assert read == [0, 1, 2]  # the letter that is written is the one that is read

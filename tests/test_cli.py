@@ -146,7 +146,7 @@ def test_the_help_of_render_names_every_page(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    pages = "page of the view (masks: masks, lab; positions: table, input, lab)"
+    pages = "page of the view (positions: table, input, lab; masks: masks, lab)"
     assert pages in " ".join(capsys.readouterr().out.split())
 
 

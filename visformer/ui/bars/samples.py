@@ -23,6 +23,7 @@ class Sample(NamedTuple):
 
 
 ENGLISH, CHINESE, LETTERS = "tatoeba-en-fr", "tatoeba-zh-en", "reverse"
+BLACKBOARD = "blackboard"
 SAMPLES = (
     Sample(
         "The animal didn't cross the street because it was too tired.",
@@ -41,6 +42,9 @@ SAMPLES = (
     Sample("我有一只猫。", CHINESE, N_("handout: I have a cat")),
     Sample("你是学生吗？", CHINESE, N_("Are you a student?")),
     Sample("attention", LETTERS, N_("letters reversed: an anti-diagonal")),
+    Sample(
+        "dab", BLACKBOARD, N_("four tokens, four dimensions: every digit can be read")
+    ),
 )
 
 
