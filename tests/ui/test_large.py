@@ -11,6 +11,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from visformer.pictures.selection import AttentionCell
+from visformer.ui import presenting
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.number_table import NumberTable
@@ -57,8 +58,9 @@ def test_every_picture_becomes_large_and_goes_back(
         assert window.large.picture is picture
         assert not window.tabs.isVisible()
         assert picture.width() == window.large.width() >= small.width()
-        least = min(picture.maximumHeight(), window.large.height())  # few rows
-        assert picture.height() == least >= small.height()
+        high = window.large.height() * 9 // 10  # the rest is a sentence
+        least = min(picture.maximumHeight(), high)  # few rows
+        assert picture.height() >= max(least, small.height())
         window.session.set(step=2)
         window.session.set(step=3)
         window.large.restore()
@@ -97,3 +99,71 @@ def test_another_tab_puts_it_back(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(tab="masks")
     assert window.large.picture is None
     assert window.tabs.isVisible()
+
+
+def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(kind="cross", locked=AttentionCell("cross", 1, 1))
+    size, text = window.size(), view.panels["cross"].fontMetrics().height()
+    before = places(window)
+    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
+    presentation = window.presentation
+    assert window.large.picture is view.panels["cross"]
+    assert not window.header.isVisible()
+    assert not window.status.isVisible()
+    assert view.panels["cross"].fontMetrics().height() >= 1.5 * text
+    rail = presentation.rail
+    shown = window.session.state.shown
+    assert shown is not None
+    assert rail.word.text() == shown.steps[-1].token
+    assert "reads" in rail.cell.text()
+    qtbot.keyClick(window, Qt.Key.Key_PageDown)  # the clicker goes on
+    assert window.session.state.step == 4
+    qtbot.keyClick(window, Qt.Key.Key_2)
+    assert window.large.picture is view.panels["decoder"]
+    for key, mode in ((Qt.Key.Key_B, "black"), (Qt.Key.Key_S, "spotlight")):
+        qtbot.keyClick(window, key)
+        assert presentation.curtain.mode == mode
+        assert presentation.curtain.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_S)
+    assert not presentation.curtain.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert window.large.picture is None
+    assert window.header.isVisible()
+    assert window.status.isVisible()
+    assert window.session.state.locked is not None
+    window.resize(size)
+    window.session.set(kind="cross", step=3)
+    assert places(window) == before
+
+
+def test_a_large_picture_is_presented_and_stays_large(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    window.session.set(tab="computation")
+    table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())
+    window.large.enlarge(table)
+    window.presentation.begin()
+    assert window.large.picture is table
+    window.presentation.end()
+    assert window.large.picture is table
+    window.large.restore()
+
+
+def test_the_second_screen_is_used_where_there_is_one(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = window.screen()
+    monkeypatch.setattr(presenting, "other_screen", lambda *_: here)
+    before = places(window)
+    window.presentation.begin()
+    assert window.large.alone.isWindow()
+    assert window.header.isVisible()  # on the first screen everything else stays
+    window.session.set(step=4)
+    window.presentation.end()
+    assert not window.large.alone.isWindow()
+    window.session.set(step=3)
+    assert places(window) == before

@@ -39,7 +39,12 @@ KEYS = (
     N_("Shift+arrow keys: move the locked cell"),
     N_("[ and ]: previous and next stage of the Computation tab"),
     N_("F or a double click: make a picture large, and put it back"),
-    N_("Esc: put the large picture back, unlock the cell, close a message"),
+    N_("F5: present one picture alone; there S: spotlight, B or full stop: black"),
+    N_(
+        "Esc: end the presentation, put the large picture back, unlock the cell, close "
+        "a message"
+    ),
+    N_("Ctrl+D: reference, sampling, limit, speed; F10: the menu"),
     N_("Ctrl+.: stop what the engine is doing"),
     N_("Up, Down in the source line: earlier sentences"),
     N_("Ctrl+O: open a checkpoint, Ctrl+S, Ctrl+Shift+S: save the session"),
@@ -103,6 +108,7 @@ def build_menus(window: MainWindow) -> None:
     _add(view, _("&Smaller text"), lambda: window.zoom_by(-10), keys.ZoomOut)
     _add(view, _("&Normal text"), lambda: window.zoom_by(0), "Ctrl+0")
     view.addSeparator()
+    _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")
     _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
     _add(view, _("&Reset layout"), window.reset_layout)
     help_menu = bar.addMenu(_("&Help"))
@@ -232,6 +238,9 @@ def build_keys(window: MainWindow) -> None:
         "Shift+Right": lambda: window.move_cell(0, 1),
         "Shift+Up": lambda: window.move_cell(-1, 0),
         "Shift+Down": lambda: window.move_cell(1, 0),
+        key.Key_S: lambda: window.presentation.cover("spotlight"),
+        key.Key_B: lambda: window.presentation.cover("black"),
+        ".": lambda: window.presentation.cover("black"),
         "Ctrl+D": window.drawer.button.toggle,
         key.Key_F10: window.header.more.click,
         "?": lambda: _show_keys(window),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
+    QHBoxLayout,
     QLayout,
     QScrollArea,
     QSplitter,
@@ -19,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.ui import icons
+from visformer.ui.widgets.plain_label import paragraph
 
 PICTURE = "can be large"  # a widget's property
 
@@ -116,11 +119,15 @@ class LargePlace(QStackedWidget):
 
     def __init__(self, usual: QWidget) -> None:
         super().__init__()
-        self._usual, self._alone = usual, QWidget()
-        self._column = QVBoxLayout(self._alone)
-        self._column.setContentsMargins(0, 0, 0, 0)
+        self._usual, self.alone = usual, QWidget()
+        self.words = paragraph(_("what is seen here"))
+        self._column = QVBoxLayout()
+        self._column.addWidget(self.words)
+        self._row = QHBoxLayout(self.alone)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.addLayout(self._column, 1)
         self.addWidget(usual)
-        self.addWidget(self._alone)
+        self.addWidget(self.alone)
         self.picture: QWidget | None = None  # the large one
         self._put_back: Callable[[], None] = _nothing
 
@@ -131,9 +138,41 @@ class LargePlace(QStackedWidget):
         else:
             self.enlarge(widget)
 
-    def toggle_focused(self) -> None:
-        """Make the picture with the focus large, or the largest; or put it back."""
+    def explain(self, sentence: str) -> None:
+        """Say below the large picture what it shows."""
+        self.words.setText(sentence)
+        self.words.setVisible(bool(sentence))
+
+    def add_beside(self, rail: QWidget) -> None:
+        """Put a widget right of the large picture."""
+        self._row.addWidget(rail)
+
+    def lend(self, screen: QScreen) -> None:
+        """Show the large picture alone on another screen; the keys stay here."""
+        alone = self.alone
+        self.setCurrentWidget(self._usual)
+        alone.setParent(None, Qt.WindowType.Window)
+        flag = Qt.WidgetAttribute.WA_ShowWithoutActivating
+        alone.setAttribute(flag)
+        alone.setGeometry(screen.geometry())
+        alone.showFullScreen()
+
+    def take_back(self) -> None:
+        """Bring it back from there."""
+        self.alone.hide()
+        self.alone.setWindowFlags(Qt.WindowType.Widget)
+        self.addWidget(self.alone)
+        if self.picture is not None:
+            self.setCurrentWidget(self.alone)
+
+    def toggle_focused(self, otherwise: QWidget | None = None) -> None:
+        """Make the picture with the focus large, or ``otherwise``, or the largest.
+
+        Put the large one back if there is one.
+        """
         widget = QApplication.focusWidget()
+        if widget is None or not self.outermost(widget):
+            widget = otherwise
         if widget is None or not self.outermost(widget):
             widget = next(iter(self.pictures()), None)
         if self.picture is not None or widget is not None:
@@ -142,14 +181,16 @@ class LargePlace(QStackedWidget):
     def enlarge(self, widget: QWidget) -> None:
         """Make the outermost picture around a widget large; none, nothing."""
         picture = self.outermost(widget)
-        put_back = None if picture is None else _taken_out(picture)
-        if picture is None or put_back is None:
+        if picture is None or picture is self.picture:
             return
         self.restore()
+        put_back = _taken_out(picture)
+        if put_back is None:
+            return
         self.picture, self._put_back = picture, put_back
-        self._column.addWidget(picture)
+        self._column.insertWidget(0, picture, 1)
         picture.show()
-        self.setCurrentWidget(self._alone)
+        self.setCurrentWidget(self.alone)
         picture.setFocus()
         self.changed.emit()
 
@@ -158,7 +199,7 @@ class LargePlace(QStackedWidget):
         if self.picture is None:
             return
         picture, self.picture = self.picture, None
-        focused = self._alone.isAncestorOf(self.focusWidget() or self)
+        focused = self.alone.isAncestorOf(self.focusWidget() or self)
         self._put_back()
         self.setCurrentWidget(self._usual)
         if focused:

@@ -29,6 +29,7 @@ class Tabs(QWidget):
     """
 
     turned = Signal(str)  # the name of the view that the user turned to
+    explained_now = Signal(str)  # what is seen, in a sentence; "" for none
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -102,7 +103,9 @@ class Tabs(QWidget):
             self._stack.setCurrentIndex(index)
         view.draw(state)
         self._page(state.tab).fit()
-        self.explanation.setText(view.explanation(state) if self.explained else "")
+        sentence = view.explanation(state) if self.explained else ""
+        self.explanation.setText(sentence)
+        self.explained_now.emit(sentence)
 
     def explain(self, explained: bool) -> None:
         """Show or hide the sentence on what is seen."""

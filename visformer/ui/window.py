@@ -53,6 +53,7 @@ from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory, first_size
+from visformer.ui.presenting import Presentation
 from visformer.ui.session_files import SessionFiles
 from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
@@ -141,7 +142,8 @@ class MainWindow(QMainWindow):
         self.tabs.turned.connect(self._tab_turned)
         self.tabs.middle.addWidget(self.candidates)
         self.large = LargePlace(self.tabs)
-        body = Body()
+        self.tabs.explained_now.connect(self.large.explain)
+        body = self.body = Body()
         self.drawer = Drawer(body, self._drawer_fields())
         parts = (self.sentence, self.transport, self.strategy)
         play = in_line(*parts, self.drawer.button)
@@ -153,6 +155,8 @@ class MainWindow(QMainWindow):
         self.status = StatusLine()
         self.status.stopped.connect(self.stop)
         self.setStatusBar(self.status)
+        self.presentation = Presentation(self)
+        self.header.present.clicked.connect(self.presentation.toggle)
 
     def _drawer_fields(self) -> list[tuple[str, QWidget]]:
         return [
@@ -174,7 +178,7 @@ class MainWindow(QMainWindow):
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             self.drawer.draw,
             *(self.strips.draw, self.sentence.draw, self.candidates.draw),
-            self.tabs.draw,
+            *(self.tabs.draw, self.presentation.draw),
         ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
@@ -263,7 +267,7 @@ class MainWindow(QMainWindow):
         self.session.do(runs.choose_tokens, strategy, limit)
 
     def _go_to_token(self, index: int) -> None:
-        """Go to the step that chose the token: token n is the choice of step n."""
+        """Go to the step that chose the token."""
         self.transport.pause()
         self.session.set(step=index)
 
@@ -284,10 +288,12 @@ class MainWindow(QMainWindow):
             self.session.set(tab=name)
 
     def escape(self) -> None:
-        """Take back the topmost: the drawer, a large picture, a cell, a message."""
+        """Take back the topmost: drawer, presentation, large picture, cell, message."""
         if self.drawer.close_up():
             return
-        if self.large.picture is not None:
+        if self.presentation.on:
+            self.presentation.end()
+        elif self.large.picture is not None:
             self.large.restore()
         elif self.session.state.locked is not None:
             self.session.set(locked=None, hovered=None)
@@ -306,7 +312,6 @@ class MainWindow(QMainWindow):
         self.session.set(layer=state.layer + layers, head=state.head + heads)
 
     def move_cell(self, rows: int, columns: int) -> None:
-        """Move the locked cell by this many queries and keys."""
         state = self.session.state
         if state.locked is not None:
             by = rows, columns
@@ -367,6 +372,7 @@ class MainWindow(QMainWindow):
         self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self.memory.keep("zoom", self._zoom)
         self.set_theme(self.theme)
+        self.presentation.dress()
 
     def reset_layout(self) -> None:
         self.memory.keep("geometry", None)
@@ -375,7 +381,6 @@ class MainWindow(QMainWindow):
         self._size_parts()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Accept checkpoints and traces that are on this computer."""
         if local(event.mimeData().urls()):
             event.acceptProposedAction()
 

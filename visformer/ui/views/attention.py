@@ -124,6 +124,10 @@ class AttentionView(View):
 
     # ---- drawing ---------------------------------------------------------------
 
+    def main_picture(self) -> QWidget | None:
+        """Return the picture of the kind that is looked at."""
+        return self.panels[self._state.kind]
+
     @property
     def drawing(self) -> bool:
         """Whether a long sentence is still being drawn."""

@@ -36,6 +36,10 @@ class View(QWidget):
         """Say in one plain sentence what is seen and what to look for; "" for none."""
         return explanation((self.name,), state.scene)
 
+    def main_picture(self) -> QWidget | None:
+        """Return the picture that is presented; None: the largest one."""
+        return None
+
     @property
     def drawing(self) -> bool:
         """Whether something slow is still being drawn, in slices."""

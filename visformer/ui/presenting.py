@@ -1,0 +1,202 @@
+"""Presenting: one picture alone, large, with the word that is written and what is next.
+
+On the second screen where there is one, else in the window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
+from PySide6.QtGui import (
+    QColor,
+    QCursor,
+    QGuiApplication,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QScreen,
+)
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+
+from visformer.language import _
+from visformer.pictures.attention.cell_words import cell_words
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.ui import theme
+from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.widgets.plain_label import paragraph, plain_label
+
+if TYPE_CHECKING:
+    from visformer.ui.window import MainWindow
+
+TEXT = 1.6  # size of all text, relative to the window's
+SPOT = 0.16  # radius of the spotlight, relative to the height
+DIM = 0.72  # opacity of what is around it
+FOLLOW_MS = 20  # between two looks at where the mouse is
+
+
+class Rail(QFrame):
+    """Beside the picture: the word, the row that is looked at, the best tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = plain_label("")
+        self.word.setAccessibleName(_("the word being written"))
+        self.cell = paragraph(_("the cell that is looked at"))
+        self.candidates = CandidatesPanel()
+        self.candidates.setSizePolicy(self.sizePolicy())
+        self._column = QVBoxLayout(self)
+        for part in (self.word, self.cell, self.candidates):
+            self._column.addWidget(part)
+        self._column.addStretch(1)
+        self.hide()
+
+    def dress(self) -> None:
+        """Follow the font: the word is the largest."""
+        self.word.setFont(theme.sized(self.font(), theme.WORD))
+        self.setFixedWidth(15 * self.fontMetrics().height())
+
+    def draw(self, state: State) -> None:
+        """Show the current step's word, row and distribution."""
+        shown = state.shown
+        last = shown.steps[-1] if shown is not None and shown.steps else None
+        self.word.setText(visible(last.token) if last is not None else "")
+        self.cell.setText(cell_words(shown, state.selection, state.look))
+        self.candidates.draw(state)
+
+
+class Curtain(QWidget):
+    """Lies over the picture: all black, or dark but for a spot at the mouse."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.mode = ""  # "black", "spotlight" or "" for none
+        self._spot = QPoint()
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._follow)
+        self.hide()
+
+    def switch(self, mode: str) -> None:
+        """Draw the curtain in this way, or take it away if it is so already."""
+        self.mode = "" if mode == self.mode else mode
+        parent = self.parentWidget()
+        self.setGeometry(parent.rect() if parent is not None else self.rect())
+        self.setVisible(bool(self.mode))
+        self.raise_()
+        self._timer.stop()
+        if self.mode == "spotlight":
+            self._timer.start(FOLLOW_MS)
+        self._follow()
+        self.update()
+
+    def _follow(self) -> None:
+        spot = self.mapFromGlobal(QCursor.pos())
+        if spot != self._spot:
+            self._spot = spot
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.mode == "black":
+            painter.fillRect(self.rect(), QColor("black"))
+            return
+        dark = QColor("black")
+        dark.setAlphaF(DIM)
+        around, radius = QPainterPath(), SPOT * self.height()
+        around.addRect(QRectF(self.rect()))
+        around.addEllipse(self._spot.toPointF(), radius, radius)
+        painter.fillPath(around, dark)
+
+
+class Presentation:
+    """Begins and ends; what was there before is there again afterwards."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window = window
+        self.on = False
+        self._before: tuple[QWidget | None, Qt.WindowState] = (
+            None,
+            Qt.WindowState.WindowNoState,
+        )
+        self._elsewhere = False  # on another screen than the window
+        self.rail = Rail()
+        window.large.add_beside(self.rail)
+        self.curtain = Curtain(window.large.alone)
+
+    def toggle(self) -> None:
+        """Begin, or end."""
+        self.end() if self.on else self.begin()
+
+    def begin(self) -> None:
+        """Show one picture alone: the large one, or else the view's own choice."""
+        window, large = self._window, self._window.large
+        self._before = large.picture, window.windowState()
+        if large.picture is None:
+            large.toggle_focused(self._wanted())
+        if large.picture is None:
+            return
+        self.on = True
+        self.rail.show()
+        self.dress()
+        screen = other_screen(window.screen(), QGuiApplication.screens())
+        self._elsewhere = screen is not None
+        if screen is not None:
+            large.lend(screen)
+        else:
+            window.body.chrome.hide()
+            window.status.hide()
+            window.showFullScreen()
+        self.draw(window.session.state)
+
+    def end(self) -> None:
+        """Put everything back."""
+        if not self.on:
+            return
+        window, (picture, how) = self._window, self._before
+        self.on = False
+        if self.curtain.mode:
+            self.curtain.switch(self.curtain.mode)
+        self.rail.hide()
+        if self._elsewhere:
+            window.large.take_back()
+        else:
+            window.body.chrome.show()
+            window.status.show()
+            window.setWindowState(how)
+        window.large.restore()
+        window.large.alone.setFont(window.font())
+        if picture is not None:
+            window.large.enlarge(picture)
+
+    def dress(self) -> None:
+        """Follow the size of the window's text."""
+        if self.on:
+            font = theme.sized(self._window.font(), TEXT)
+            self._window.large.alone.setFont(font)
+            self.rail.dress()
+
+    def draw(self, state: State) -> None:
+        """Follow the State: the view may want another picture now."""
+        if not self.on:
+            return
+        wanted = self._wanted()
+        if wanted is not None and wanted is not self._window.large.picture:
+            self._window.large.enlarge(wanted)
+        self.rail.draw(state)
+
+    def cover(self, mode: str) -> None:
+        """Switch the black or the spotlight on and off; only while presenting."""
+        if self.on:
+            self.curtain.switch(mode)
+
+    def _wanted(self) -> QWidget | None:
+        view = self._window.tabs.shown
+        return view.main_picture() if view is not None else None
+
+
+def other_screen(here: QScreen, screens: list[QScreen]) -> QScreen | None:
+    """Return a screen that the window is not on."""
+    return next((screen for screen in screens if screen is not here), None)
