@@ -11,6 +11,7 @@ from visformer.language import N_, _
 from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.choices import short_choice
+from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.look import Form
 from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
@@ -243,10 +244,19 @@ def _output(scene: Scene) -> str:
         return _(UNWRITTEN)
     if trace is None or not trace.steps:
         return ""
+    settled = settled_layer(trace, scene.lens)
+    if settled is None:
+        return _(
+            "A longer bar is a likelier next token; the maps show what each layer "
+            "would have said: {choice}.",
+            choice=short_choice(trace.steps[-1]),
+        )
     return _(
-        "From the last row to the next word: {choice}. Below: what each layer would "
-        "have said.",
-        choice=short_choice(trace.steps[-1]),
+        "A longer bar is a likelier next token; “{token}” is the best from layer "
+        "{layer} of {layers} on.",
+        token=visible(trace.steps[-1].token),
+        layer=settled,
+        layers=trace.layers("decoder"),
     )
 
 

@@ -26,14 +26,10 @@ BEST = 5  # tokens of a layer beside the chosen one
 MOST_STEPS = 128  # steps in the map of all steps: those up to the current one
 Text = tuple[str, str]  # what is written in a cell: a token, a number
 _TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are left out
-    ("best", False): N_("all steps: the layer's best token and its probability"),
-    ("best", True): N_(
-        "steps {first} to {last}: the layer's best token and its probability"
-    ),
-    ("chosen", False): N_("all steps: the rank of the step's token, its probability"),
-    ("chosen", True): N_(
-        "steps {first} to {last}: the rank of the step's token, its probability"
-    ),
+    ("best", False): N_("all steps: each layer's best token"),
+    ("best", True): N_("steps {first} to {last}: each layer's best token"),
+    ("chosen", False): N_("all steps: the rank of the step's token"),
+    ("chosen", True): N_("steps {first} to {last}: the rank of the step's token"),
 }
 
 
@@ -102,7 +98,7 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         *(_("best {rank}", rank=n) for n in range(1, count + 1)),
     )
     matrix = Matrix(
-        title=_("step {step}: what each layer would predict", step=len(trace)),
+        title=_("step {step}, layer by layer", step=len(trace)),
         values=values,
         shade=np.clip(values, 0, 1),
         rows=_layers(len(values)),
@@ -175,6 +171,18 @@ def _layers(count: int) -> tuple[str, ...]:
     """Name the input, the layers, and the last of them, which is the model's output."""
     between = map(str, range(1, count - 1))
     return (_("0: input"), *between, _("{layer}: model", layer=count - 1))
+
+
+def settled_layer(trace: Trace | None, lens: LensRows | None) -> int | None:
+    """Return the layer from which on the step's token is the best one, 0 the input.
+
+    None where it is not the best in the end, or the lens is not known.
+    """
+    look = current_row(trace, lens)
+    if look is None or look.chosen_ranks[-1] != 1:
+        return None
+    others = np.flatnonzero(look.chosen_ranks != 1)
+    return int(others[-1]) + 1 if len(others) else 0
 
 
 def rank_words(trace: Trace | None, lens: LensRows | None) -> str:

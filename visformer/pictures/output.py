@@ -232,7 +232,7 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
 
 
 def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
-    """Return logit, logit - LSE and probability of the best tokens and the chosen."""
+    """Return logit and probability of the best tokens and the step's own."""
     look = current_row(trace, lens)
     if trace is None or look is None:
         return None
@@ -243,10 +243,10 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
         names.append(f"{look.chosen_ranks[-1]:,}  {visible(step.token)}")
         logits.append(float(look.chosen_logits[-1]))
         p.append(float(look.chosen_probabilities[-1]))
-    values = np.array([logits, np.subtract(logits, look.log_sums[-1]), p], np.float32).T
+    values = np.array([logits, p], np.float32).T
     return Numbers(
         rows=tuple(names),
-        columns=(_("logit z"), "z − LSE", "p = e^(z−LSE)"),
+        columns=(_("logit z"), "p = e^(z−LSE)"),
         values=values,
         axis="",
         by="column",

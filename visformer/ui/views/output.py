@@ -1,4 +1,4 @@
-"""The Output tab: decoder output, logits, softmax; what each layer would predict."""
+"""The Output tab: the next token, what each layer would say, the numbers behind it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
-    QScrollArea,
     QSizePolicy,
     QSplitter,
     QVBoxLayout,
@@ -37,28 +36,37 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
+from visformer.pictures.token_bars import headline, token_bars
 from visformer.session.state import Session, State
+from visformer.ui import theme
 from visformer.ui.views.view import View
+from visformer.ui.widgets.bar_chart import BarChart
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import dimension_words, number
 
 HINT = N_("click: go to the step · drag: see more")
-LEAST_LINES = 10  # minimum height of a map in lines of text; then the view scrolls
+LEAST_MAP = 130  # pixels: the minimum height of a map's cells; then the view scrolls
+AROUND_LINES = 7  # what stands around them, in lines of text
 STRETCH = 100.0  # a few rows of many columns still fill the map
 CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
 
 
 class OutputView(View):
-    """Above: the current step, from vector to token. Below: the logit lens."""
+    """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
     name, title = "output", N_("Output")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._headline = paragraph(_("the next token in a sentence"))
+        self.bars = BarChart()
+        self.bars.setAccessibleName(_("the next token, best first"))
+        self.bars.failed.connect(self.fail)
         self._flow = paragraph(_("how the token of this step came about"))
         self._output = self._map(_("decoder output Z, rows by dimensions"))
         self._output.hovered.connect(self._tell_output)
@@ -113,32 +121,31 @@ class OutputView(View):
             _column(self._output, self.products),
             self._right,
         )
-        self._below = _splitter(
-            Qt.Orientation.Horizontal,
-            _column(self._ranks, self._step_map),
-            _column(chooser, self._steps_map),
-        )
-        lens = _column(self._how, self._below)
-        scroll = QScrollArea()
-        scroll.setWidget(_splitter(Qt.Orientation.Vertical, self._above, lens))
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        layout = QVBoxLayout(self)
+        self._lens = _column(self._ranks, self._step_map)
+        self._every = _column(chooser, self._steps_map)
+        self._column = layout = LeastColumn(self)
         layout.setContentsMargins(4, 4, 4, 4)
-        layout.setSpacing(4)
+        layout.addWidget(self._headline)
+        first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
+        first.setStretchFactor(1, 2)
+        layout.addWidget(first, 1)
+        layout.addWidget(self._how)
+        layout.addWidget(self._every, 1)
         layout.addWidget(self._flow)
-        layout.addWidget(scroll, 1)
+        layout.addWidget(self._above, 1)
         self._keep_room()
 
     def _keep_room(self) -> None:
         """Reserve lines for the words, so that stepping and hovering move nothing."""
+        self._headline.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
+        self._column.setSpacing(theme.gap(self))
+        line = self.fontMetrics().lineSpacing()
         lines = {self._flow: 2, self._softmax: 3, self._how: 2, self._ranks: 2}
         for label, count in lines.items():
-            label.setMinimumHeight(count * self.fontMetrics().lineSpacing())
+            label.setMinimumHeight(count * line)
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
         for heat_map in (self._output, self._step_map, self._steps_map):
-            heat_map.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
+            heat_map.setMinimumHeight(LEAST_MAP + AROUND_LINES * line)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""
@@ -153,6 +160,10 @@ class OutputView(View):
         self._state = state
         if self._changed("output", state.shown, state.trace):
             self._draw_output()
+        if self._changed("bars", state.shown):
+            self._headline.setText(headline(state.shown))
+            self.bars.draw(token_bars(state.shown))
+            self.bars.setVisible(state.shown is None or bool(self.bars.bars))
         if self._changed("numbers", state.shown, state.lens):
             self._draw_numbers()
         shows = self.shows.currentData()
@@ -193,7 +204,7 @@ class OutputView(View):
         state = self._state
         self._how.setText(self._lens_words())
         lens = state.shown is None or not no_lens_words(state.shown)
-        for part in (self._below, self._right):
+        for part in (self._lens, self._every, self._right):
             part.setVisible(lens)
         self._ranks.setText(rank_words(state.shown, state.lens))
         one = step_lens(state.shown, state.lens)

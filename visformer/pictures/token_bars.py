@@ -1,0 +1,72 @@
+"""The next token as bars: the best tokens, the step's own, and all others together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from visformer.language import _, ngettext
+from visformer.pictures.choices import choice_sentence, is_fed
+from visformer.pictures.picture import Table
+from visformer.text import visible
+from visformer.values.trace import Trace
+from visformer.words import probability
+
+BEST_BARS = 8
+
+
+class TokenBar(NamedTuple):
+    """One bar: a token, or all that have none of their own."""
+
+    name: str
+    p: float  # in [0, 1], or NaN
+    rank: int  # from 1; 0 for the others together
+    own: bool = False  # the step's token
+    fed: bool = False  # it was forced or fed
+
+    @property
+    def words(self) -> str:
+        """The bar in words."""
+        if not self.rank:
+            return _("{tokens}: {p} together", tokens=self.name, p=probability(self.p))
+        return _(
+            "rank {rank:,}: “{token}”, p = {p}",
+            rank=self.rank,
+            token=self.name,
+            p=probability(self.p),
+        )
+
+
+def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
+    """Return the bars of a Trace's last step; none where nothing is predicted."""
+    if trace is None or not trace.steps:
+        return ()
+    step = trace.steps[-1]
+    fed = is_fed(step)
+    bars = [
+        TokenBar(visible(c.token), c.probability, rank, c.id == step.id, fed)
+        for rank, c in enumerate(step.candidates[:BEST_BARS], 1)
+    ]
+    if not any(bar.own for bar in bars):
+        own = visible(step.token)
+        bars.append(TokenBar(own, step.probability, step.rank, own=True, fed=fed))
+    known = trace.model.known
+    others = 0 if known is None else known.target_vocabulary - len(bars)
+    if others > 0:
+        rest = max(0.0, 1 - sum(bar.p for bar in bars))
+        name = ngettext("{n:,} other", "{n:,} others", others)
+        bars.append(TokenBar(name, rest, 0))
+    return tuple(bars)
+
+
+def bars_table(bars: tuple[TokenBar, ...]) -> Table | None:
+    """Return the bars for export."""
+    if not bars:
+        return None
+    rows = tuple(bar.name for bar in bars)
+    values = tuple((bar.rank, bar.p) for bar in bars)
+    return Table(rows, (_("rank"), _("probability")), values)  # type: ignore[arg-type]
+
+
+def headline(trace: Trace | None) -> str:
+    """Say in one sentence what the last step's token is; "" where there is none."""
+    return choice_sentence(trace.steps[-1]) if trace and trace.steps else ""
