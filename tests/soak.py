@@ -118,8 +118,8 @@ class User:
         if _opened(self._app) != self._models[0]:
             self._switch_model(self._models[0])
         self._window.resize(1280, 800)
-        self._window.zoom_by(0)
-        self._window.set_theme("light")
+        self._window.appearance.zoom_by(0)
+        self._window.appearance.set_theme("light")
         self.translate(self._first)
         self._show_all()
 
@@ -183,8 +183,8 @@ class User:
         self._switched += 1
         at = self._switched
         self._switch_model(self._models[at % len(self._models)])
-        self._window.set_theme(list(theme.THEMES)[at % len(theme.THEMES)])
-        self._window.zoom_by((10, 40, -30, 0)[at % 4])
+        self._window.appearance.set_theme(list(theme.THEMES)[at % len(theme.THEMES)])
+        self._window.appearance.zoom_by((10, 40, -30, 0)[at % 4])
         self._window.resize(*((1280, 800), (1600, 900), (1920, 1080))[at % 3])
 
     def _switch_model(self, path: str) -> None:

@@ -296,7 +296,7 @@ def test_a_file_is_browsed_for(pair: Pair, tmp_path: Path, qtbot: QtBot) -> None
 def test_large_text_scrolls_inside_the_window(pair: Pair) -> None:
     window, _ = pair
     for _ in range(5):
-        window.zoom_by(10)
+        window.appearance.zoom_by(10)
     many = Questionnaire(
         layout="l",
         sizes="s",
@@ -308,7 +308,7 @@ def test_large_text_scrolls_inside_the_window(pair: Pair) -> None:
     )
     ask(pair, form=many)
     size = window.form.size()
-    window.zoom_by(0)
+    window.appearance.zoom_by(0)
     assert size.width() <= 1280
     assert size.height() <= 800
     assert window.form._area.verticalScrollBar().maximum() > 0

@@ -252,7 +252,7 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
 def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
     window, _ = translated
     for theme in ("dark", "contrast", "light"):
-        window.set_theme(theme)
+        window.appearance.set_theme(theme)
         for name in [view.name for view in VIEWS]:
             window.session.set(tab=name)
             image = window.grab().toImage()
@@ -267,15 +267,15 @@ def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
 def test_zoom_has_bounds(pair: Pair) -> None:
     window, _ = pair
     for _ in range(40):
-        window.zoom_by(10)
-    assert window._zoom == 300
-    window.zoom_by(0)
-    assert window._zoom == 100
+        window.appearance.zoom_by(10)
+    assert window.appearance.zoom == 300
+    window.appearance.zoom_by(0)
+    assert window.appearance.zoom == 100
 
 
 def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
-    window.set_theme("dark")
+    window.appearance.set_theme("dark")
     window.source.setText("I have a cat.")
     window.source.submit()
     assert len(engine.decodes) == 1
@@ -283,10 +283,10 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     sizes = window.tabs.middle.sizes()
     window.close()
     again, _ = make_window(qtbot, tmp_path)
-    assert again.theme == "dark"
+    assert again.appearance.theme == "dark"
     assert again.source.history == ["I have a cat."]
     assert again.tabs.middle.sizes() == sizes
-    again.set_theme("light")
+    again.appearance.set_theme("light")
 
 
 def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
@@ -329,7 +329,7 @@ def test_the_table_follows_the_size_of_the_text_at_once(translated: Pair) -> Non
     table = window.candidates.table
     for zoom in (5, 5, -10):
         for _ in range(abs(zoom)):
-            window.zoom_by(10 if zoom > 0 else -10)
+            window.appearance.zoom_by(10 if zoom > 0 else -10)
         line = table.fontMetrics().height()
         assert table.rowHeight(0) >= line
         assert table.rowHeight(0) < 2 * line

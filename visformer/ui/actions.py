@@ -44,7 +44,7 @@ KEYS = (
         "Esc: end the presentation, put the large picture back, unlock the cell, close "
         "a message"
     ),
-    N_("Ctrl+D: reference, sampling, limit, speed; F10: the menu"),
+    N_("Ctrl+D: reference, sampling, limit, speed; Ctrl+T: next token; F10: the menu"),
     N_("Ctrl+.: stop what the engine is doing"),
     N_("Up, Down in the source line: earlier sentences"),
     N_("Ctrl+O: open a checkpoint, Ctrl+S, Ctrl+Shift+S: save the session"),
@@ -97,20 +97,10 @@ def build_menus(window: MainWindow) -> None:
         QAction.MenuRole.QuitRole
     )
     edit = bar.addMenu(_("&Edit"))
-    ways = window.ways = Ways(window, edit)
+    window.ways = Ways(window, edit)
     restore = partial(window.change_run, NO_CHANGES)
     _add(edit, _("Restore the &original run"), restore)
-    view = bar.addMenu(_("&View"))
-    view.addActions([ways.back_entry, ways.forward_entry])
-    view.addSeparator()
-    _build_theme_menu(window, view.addMenu(_("&Theme")))
-    _add(view, _("&Larger text"), lambda: window.zoom_by(10), keys.ZoomIn)
-    _add(view, _("&Smaller text"), lambda: window.zoom_by(-10), keys.ZoomOut)
-    _add(view, _("&Normal text"), lambda: window.zoom_by(0), "Ctrl+0")
-    view.addSeparator()
-    _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")
-    _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
-    _add(view, _("&Reset layout"), window.reset_layout)
+    _build_view_menu(window, bar.addMenu(_("&View")))
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About and limits"), lambda: _show_limits(window))
@@ -119,6 +109,38 @@ def build_menus(window: MainWindow) -> None:
     for action in window.findChildren(QAction):
         if not action.shortcut().isEmpty():
             window.addAction(action)  # its key works wherever its menu is
+
+
+def _build_view_menu(window: MainWindow, view: QMenu) -> None:
+    keys = QKeySequence.StandardKey
+    view.addActions([window.ways.back_entry, window.ways.forward_entry])
+    view.addSeparator()
+    appearance = window.appearance
+    _build_theme_menu(window, view.addMenu(_("&Theme")))
+    _add(view, _("&Larger text"), lambda: appearance.zoom_by(10), keys.ZoomIn)
+    _add(view, _("&Smaller text"), lambda: appearance.zoom_by(-10), keys.ZoomOut)
+    _add(view, _("&Normal text"), lambda: appearance.zoom_by(0), "Ctrl+0")
+    view.addSeparator()
+    folds = (
+        _add(
+            view,
+            _("&Next token"),
+            lambda: appearance.show_candidates(window.candidates.folded),
+            "Ctrl+T",
+        ),
+        _add(
+            view,
+            _("What is &seen, in a sentence"),
+            lambda: appearance.explain(not window.tabs.explained),
+        ),
+    )
+    view.aboutToShow.connect(
+        lambda: _check(folds, (not window.candidates.folded, window.tabs.explained))
+    )
+    view.addSeparator()
+    _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")
+    _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
+    _add(view, _("&Reset layout"), appearance.reset)
 
 
 def _build_model_menu(window: MainWindow, file: QMenu) -> None:
@@ -153,7 +175,7 @@ def _build_model_menu(window: MainWindow, file: QMenu) -> None:
 
 def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:
     entries = {
-        name: _add(menu, _(title), partial(window.set_theme, name))
+        name: _add(menu, _(title), partial(window.appearance.set_theme, name))
         for name, title in theme.NAMES.items()
     }
     for entry in entries.values():
@@ -161,7 +183,7 @@ def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:
 
     def show() -> None:
         for name, entry in entries.items():
-            entry.setChecked(name == window.theme)
+            entry.setChecked(name == window.appearance.theme)
 
     menu.aboutToShow.connect(show)
 
@@ -182,6 +204,12 @@ def _add(
         )
     menu.addAction(action)
     return action
+
+
+def _check(actions: tuple[QAction, ...], checked: tuple[bool, ...]) -> None:
+    for action, on in zip(actions, checked, strict=True):
+        action.setCheckable(True)
+        action.setChecked(on)
 
 
 def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:

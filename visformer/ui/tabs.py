@@ -20,6 +20,8 @@ from visformer.ui.views.view import View
 from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.plain_label import plain_label
 
+FIRST = "sizes at first"  # a splitter's property
+
 
 class Tabs(QWidget):
     """A row of titles with a sentence on what is seen; below it one view, scrolled.
@@ -80,6 +82,8 @@ class Tabs(QWidget):
         """Return a view; it is built when first asked for."""
         if name not in self._views:
             view = self._views[name] = self._classes[name](self._session)
+            for splitter in view.findChildren(QSplitter):
+                splitter.setProperty(FIRST, splitter.saveState())
             self._page(name).setWidget(view)
         return self._views[name]
 
@@ -107,10 +111,18 @@ class Tabs(QWidget):
         self.explanation.setText(sentence)
         self.explained_now.emit(sentence)
 
+    def reset_sizes(self) -> None:
+        """Give the parts of every view the sizes that they had at first."""
+        for splitter in self.findChildren(QSplitter):
+            first = splitter.property(FIRST)
+            if first is not None:
+                splitter.restoreState(first)
+
     def explain(self, explained: bool) -> None:
         """Show or hide the sentence on what is seen."""
         self.explained = explained
-        self.draw(self._session.state)
+        self.explanation.setVisible(explained)
+        self._session.set()
 
     def _page(self, name: str) -> LeastSize:
         page = self._stack.widget(self._names.index(name))

@@ -9,7 +9,6 @@ from pathlib import Path
 from PySide6.QtCore import QSettings
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
-    QApplication,
     QMainWindow,
     QMenu,
     QWidget,
@@ -29,8 +28,8 @@ from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Session, State
-from visformer.ui import theme
 from visformer.ui.actions import build_keys, build_menus, show_recent
+from visformer.ui.appearance import Appearance
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_together
@@ -52,7 +51,7 @@ from visformer.ui.body import Body
 from visformer.ui.diagnostics import Health
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.large import LargePlace
-from visformer.ui.memory import Memory, first_size
+from visformer.ui.memory import Memory
 from visformer.ui.presenting import Presentation
 from visformer.ui.session_files import SessionFiles
 from visformer.ui.tabs import Tabs
@@ -87,9 +86,12 @@ class MainWindow(QMainWindow):
         self._traces = TraceOpener(self.session, self._show_file, self)
         self.files = SessionFiles(self, keep)
         self._build()
+        self.appearance = Appearance(self)
         build_menus(self)
         build_keys(self)
-        self._restore()
+        self.appearance.restore()
+        self.source.history = self.memory.texts("history")
+        show_recent(self, self.memory.texts("recent"))
         self.session.set(answers=answers.read(self.memory.text("answers", "")))
 
     # ---- parts -----------------------------------------------------------------
@@ -339,47 +341,6 @@ class MainWindow(QMainWindow):
 
     # ---- what is kept ----------------------------------------------------------
 
-    def _restore(self) -> None:
-        memory = self.memory
-        self.resize(first_size(self))
-        geometry = memory.data("geometry")
-        if geometry is not None:
-            self.restoreGeometry(geometry)
-        zoom = memory.number("zoom", 100)
-        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
-        self.source.history = memory.texts("history")
-        name = memory.text("theme", "light")
-        self.set_theme(name if name in theme.THEMES else "light")
-        parts = memory.data("parts")
-        if parts is None or not self.tabs.middle.restoreState(parts):
-            self._size_parts()
-        show_recent(self, memory.texts("recent"))
-
-    def _size_parts(self) -> None:
-        self.tabs.middle.setSizes([10_000, self.fontMetrics().height() * 18])
-
-    def set_theme(self, name: str) -> None:
-        """Use the light, dark or high-contrast theme."""
-        app = QApplication.instance()
-        if isinstance(app, QApplication):
-            theme.apply_theme(app, name, self._zoom)
-        self.theme = name
-        self.memory.keep("theme", name)
-
-    def zoom_by(self, percent: int) -> None:
-        """Make all text larger or smaller; 0 resets its size."""
-        zoom = self._zoom + percent if percent else 100
-        self._zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
-        self.memory.keep("zoom", self._zoom)
-        self.set_theme(self.theme)
-        self.presentation.dress()
-
-    def reset_layout(self) -> None:
-        self.memory.keep("geometry", None)
-        self.memory.keep("parts", None)
-        self.resize(first_size(self))
-        self._size_parts()
-
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if local(event.mimeData().urls()):
             event.acceptProposedAction()
@@ -393,8 +354,8 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         self.form.hide()
         self.files.close()
-        self.memory.keep("geometry", self.saveGeometry())
-        self.memory.keep("parts", self.tabs.middle.saveState())
+        self.presentation.end()
+        self.appearance.remember()
         self.memory.keep("history", self.source.history)
         self.memory.write()
         super().closeEvent(event)

@@ -111,6 +111,8 @@ class CandidatesPanel(QWidget):
         self.shown = CandidateTable("", "", ())
         self.rows: tuple[CandidateRow, ...] = ()  # those in the table
         self._state = State()
+        self._there = True  # there is a distribution
+        self.folded = False
         self._fixed = False  # no row can be chosen: no model is behind the run
         self.table = _CandidateRows()
         self._model = TableModel(self.table, self._cell, self._name)
@@ -167,7 +169,10 @@ class CandidatesPanel(QWidget):
         """Show the current step's distribution."""
         trace, self._state = state.shown, state
         self._fixed = bool(fixed_words(state))
-        self.setVisible(trace is None or has_target(trace) or bool(trace.fills))
+        self._there = trace is None or has_target(trace) or bool(trace.fills)
+        self.setVisible(self._there and not self.folded)
+        if self.folded:
+            return
         if trace is None or has_target(trace):
             table = candidate_table(trace, choosable=not self._fixed)
         else:
@@ -179,6 +184,12 @@ class CandidatesPanel(QWidget):
             self.field.clear()
         self.field.setVisible(bool(table.rows) and not self._fixed)
         self._fill()
+
+    def fold(self, folded: bool) -> None:
+        """Fold the panel away, or show it again."""
+        self.folded = folded
+        self.setVisible(self._there and not folded)
+        self.draw(self._state)
 
     def _fill(self) -> None:
         """Put the best rows, all, or those that the field names into the table."""

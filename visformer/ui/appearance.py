@@ -1,0 +1,104 @@
+"""How the window looks: theme, size of text, what is folded; remembered, and reset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QSplitter
+
+from visformer.ui import theme
+from visformer.ui.memory import first_size
+
+if TYPE_CHECKING:
+    from visformer.ui.window import MainWindow
+
+SIDE = 18  # width of the next token beside the pictures, in lines of text
+DARK = Qt.ColorScheme.Dark
+
+
+class Appearance:
+    """Changes how a window looks."""
+
+    def __init__(self, window: MainWindow) -> None:
+        self._window, self._memory = window, window.memory
+        self.theme, self.zoom = "light", 100  # the zoom in percent
+
+    def restore(self) -> None:
+        """Take up what was remembered; until a theme is chosen it is the system's."""
+        window, memory = self._window, self._memory
+        window.resize(first_size(window))
+        geometry = memory.data("geometry")
+        if geometry is not None:
+            window.restoreGeometry(geometry)
+        zoom = memory.number("zoom", 100)
+        self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
+        dark = QGuiApplication.styleHints().colorScheme() == DARK
+        name = memory.text("theme", "dark" if dark else "light")
+        self._apply(name if name in theme.THEMES else "light")
+        parts = memory.data("parts")
+        if parts is None or not window.tabs.middle.restoreState(parts):
+            self._size_parts()
+        self.explain(memory.text("explanations", "shown") == "shown")
+        self.show_candidates(memory.text("next token", "shown") == "shown")
+
+    def remember(self) -> None:
+        """Remember the sizes at the window's end."""
+        window = self._window
+        self._memory.keep("geometry", window.saveGeometry())
+        self._memory.keep("parts", window.tabs.middle.saveState())
+
+    def reset(self) -> None:
+        """Return to the sizes of a first start, and unfold everything."""
+        self._memory.keep("geometry", None)
+        self._memory.keep("parts", None)
+        self._window.resize(first_size(self._window))
+        self.show_candidates(True)
+        self.explain(True)
+        self._size_parts()
+        self._window.tabs.reset_sizes()
+
+    def set_theme(self, name: str) -> None:
+        """Use the light, dark or high-contrast theme."""
+        self._memory.keep("theme", name)
+        self._apply(name)
+
+    def zoom_by(self, percent: int) -> None:
+        """Make all text larger or smaller; 0 resets its size."""
+        middle, line = self._window.tabs.middle, self._line()
+        zoom = self.zoom + percent if percent else 100
+        self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
+        self._memory.keep("zoom", self.zoom)
+        self._apply(self.theme)
+        self._window.presentation.dress()
+        self._widen(middle, self._line() / line)
+
+    def explain(self, shown: bool) -> None:
+        """Show or hide the sentences on what is seen."""
+        self._memory.keep("explanations", "shown" if shown else "hidden")
+        self._window.tabs.explain(shown)
+
+    def show_candidates(self, shown: bool) -> None:
+        """Show the next token beside the pictures, or fold it away."""
+        self._memory.keep("next token", "shown" if shown else "hidden")
+        self._window.candidates.fold(not shown)
+
+    def _apply(self, name: str) -> None:
+        app = QApplication.instance()
+        if isinstance(app, QApplication):
+            theme.apply_theme(app, name, self.zoom)
+        self.theme = name
+
+    def _line(self) -> int:
+        return self._window.fontMetrics().height()
+
+    def _size_parts(self) -> None:
+        self._window.tabs.middle.setSizes([10_000, self._line() * SIDE])
+
+    def _widen(self, middle: QSplitter, share: float) -> None:
+        """Give what stands beside the pictures the width for text of another size."""
+        pictures, side = middle.sizes()
+        if share != 1 and side:
+            wanted = min(round(side * share), (pictures + side) // 2)
+            middle.setSizes([pictures + side - wanted, wanted])
