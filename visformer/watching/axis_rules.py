@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from visformer.watching.axes import (
+    INPUT,
     MADE,
     DataAxis,
     DataDimension,
@@ -18,7 +19,7 @@ from visformer.watching.axes import (
     kept,
     regrouped,
 )
-from visformer.watching.ledger import Ledger
+from visformer.watching.ledger import Ledger, Picked
 
 REGROUPS = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"}
 REDUCTIONS = {
@@ -150,6 +151,33 @@ def _pieces(
         results.append((out, (*before[:at], part, *before[at + 1 :])))
         start += out.shape[at]
     return results
+
+
+def picks(
+    name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger, at: int
+) -> Picked:
+    """Return the single position of an input's axis that a result is of, if it is."""
+    if name not in ("slice", "select", "unbind", *PIECES):
+        return ()
+    before = ledger.known(ins[0]).dimensions
+    given = args[2 if name in PIECES else 1 : 3 if name in PIECES else 2]
+    dimension = before[(given[0] if given else 0) % len(before)]
+    if len(dimension) != 1 or dimension[0].origin != INPUT:
+        return ()
+    size, start = dimension[0].size, at
+    if name in ("slice", "select"):
+        start = args[2] if len(args) > 2 and args[2] is not None else 0
+        start += size if start < 0 else 0
+    if name == "slice":
+        stop = args[3] if len(args) > 3 and args[3] is not None else size
+        stop = min(size, stop + size if stop < 0 else stop)
+        return ((dimension[0], start),) if stop - start == 1 else ()
+    if name in PIECES:
+        each = args[1]
+        sizes = each if isinstance(each, list | tuple) else [each] * -(-size // each)
+        start = sum(sizes[:at])
+        return ((dimension[0], start),) if min(sizes[at], size - start) == 1 else ()
+    return ((dimension[0], start),)
 
 
 def _joined(

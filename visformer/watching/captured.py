@@ -16,6 +16,7 @@ from visformer.watching.axes import (
     DataDimensions,
     size_of,
 )
+from visformer.watching.ledger import Picked
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, walked
 
 MASKED = -1e4  # what is added and is lower is a mask
@@ -48,8 +49,9 @@ class Captured:
     number: int
     half: bool  # computed in half precision
     query_axes: DataDimension
+    query_picked: Picked  # where queries are one position alone
     key_axes: DataDimension
-    problem: str = ""
+    beside: bool = False  # of several modules beside each other
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from visformer.language import _
+from torch import nn
+
+from visformer.language import _, ngettext
 from visformer.values.finding import Finding
 from visformer.watching.recorder import SeenInstead
-from visformer.watching.watched_attention import TOLERANCE
+from visformer.watching.traces import not_in_traces
+from visformer.watching.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.watched_findings import findings_of
 
 if TYPE_CHECKING:
@@ -115,6 +118,12 @@ def _missed(watched: Watched) -> list[str]:
         for one in watched.attentions
         if one.kind == "merged"
     ]
+    sentences += [_of_no_trace(one, watched) for one in not_in_traces(watched)]
+    sentences += [
+        _mixing(name or type(module).__name__, type(module).__name__)
+        for name, module in watched.watcher.model.named_modules()
+        if isinstance(module, nn.RNNBase)
+    ]
     if not watched.attentions:
         sentences.append(
             _(
@@ -123,6 +132,36 @@ def _missed(watched: Watched) -> list[str]:
             )
         )
     return list(dict.fromkeys(sentences))
+
+
+def _mixing(module: str, operation: str) -> str:
+    return _(
+        "“{module}”: “{operation}” mixes positions: no attention matrix here.",
+        module=module,
+        operation=operation,
+    )
+
+
+def _of_no_trace(one: WatchedAttention, watched: Watched) -> str:
+    module = one.module or type(watched.watcher.model).__name__
+    _rows, heads, queries, keys = one.weights.shape
+    if one.kind != "cross" and keys > queries:
+        return ngettext(
+            "“{module}”: {n:,} more key than tokens, so no Trace can hold it. It is "
+            "in watched.attentions.",
+            "“{module}”: {n:,} more keys than tokens, so no Trace can hold it. It "
+            "is in watched.attentions.",
+            keys - queries,
+            module=module,
+        )
+    return _(
+        "“{module}”: {heads} heads, {queries:,} queries and {keys:,} keys do not fit "
+        "the other layers, so no Trace holds it. It is in watched.attentions.",
+        module=module,
+        heads=heads,
+        queries=queries,
+        keys=keys,
+    )
 
 
 def _sentence(seen: SeenInstead, watched: Watched) -> str:
@@ -148,12 +187,7 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
                 module=module,
             )
         case "mixing":
-            return _(
-                "“{module}”: positions are mixed by “{operation}”: no attention matrix "
-                "here.",
-                module=module,
-                operation=seen.name,
-            )
+            return _mixing(module, seen.name)
         case "kernel":
             return _(
                 "“{module}”: “{operation}” computes attention in a kernel of its own. "

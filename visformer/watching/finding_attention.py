@@ -100,6 +100,7 @@ def captured(
         number=number,
         half=_is_half(tensor) or _is_half(result),
         query_axes=parts.of_scores.queries,
+        query_picked=product.picked[0 if of_keys == COLUMNS else 1],
         key_axes=product.right_before if of_keys == COLUMNS else product.left_rows,
     )
     made.difference = max(made.difference, *_checks(made, trail))

@@ -78,6 +78,7 @@ def _product(
         left_rows=of_query.dimensions[-2],
         right_columns=tuple(axis.copy() for axis in before),
         right_before=before,
+        picked=(of_query.picked, of_key.picked),
         factors=(of_query.factor, of_key.factor),
         marks=marks,
         module=call.path,

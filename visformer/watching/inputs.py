@@ -39,7 +39,8 @@ class InputMarks:
         """Read what the model takes; InputError for names that it does not take."""
         self._model = model
         try:
-            parameters = inspect.signature(model.forward).parameters.values()
+            written = getattr(model, "_orig_mod", model)  # before torch.compile
+            parameters = inspect.signature(written.forward).parameters.values()
         except (TypeError, ValueError):
             parameters = ()  # type: ignore[assignment]
         self._names = [p.name for p in parameters if p.kind != p.VAR_KEYWORD]

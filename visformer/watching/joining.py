@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from visformer.watching.axes import DataAxis
 from visformer.watching.captured import Captured, grouped
 from visformer.watching.ledger import TARGET
 
@@ -52,27 +53,27 @@ def _are_of_one_call(first: Captured, second: Captured) -> bool:
 
 def _chunks(first: Captured, second: Captured) -> Captured | None:
     """Join two chunks of queries, or return None."""
-    one, two = first.query_axes, second.query_axes
-    if len(one) != 1 or len(two) > 1 or not _are_of_one_call(first, second):
+    one, two = _stretch(first), _stretch(second)
+    if one is None or two is None or not _are_of_one_call(first, second):
         return None
-    whole = one[0].parent
-    if whole is None or not two or two[0].parent is not whole:
-        return None
-    if one[0].start + first.queries.shape[2] != two[0].start:
+    whole, start, size = one
+    if two[0] is not whole or start + size != two[1] or first.call != second.call:
         return None
     same = [x.shape for x in (first.keys, first.values)]
     if same != [x.shape for x in (second.keys, second.values)]:
         return None
-    axis = (
-        whole if two[0].start + two[0].size >= whole.size else _stretch(first, second)
-    )
-    return _together(first, second, 2, query_axes=(axis,))
+    return _together(first, second, 2, query_axes=whole.slice(start, size + two[2]))
 
 
-def _stretch(first: Captured, second: Captured) -> object:
-    one, two = first.query_axes[0], second.query_axes[0]
-    assert one.parent is not None
-    return one.parent.slice(one.start, two.start + two.size - one.start)[0]
+def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
+    """Return which stretch of an axis the queries are: the axis, start and size."""
+    if not one.query_axes and one.query_picked:
+        return (*one.query_picked[-1], 1)
+    if len(one.query_axes) != 1 or one.query_axes[0].parent is None:
+        return None
+    axis = one.query_axes[0]
+    assert axis.parent is not None
+    return axis.parent, axis.start - axis.parent.start, axis.size
 
 
 def _heads(first: Captured, second: Captured) -> Captured | None:
@@ -87,10 +88,10 @@ def _heads(first: Captured, second: Captured) -> Captured | None:
     ]
     if shapes[0] != shapes[1] or first.scale != second.scale:
         return None
-    module = first.module
-    if first.call != second.call:
-        module = module.rpartition(".")[0]
-    return replace(_together(first, second, 1), module=module, call=first.call)
+    if not first.query_axes and first.query_picked != second.query_picked:
+        return None
+    beside = first.beside or first.call != second.call
+    return replace(_together(first, second, 1), beside=beside)
 
 
 def _together(

@@ -24,6 +24,10 @@ CONSTANT, LEARNED, COMPUTED = range(3)
 ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
+# single positions of inputs' axes that numbers were picked at: which axis, and where
+Picked = tuple[tuple[DataAxis, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of one view of numbers."""
@@ -32,6 +36,7 @@ class Known:
     state: int = CONSTANT  # LEARNED: a weight, or made of weights alone
     factor: float = 1.0  # numbers that it was multiplied by since it was computed
     random: bool = False  # drawn: the mask of a dropout
+    picked: Picked = ()
     trail: ScoreTrail | None = None  # how it follows from a product of activations
 
 

@@ -15,25 +15,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from visformer.errors import stack_words
-from visformer.watching.axes import INPUT, DataDimensions, better, size_of
-from visformer.watching.axis_rules import MATRIX, REDUCTIONS, results_of
+from visformer.watching.axes import INPUT, better, size_of
+from visformer.watching.axis_rules import MATRIX, REDUCTIONS, picks, results_of
 from visformer.watching.captured import Captured, Unclear
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
-from visformer.watching.ledger import COMPUTED, CONSTANT, LEARNED, Known, Ledger
+from visformer.watching.ledger import COMPUTED, CONSTANT, Known, Ledger
 from visformer.watching.module_calls import ModuleCalls
+from visformer.watching.operations import (
+    factor_of,
+    is_composite,
+    of_product,
+    sums_to_one,
+)
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, doing_again
 
 log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
-SCALINGS = {"mul", "div", "mul_", "div_"}
-SUMS = 1e-3  # how far a row written by hand may be from one
-KEEP_FACTOR = {  # operations that a factor passes through
-    *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "transpose", "t"),
-    *("permute", "select", "unbind", "slice", "expand", "clone", "_to_copy", "detach"),
-    *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
-    *("mul", "div", "mul_", "div_", "index_select", "contiguous"),
-}
 DRAWN = {"bernoulli_", "bernoulli", "rand", "rand_like", "uniform_"}
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
@@ -47,9 +45,8 @@ RECURRENT = ("lstm", "gru", "rnn")
 class SeenInstead:
     """Something that is no attention, but looks as if it took part in one."""
 
-    reason: (
-        str  # "no product", "weight scores", "no softmax", "mixing", "kernel", "axes"
-    )
+    # "no product", "weight scores", "no softmax", "mixing", "kernel", "axes", "unknown"
+    reason: str
     module: str
     size: int  # choices of a softmax
     name: str = ""  # of the operation
@@ -82,7 +79,7 @@ class Recorder(TorchDispatchMode):
         given = dict(kwargs or {})
         if torch._C._current_graph_task_id() != -1:  # a backward pass
             return func(*args, **given)
-        if _is_composite(func):
+        if is_composite(func):
             with self:
                 return func._op_dk(
                     DispatchKey.CompositeImplicitAutograd, *args, **given
@@ -100,7 +97,8 @@ class Recorder(TorchDispatchMode):
     def finish(self) -> None:
         """Note the softmaxes and the products of which nothing came."""
         for _trail, seen in self._waiting.values():
-            self.seen[seen] += 1
+            if seen.size > 1:  # with one choice there is nothing to weigh
+                self.seen[seen] += 1
         for _product, seen in self._mixers.values():
             self.seen[seen] += 1
         self._waiting, self._mixers = {}, {}
@@ -135,17 +133,18 @@ class Recorder(TorchDispatchMode):
         trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
         state = COMPUTED if marks or name == "embedding" else CONSTANT
         state = max([state, *(known.state for known in knowns)])
-        factor = _factor(name, args, ins, knowns)
+        factor = factor_of(name, args, ins, knowns)
         random = name in DRAWN or any(known.random for known in knowns)
         if name in ("native_dropout", "bernoulli_"):
             random = random and name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
-        for one, dimensions in results_of(name, args, ins, ledger, out):
-            ledger.learn(
-                one,
-                Known(dimensions, state, factor, random and not trail, trail),
-                marks,
-            )
+        picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
+        results = results_of(name, args, ins, ledger, out)
+        for at, (one, dimensions) in enumerate(results):
+            more = picks(name, args, ins, ledger, at) if marks else ()
+            drawn = random and not trail
+            known = Known(dimensions, state, factor, drawn, (*picked, *more), trail)
+            ledger.learn(one, known, marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
 
     def _next_trail(
@@ -251,7 +250,7 @@ class Recorder(TorchDispatchMode):
             elif others[0].state != COMPUTED:
                 again = doing_again(func, args, kwargs, tensor)
                 trail = ScoreTrail(known.trail.product, known.trail, again, name)
-        dimensions = _of_product(first, second)
+        dimensions = of_product(first, second)
         activations = first.state == second.state == COMPUTED and (of_left or of_right)
         if activations and not attention and trail is None:
             made = self._score_product(left, right, first, second, (of_left, of_right))
@@ -262,7 +261,10 @@ class Recorder(TorchDispatchMode):
         if attention:
             marks |= 2 << len(self.found)  # what follows depends on this attention
         state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
-        self.ledger.learn(out, Known(dimensions, state, trail=trail), marks)
+        picked = tuple(dict.fromkeys((*first.picked, *second.picked)))
+        self.ledger.learn(
+            out, Known(dimensions, state, picked=picked, trail=trail), marks
+        )
         return marks
 
     def _score_product(
@@ -279,6 +281,7 @@ class Recorder(TorchDispatchMode):
         made = ScoreProduct(
             left=left.detach(),
             right=right.detach(),
+            picked=(first.picked, second.picked),
             shared=tuple(map(better, first.dimensions[:-2], second.dimensions[:-2])),
             left_rows=first.dimensions[-2],
             right_columns=tuple(axis.copy() for axis in before),
@@ -322,7 +325,7 @@ class Recorder(TorchDispatchMode):
     ) -> bool:
         trail = known.trail
         assert trail is not None
-        if not any(step.softmax for step in trail.steps()) and not _sums_to_one(
+        if not any(step.softmax for step in trail.steps()) and not sums_to_one(
             weights, -1 if left else -2
         ):
             return False
@@ -347,50 +350,3 @@ class Recorder(TorchDispatchMode):
             return False
         self.found.append(found)
         return True
-
-
-def _sums_to_one(weights: Tensor, dimension: int) -> bool:
-    """Whether numbers are divided as a softmax would divide them."""
-    if (weights < 0).any():
-        return False
-    return bool((weights.float().sum(dimension) - 1).abs().max() < SUMS)
-
-
-def _of_product(first: Known, second: Known) -> DataDimensions:
-    shared = tuple(map(better, first.dimensions[:-2], second.dimensions[:-2]))
-    return (*shared, first.dimensions[-2], second.dimensions[-1])
-
-
-_COMPOSITE: dict[Any, bool] = {}
-
-
-def _is_composite(func: Any) -> bool:
-    """Whether an operation is made of others that ought to be seen."""
-    if func not in _COMPOSITE:
-        key = DispatchKey.CompositeImplicitAutograd
-        _COMPOSITE[func] = torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), key
-        )
-    return _COMPOSITE[func]
-
-
-def _factor(
-    name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
-) -> float:
-    """Return what a result was multiplied by since it was computed."""
-    if name not in KEEP_FACTOR or not knowns:
-        return 1.0
-    computed = [k.factor for k in knowns if k.state == COMPUTED] or [1.0]
-    factor = computed[0] if len(set(computed)) == 1 else 1.0
-    if name in SCALINGS and len(args) > 1:
-        by = args[1]
-        if isinstance(by, Tensor):
-            alone = by.numel() == 1 and not knowns[-1].random and by.dim() == 0
-            number = float(by) if alone and knowns[-1].state != LEARNED else 1.0
-        else:
-            number = float(by)
-        if number and name.startswith("mul"):
-            factor *= number
-        elif number:
-            factor /= number
-    return factor

@@ -1,7 +1,7 @@
 """ScoreFormula: scale and what is added, told from how scores follow from products.
 
-The operations between the product and the softmax are done again on zeros and on ones:
-what comes of zeros is what is added, what comes of ones besides is the scale.
+The operations between the product and the softmax are done again on zeros and on little
+numbers: what comes of zeros is what is added, and of the others besides, the scale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from visformer.watching.captured import (
 )
 from visformer.watching.score_trail import ScoreTrail, walked
 
-SILENT = 1e-12  # a slope that is none
+LITTLE = 1e-3  # small enough for a soft cap to be straight
+SILENT = 1e-9  # a slope that is none
 CLOSE = 1e-4  # of scores, relative to their magnitude
 
 
@@ -40,7 +41,7 @@ def formula(trail: ScoreTrail, found: Roles) -> ScoreFormula:
     product = trail.product
     scores = (product.left @ product.right).to(_wide(product.left))
     zeros = walked(before, torch.zeros_like(scores))
-    ones = walked(before, torch.ones_like(scores))
+    ones = walked(before, torch.full_like(scores, LITTLE))
     there = walked(before, scores)
     dimensions = next((s.softmax[1] for s in trail.steps() if s.softmax), None)
     whole = (*product.shared, product.left_rows, product.right_columns)
@@ -53,7 +54,7 @@ def formula(trail: ScoreTrail, found: Roles) -> ScoreFormula:
         )
         flat = arranged(scores, whole, found.groups).double().cpu()
     except Unclear:
-        slope = (ones - zeros)[zeros > MASKED].double()
+        slope = (ones - zeros)[zeros > MASKED].double() / LITTLE
         slope = slope[slope.abs() > SILENT]
         scale = float(slope.median()) if len(slope) else 1.0
         return ScoreFormula(scale, None, linear=False, multiplied=None)
@@ -66,7 +67,7 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 def _fitted(scores: Tensor, zero: Tensor, one: Tensor, real: Tensor) -> ScoreFormula:
     masked = (zero <= MASKED) | zero.isnan() | (real <= MASKED)
-    slope = (one - zero).nan_to_num()
+    slope = (one - zero).nan_to_num() / LITTLE
     counts = ~masked & (slope.abs() > SILENT)
     silent = ~masked & ~counts
     scale = float(slope[counts].median()) if counts.any() else 1.0

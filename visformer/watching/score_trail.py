@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from visformer.watching.axes import DataDimension, DataDimensions
+
+if TYPE_CHECKING:
+    from visformer.watching.ledger import Picked
 
 Again = Callable[[Tensor], Tensor]
 
@@ -25,6 +28,7 @@ class ScoreProduct:
     left_rows: DataDimension  # M
     right_columns: DataDimension  # J: counted by axes of its own
     right_before: DataDimension  # J, as the right factor has it
+    picked: tuple[Picked, Picked]  # of left and right
     factors: tuple[float, float]  # that left and right were multiplied by
     marks: tuple[int, int]
     module: str

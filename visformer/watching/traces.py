@@ -74,6 +74,16 @@ def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
     return layers
 
 
+def not_in_traces(watched: Watched) -> list[WatchedAttention]:
+    """Return what was verified and is of a kind, but fits no Trace."""
+    held = [one for several in layers_of(watched.last_run).values() for one in several]
+    return [
+        one
+        for one in watched.last_run
+        if one.verified and one.kind in KINDS and not any(one is x for x in held)
+    ]
+
+
 def lengths(layers: Layers) -> tuple[int, int]:
     """Return S and T; 0 for a side that there is not."""
     found = {"source": 0, "target": 0}

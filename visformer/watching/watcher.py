@@ -176,7 +176,7 @@ class Watched:
 
     def _public(self, one: Captured, step: int) -> WatchedAttention:
         return WatchedAttention(
-            module=one.module,
+            module=one.module.rpartition(".")[0] if one.beside else one.module,
             kind=self._kind(one),
             weights=_numpy(one.weights),
             queries=_numpy(one.queries),

@@ -1,0 +1,69 @@
+"""What single operations say about what they are given and what comes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+
+from visformer.watching.axes import DataDimensions, better
+from visformer.watching.ledger import COMPUTED, LEARNED, Known
+
+SCALINGS = {"mul", "div", "mul_", "div_"}
+SUMS = 1e-3  # how far a row written by hand may be from one
+KEEP_FACTOR = {  # operations that a factor passes through
+    *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "transpose", "t"),
+    *("permute", "select", "unbind", "slice", "expand", "clone", "_to_copy", "detach"),
+    *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
+    *("mul", "div", "mul_", "div_", "index_select", "contiguous"),
+}
+
+
+def sums_to_one(weights: Tensor, dimension: int) -> bool:
+    """Whether numbers are divided as a softmax would divide them."""
+    if (weights < 0).any():
+        return False
+    return bool((weights.float().sum(dimension) - 1).abs().max() < SUMS)
+
+
+def of_product(first: Known, second: Known) -> DataDimensions:
+    """Return the dimensions of a product of matrices."""
+    shared = tuple(map(better, first.dimensions[:-2], second.dimensions[:-2]))
+    return (*shared, first.dimensions[-2], second.dimensions[-1])
+
+
+_COMPOSITE: dict[Any, bool] = {}
+
+
+def is_composite(func: Any) -> bool:
+    """Whether an operation is made of others that ought to be seen."""
+    if func not in _COMPOSITE:
+        key = DispatchKey.CompositeImplicitAutograd
+        _COMPOSITE[func] = torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), key
+        )
+    return _COMPOSITE[func]
+
+
+def factor_of(
+    name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
+) -> float:
+    """Return what a result was multiplied by since it was computed."""
+    if name not in KEEP_FACTOR or not knowns:
+        return 1.0
+    computed = [k.factor for k in knowns if k.state == COMPUTED] or [1.0]
+    factor = computed[0] if len(set(computed)) == 1 else 1.0
+    if name in SCALINGS and len(args) > 1:
+        by = args[1]
+        if isinstance(by, Tensor):
+            alone = by.numel() == 1 and not knowns[-1].random and by.dim() == 0
+            number = float(by) if alone and knowns[-1].state != LEARNED else 1.0
+        else:
+            number = float(by)
+        if number and name.startswith("mul"):
+            factor *= number
+        elif number:
+            factor /= number
+    return factor
