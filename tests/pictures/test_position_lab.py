@@ -19,10 +19,14 @@ from visformer.pictures.position_lab import (
     attention_pictures,
     change_of,
     distance_products,
+    id_words,
     input_parts,
     input_pictures,
+    position_numbers,
+    result_words,
     shuffle_words,
     table_pictures,
+    telling_position,
     text_words,
 )
 from visformer.session.state import Session, State
@@ -154,3 +158,38 @@ def test_a_bag_of_words_is_told_from_a_sentence() -> None:
         assert words in shuffle_words(plain, shuffled, order)
     with pytest.raises(InputError, match="two words"):
         run_shuffled(checkpoint, "a", [2])
+
+
+def test_one_tokens_vectors_are_written_out_with_its_id() -> None:
+    state, table = decoded()
+    trace = state.shown
+    assert trace is not None
+    longer = replace(trace, source=("a", "bcd", "e", "</s>"[:1]))
+    assert telling_position(longer, "source") == 1
+    said = id_words(trace, "source")
+    for token, id in zip(trace.source, trace.source_ids.tolist(), strict=True):
+        assert f"{token} {id}" in said
+    numbers = position_numbers(inputs(state, "source"), trace, "source", 2)
+    assert numbers is not None
+    assert f"“{trace.source[2]}” (id {trace.source_ids[2]})" in numbers.rows[0]
+    embedding, position, total = numbers.values
+    assert position == pytest.approx(table[2], abs=1e-6)
+    assert total == pytest.approx(trace.hidden("encoder", 0)[2])
+    assert embedding + position == pytest.approx(total)
+    assert position_numbers(inputs(state, "source"), trace, "source", 99) is None
+
+
+def test_what_other_positions_do_to_the_translation_is_one_sentence() -> None:
+    state, _table = decoded("positions none")
+    trace = state.trace
+    assert trace is not None
+    other = replace(trace.until(1), intervention=Intervention())
+    assert other.text != trace.text
+    said = result_words(trace, other)
+    assert said.startswith(f"Without positions “{other.text}” becomes “{trace.text}”")
+    same = replace(trace, intervention=Intervention())
+    stays = f"Without positions the text stays “{trace.text}”."
+    assert result_words(trace, same) == stays
+    shifted = replace(trace, intervention=parse(["positions shifted 5"]))
+    assert result_words(shifted, other).startswith("With positions shifted 5 “")
+    assert result_words(other, None) == text_words(other, None)

@@ -23,6 +23,7 @@ from visformer.pictures.positions import (
     waves_of,
 )
 from visformer.values.encodings import sinusoid
+from visformer.words import number
 
 RNG = np.random.default_rng(0)
 LEARNED = RNG.normal(0, 0.02, (40, 6)).astype(np.float32)
@@ -86,11 +87,22 @@ def test_similarity_is_symmetric_and_known() -> None:
 def test_similarity_is_painted_on_a_range_that_is_named() -> None:
     picture = similarity_picture(sinusoid(6, 8), 1, 4, likeness="dot product")
     assert picture.rows == ("1", "2", "3", "4")
-    assert picture.ends == ("−4", "4")
+    values = (
+        sinusoid(6, 8)[1:5] @ sinusoid(6, 8)[1:5].T
+    )  # all positive: their own range
+    assert picture.ends == (number(float(values.min())), "4")
+    assert not picture.signed
+    assert (picture.shade.min(), picture.shade.max()) == (0, 1)
+    assert "smallest to the largest" in picture.note
     said = pair_words(picture, "dot product", 0, 1)
     assert said == "pos 1 and pos 2: dot product 3.535"
     picture = similarity_picture(LEARNED, 0, 3, likeness="cosine")
     assert picture.ends == ("−1", "1")
+    mixed = similarity_picture(
+        np.array([[1.0], [-2.0]], np.float32), 0, 1, likeness="dot product"
+    )
+    assert mixed.ends == ("−4", "4")
+    assert mixed.signed
     many = np.ones((MOST_COMPARED + 9, 1), np.float32)
     picture = similarity_picture(many, 0, len(many) - 1, likeness="cosine")
     assert len(picture.rows) == MOST_COMPARED

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyqtgraph import PlotWidget
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -140,3 +141,44 @@ def test_pointing_at_a_cell_draws_no_map_of_the_labs(
     attention = view.page(PositionLab)._attention[0].matrix
     assert attention is not None
     assert len(attention.rows) == 2
+
+
+def test_the_input_page_opens_on_a_word_with_its_digits(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    view.turn("input")
+    page = view.page(PositionInput)
+    trace = window.session.state.shown
+    assert trace is not None
+    longest = max(range(len(trace.source)), key=lambda at: len(trace.source[at]))
+    assert page.position.value() == longest
+    assert page.numbers.isVisible()
+    assert f"pos {longest}" in page.numbers.numbers.rows[1]  # type: ignore[union-attr]
+    assert str(trace.source_ids[0]) in page.ids.text()
+    page.position.setValue(0)
+    window.session.set(step=4)
+    assert page.position.value() == 0  # a step keeps what was chosen
+    assert all(title.text() for title in page._titles)
+
+
+@pytest.mark.parametrize("page", ["table", "input", "lab"])
+def test_pages_keep_their_pictures_where_there_is_little_room(
+    qtbot: QtBot, tmp_path: Path, page: str
+) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    view.turn(page)
+    font = window.font()
+    font.setPointSizeF(2 * font.pointSizeF())
+    view.setFont(font)
+    window.resize(900, 620)
+    QApplication.sendPostedEvents()
+    maps = [m for m in view.findChildren(HeatMap) if m.isVisible() and m.matrix]
+    assert maps
+    for heat_map in maps:
+        assert heat_map.width() >= 240, heat_map.accessibleName()
+        assert heat_map.height() >= 200
+    for label in view.findChildren(QLabel):
+        if label.isVisible() and label.wordWrap():
+            needed = label.heightForWidth(label.width())
+            assert label.height() >= needed, label.text()

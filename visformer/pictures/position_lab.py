@@ -11,7 +11,7 @@ from visformer.language import N_, _
 from visformer.pictures.absent import captured_words, has_target
 from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.picture import Matrix, shade, signed_shade
+from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
 from visformer.text import visible
@@ -21,7 +21,7 @@ from visformer.values.facts import SentenceSide
 from visformer.values.intervention import PositionChange, PositionForm
 from visformer.values.modified_positions import change_table
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, head_words, number
+from visformer.words import KIND_NAMES, head_words, number, position_words
 
 FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated there
     None: N_("the model's own"),
@@ -126,6 +126,46 @@ def input_pictures(
     )
 
 
+def id_words(trace: Trace | None, side: SentenceSide) -> str:
+    """Write a side's tokens with their ids, as the embedding looks them up."""
+    if trace is None:
+        return ""
+    tokens = trace.source if side == "source" else trace.target
+    ids = trace.source_ids if side == "source" else trace.target_ids
+    pairs = zip(tokens, ids.tolist(), strict=True)
+    listed = (f"{visible(token)} {id}" for token, id in pairs)
+    return _("tokens → ids: {pairs}", pairs="  ·  ".join(listed))
+
+
+def telling_position(trace: Trace, side: SentenceSide) -> int:
+    """Return the position of a side's longest token: a word, not a sign."""
+    tokens = trace.source if side == "source" else trace.target
+    return max(range(len(tokens)), key=lambda at: len(tokens[at]), default=0)
+
+
+def position_numbers(
+    pictures: tuple[Matrix, ...], trace: Trace, side: SentenceSide, position: int
+) -> Numbers | None:
+    """Return one token's row of every map, to be read number by number."""
+    if not pictures or position >= len(pictures[0].values):
+        return None
+    ids = trace.source_ids if side == "source" else trace.target_ids
+    token, id = pictures[0].rows[position], int(ids[position])
+    scaled = trace.model.config.embedding_scale
+    name = _("embedding of “{token}” (id {id})", token=token, id=id)
+    if scaled:
+        name = _("√d · embedding of “{token}” (id {id})", token=token, id=id)
+    added = _("+ encoding of {position}", position=position_words(position))
+    values = np.stack([picture.values[position] for picture in pictures])
+    return Numbers(
+        rows=(name, added, _("= input")),
+        columns=pictures[0].column_names,
+        values=values,
+        axis="model",
+        by="all",
+    )
+
+
 def distance_products(
     table: Floats, position: int, reach: int
 ) -> tuple[Floats, Floats]:
@@ -227,6 +267,34 @@ def text_words(trace: Trace | None, baseline: Trace | None) -> str:
         original=baseline.text,
         modified=trace.text,
     )
+
+
+def result_words(trace: Trace | None, baseline: Trace | None) -> str:
+    """Say in one sentence what other positions make of the translation.
+
+    The text of the run alone while nothing is changed, or nothing is known beside it.
+    """
+    if trace is None or (not trace.steps and not has_target(trace)):
+        return ""
+    change = trace.intervention.positions
+    if change is None or baseline is None:
+        return text_words(trace, baseline)
+    fields = {
+        "original": baseline.text,
+        "modified": trace.text,
+        "change": change,
+    }
+    if baseline.text == trace.text:
+        if change.form == "none":
+            return _("Without positions the text stays “{modified}”.", **fields)
+        return _("With {change} the text stays “{modified}”.", **fields)
+    if change.form == "none":
+        return _(
+            "Without positions “{original}” becomes “{modified}”: the model no longer "
+            "knows which word stands where.",
+            **fields,
+        )
+    return _("With {change} “{original}” becomes “{modified}”.", **fields)
 
 
 # ---- a bag of words ----------------------------------------------------------------

@@ -72,29 +72,47 @@ def similarity_picture(
     """Compare every two positions of a range by dot product or cosine, [P', P']."""
     rows = table[first : min(last + 1, first + MOST_COMPARED)]
     values = similarity(rows, likeness)
-    reach = 1.0 if likeness == "cosine" else largest(values)
     labels = _numbers(first, len(rows))
-    note = _("linear")
+    note, shades, bar, signed = _similarity_colours(values, likeness)
     if len(rows) < last + 1 - first:
         note = _(
-            "linear; the first {most:,} of the chosen positions", most=MOST_COMPARED
+            "{scale}; the first {most:,} of the chosen positions",
+            scale=note,
+            most=MOST_COMPARED,
         )
     return Matrix(
         title=_(
             "similarity of positions: {measure}", measure=_(LIKENESS_NAMES[likeness])
         ),
         values=values,
-        shade=signed_shade(values, reach),
+        shade=shades,
         rows=labels,
         columns=labels,
         row_axis=_("position (pos)"),
         column_axis=_("position (pos)"),
         row_unit=_("pos"),
         column_unit=_("pos"),
-        ends=ends(reach),
+        ends=bar,
         note=note,
-        signed=True,
+        signed=signed,
     )
+
+
+def _similarity_colours(
+    values: Floats, likeness: Likeness
+) -> tuple[str, Floats, tuple[str, str], bool]:
+    """Return the scale in words, the shades, the bar's ends, whether it is signed.
+
+    Numbers of one sign get all colours for their own range, which is then said.
+    """
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0, 0)
+    if low * high > 0 and high > low:
+        shades = ((values - low) / (high - low)).astype(np.float32)
+        words = _("linear, from the smallest to the largest number here")
+        return words, shades, (number(low), number(high)), False
+    reach = 1.0 if likeness == "cosine" else largest(values)
+    return _("linear"), signed_shade(values, reach), ends(reach), True
 
 
 def similarity(rows: Floats, likeness: Likeness) -> Floats:

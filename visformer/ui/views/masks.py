@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout
-
-from visformer.language import N_, _
+from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.mask_lab import batch_words
 from visformer.pictures.masks import chosen
@@ -17,7 +13,8 @@ from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.mask_maps import MaskMaps, Places
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.batch_panel import BatchPanel
-from visformer.ui.widgets.least_size import LeastRow
+from visformer.ui.widgets.least_size import LeastColumn
+from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.facts import KINDS, Kind
 
 ROOM = 1.25  # times the least width: then the batch stands beside the masks
@@ -40,24 +37,9 @@ class MasksPage(View):
         self._maps.clicked.connect(self._lock)
         self._maps.hovered.connect(self._hover)
         self._maps.failed.connect(self.fail)
-        self._row = LeastRow(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.addWidget(self._maps, 5)
-        self._row.addWidget(self._batch, 2)
-
-    def minimumSizeHint(self) -> QSize:
-        """As wide as the masks alone: the batch goes below them where it must."""
-        least = super().minimumSizeHint()
-        return QSize(self._maps.minimumSizeHint().width(), least.height())
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Put the batch beside the masks or below them."""
-        super().resizeEvent(event)
-        beside = self.width() >= ROOM * sum(
-            part.minimumSizeHint().width() for part in (self._maps, self._batch)
-        )
-        way = QBoxLayout.Direction
-        self._row.setDirection(way.LeftToRight if beside else way.TopToBottom)
+        layout = LeastColumn(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(TurningRow((self._maps, 5), (self._batch, 2), room=ROOM))
 
     def draw(self, state: State) -> None:
         """Show the batch if there is one, otherwise the sentence on screen."""
@@ -68,13 +50,6 @@ class MasksPage(View):
         if self._changed("batch panel", *shown):
             self._batch.draw(state, fresh=self._changed("batch", state.batch))
         self._draw_row(self._batch.row)
-
-    def explanation(self, state: State) -> str:
-        """Say what a mask is, and what to look for."""
-        return _(
-            "Each row is a token that reads; hatched cells are hidden from it. Click a "
-            "small mask to make it large."
-        )
 
     def _draw_row(self, row: int) -> None:
         # The cell in focus belongs to the sentence on screen, not to the batch.

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt
+from PySide6.QtCore import QEvent, QSignalBlocker
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
     QSpinBox,
-    QSplitter,
-    QVBoxLayout,
+    QWidget,
 )
 
 from visformer.language import N_, _
 from visformer.pictures.absent import sides_of
-from visformer.pictures.position_lab import distance_products, input_pictures
+from visformer.pictures.picture import Matrix
+from visformer.pictures.position_lab import (
+    distance_products,
+    id_words,
+    input_pictures,
+    position_numbers,
+    telling_position,
+)
 from visformer.pictures.positions import nothing_words
 from visformer.session.state import Session, State
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.least_size import LeastColumn, set_least
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
 from visformer.values.modified_positions import change_table
@@ -63,6 +72,12 @@ class PositionInput(View):
             heat_map.clicked.connect(self._choose)
         self._fingerprint = make_plot(_("fingerprint of the chosen position"))
         self._distance = make_plot(_("dot products with the positions around it"))
+        self._titles = plain_label(), plain_label()
+        self.ids = paragraph(_("tokens and their ids"))
+        self.numbers = NumberTable()
+        self.numbers.setAccessibleName(_("one token's vector, number by number"))
+        self.numbers.failed.connect(self.fail)
+        self._pictures: tuple[Matrix, ...] = ()
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -74,24 +89,37 @@ class PositionInput(View):
         for widget in fields:
             line.addWidget(widget)
         line.addWidget(self.about, 1)
-        maps, plots = QSplitter(Qt.Orientation.Horizontal), QSplitter()
-        for heat_map in self.maps:
-            maps.addWidget(heat_map)
-        plots.addWidget(self._fingerprint)
-        plots.addWidget(self._distance)
-        both = QSplitter(Qt.Orientation.Vertical)
-        both.addWidget(maps)
-        both.addWidget(plots)
-        both.setStretchFactor(0, 3)
-        both.setStretchFactor(1, 2)
-        for splitter in (maps, plots, both):
-            splitter.setChildrenCollapsible(False)
-        layout = QVBoxLayout(self)
+        plots = [QWidget(), QWidget()]
+        drawn = self._fingerprint, self._distance
+        for plot, title, box in zip(drawn, self._titles, plots, strict=True):
+            column = LeastColumn(box)
+            column.setContentsMargins(0, 0, 0, 0)
+            column.addWidget(title)
+            column.addWidget(plot, 1)
+        maps = TurningRow(*((heat_map, 1) for heat_map in self.maps))
+        both = QWidget()
+        below = LeastColumn(both)
+        below.setContentsMargins(0, 0, 0, 0)
+        below.addWidget(self.ids)
+        below.addWidget(maps, 3)
+        below.addWidget(self.numbers)
+        below.addWidget(TurningRow(*((plot, 1) for plot in plots)), 2)
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(both, 1)
         layout.addStretch()  # takes the room where there are no pictures
         self._known = (*fields, both)  # hidden where no encodings are known
+        self._fit()
+
+    def _fit(self) -> None:
+        for heat_map in self.maps:
+            set_least(heat_map)
+        metrics = self.fontMetrics()
+        for plot in (self._fingerprint, self._distance):
+            plot.setMinimumSize(
+                30 * metrics.averageCharWidth(), 9 * metrics.lineSpacing()
+            )
 
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
@@ -121,7 +149,8 @@ class PositionInput(View):
         """Follow the palette and the font, which pyqtgraph does not."""
         super().changeEvent(event)
         kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
-        if event.type() in kinds and hasattr(self, "_distance"):
+        if event.type() in kinds and hasattr(self, "_known"):
+            self._fit()
             self._draw_curves()
 
     @property
@@ -135,6 +164,8 @@ class PositionInput(View):
     def _draw_maps(self) -> None:
         state = self._state
         pictures = input_pictures(state.shown, state.positions, self._side)
+        self._pictures = pictures
+        self.ids.setText(id_words(state.shown, self._side))
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
         model = state.model
@@ -144,8 +175,16 @@ class PositionInput(View):
         unknown = _(UNKNOWN) if known else nothing_words(model)
         self.about.setText(_(ADDS_UP) if pictures else unknown)
         table = self._table()
-        self.position.setRange(0, 0 if table is None else len(table) - 1)
+        with QSignalBlocker(self.position):
+            self.position.setRange(0, 0 if table is None else len(table) - 1)
+            if state.shown is not None and self._changed("text", *self._sentence()):
+                self.position.setValue(telling_position(state.shown, self._side))
         self._draw_curves()
+
+    def _sentence(self) -> tuple[object, ...]:
+        """Return what another position is worth seeing for."""
+        shown = self._state.shown
+        return self._side, None if shown is None else shown.source
 
     def _table(self) -> Floats | None:
         """Return the table of the run that is shown."""
@@ -154,12 +193,24 @@ class PositionInput(View):
             return table
         return change_table(table, shown.intervention.positions)
 
+    def _draw_numbers(self, position: int) -> None:
+        """Write one token's vectors out, and mark its row in the maps."""
+        shown, numbers = self._state.shown, None
+        if shown is not None:
+            made = self._pictures, shown, self._side
+            numbers = position_numbers(*made, position)
+        self.numbers.draw(numbers)
+        self.numbers.setVisible(numbers is not None)
+        for heat_map in self.maps:
+            heat_map.mark(None, rows=() if numbers is None else (position,))
+
     def _choose(self, cell: MapCell | None) -> None:
         if cell is not None:
             self.position.setValue(cell[0])
 
     def _draw_curves(self) -> None:
         table, position = self._table(), self.position.value()
+        self._draw_numbers(position)
         plots = {
             self._fingerprint: (
                 _("dimension (dim): even ones solid, odd ones dashed"),
@@ -173,6 +224,12 @@ class PositionInput(View):
         for plot, axes in plots.items():
             plot.clear()
             style_plot(plot, self, *axes)
+        of_position, of_distance = self._titles
+        named = position_words(position)
+        of_position.setText(_("the encoding of {position}", position=named))
+        of_distance.setText(
+            _("how alike {position} and the positions around it are", position=named)
+        )
         if table is None or position >= len(table):
             return
         colours = pens(self.palette(), thin=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import QEvent, QSignalBlocker
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
@@ -12,8 +12,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QPushButton,
     QSpinBox,
-    QSplitter,
-    QVBoxLayout,
 )
 
 from visformer.language import N_, _
@@ -22,18 +20,21 @@ from visformer.pictures.position_lab import (
     FORMS,
     attention_pictures,
     change_of,
+    result_words,
     shuffle_words,
     table_pictures,
-    text_words,
 )
 from visformer.session import side_requests
 from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
+from visformer.ui import theme
 from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.view import View
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.intervention import PositionForm
 
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
@@ -80,26 +81,31 @@ class PositionLab(View):
             line.addWidget(widget)
         line.addStretch(1)
         line.addWidget(self.shuffle)
-        both = QSplitter(Qt.Orientation.Vertical)
-        self._rows: list[QSplitter] = []
+        self._rows: list[TurningRow] = []
         for pair in (self._tables, self._attention):
-            row = QSplitter(Qt.Orientation.Horizontal)
-            row.setChildrenCollapsible(False)
             for heat_map in pair:
                 heat_map.failed.connect(self.fail)
-                row.addWidget(heat_map)
-            both.addWidget(row)
-            self._rows.append(row)
-        both.setStretchFactor(0, 2)
-        both.setStretchFactor(1, 3)
-        both.setChildrenCollapsible(False)
-        layout = QVBoxLayout(self)
+            self._rows.append(TurningRow(*((heat_map, 1) for heat_map in pair)))
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(self._fixed)
         layout.addWidget(self._text)
         layout.addWidget(self.bag)
-        layout.addWidget(both, 1)
+        layout.addWidget(self._rows[0], 2)
+        layout.addWidget(self._rows[1], 3)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the cells visible below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_rows"):
+            self._fit()
+
+    def _fit(self) -> None:
+        for heat_map in (*self._tables, *self._attention):
+            set_least(heat_map)
+        self._text.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""
@@ -117,7 +123,7 @@ class PositionLab(View):
             looked = state.shown, state.baseline, state.selection
             draw_both(self._attention, attention_pictures(*looked))
         if self._changed("words", state.trace, state.baseline):
-            self._text.setText(text_words(state.trace, state.baseline))
+            self._text.setText(result_words(state.trace, state.baseline))
         if self._changed("shuffle", run):
             orders = None if run is None else (run.baseline, run.shuffled, run.order)
             self.bag.setText("" if orders is None else shuffle_words(*orders))

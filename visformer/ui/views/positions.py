@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
     QPushButton,
     QSpinBox,
-    QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -36,7 +34,9 @@ from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 
 HINT = N_("Point at the map to read position, dimension and value here.")
@@ -66,26 +66,29 @@ class PositionTable(View):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        maps = QSplitter(Qt.Orientation.Horizontal)
-        maps.addWidget(self._heat_map)
-        maps.addWidget(self._similarity)
-        self._pictures = QSplitter(Qt.Orientation.Vertical)
-        self._pictures.addWidget(maps)
-        self._pictures.addWidget(self._curves)
-        for splitter in (maps, self._pictures):
-            splitter.setChildrenCollapsible(False)
-            splitter.setSizes([600, 400])  # shared out in this proportion
-            splitter.setStretchFactor(0, 3)
-            splitter.setStretchFactor(1, 2)
-        line = QHBoxLayout()
-        line.addWidget(self._range)
-        line.addWidget(self._hover, 1)
-        layout = QVBoxLayout(self)
+        maps = TurningRow((self._heat_map, 3), (self._similarity, 2))
+        self._pictures = QWidget()
+        below = LeastColumn(self._pictures)
+        below.setContentsMargins(0, 0, 0, 0)
+        below.addWidget(maps, 3)
+        below.addWidget(self._curves, 2)
+        line = TurningRow((self._range, 0), (self._hover, 1))
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._about)
-        layout.addLayout(line)
+        layout.addWidget(line)
         layout.addWidget(self._pictures, 1)
         layout.addStretch()  # takes the space where there are no pictures
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the cells visible below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_pictures"):
+            self._fit()
+
+    def _fit(self) -> None:
+        set_least(self._heat_map)
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
@@ -231,11 +234,21 @@ class _Similarity(QWidget):
         line.addWidget(title)
         line.addWidget(self._choice)
         line.addStretch(1)
-        layout = QVBoxLayout(self)
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(line)
         layout.addWidget(self._words)
         layout.addWidget(self._heat_map, 1)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Keep the cells visible below labels of the new size."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
+            self._fit()
+
+    def _fit(self) -> None:
+        set_least(self._heat_map)
 
     def draw(self, table: Floats | None) -> None:
         """Use another table; it is painted when a range is set."""

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -29,7 +28,9 @@ from visformer.pictures.positions import (
     parse_dimensions,
 )
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
 
@@ -73,7 +74,8 @@ class Curves(QWidget):
         line = QHBoxLayout()
         line.addWidget(title)
         line.addWidget(self._field, 1)
-        column = QVBoxLayout()
+        column = LeastColumn()
+        column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(line)
         column.addWidget(self._error)
         legend = QGridLayout()
@@ -83,10 +85,11 @@ class Curves(QWidget):
             legend.addWidget(label, row, 1)
         column.addLayout(legend)
         column.addStretch(1)
-        layout = QHBoxLayout(self)
+        words = QWidget()
+        words.setLayout(column)
+        layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._plot, 5)
-        layout.addLayout(column, 4)
+        layout.addWidget(TurningRow((self._plot, 5), (words, 4)))
 
     def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
         """Use another table and offer a few dimensions; drawn when a range is set."""
@@ -161,7 +164,10 @@ class Curves(QWidget):
                 connect="finite",
                 autoDownsampleFactor=1,
             )
-        self._plot.setMinimumHeight(8 * self.fontMetrics().lineSpacing())
+        metrics = self.fontMetrics()
+        self._plot.setMinimumSize(
+            30 * metrics.averageCharWidth(), 8 * metrics.lineSpacing()
+        )
         self._plot.setXRange(*self._range, padding=0.01)
         self._fill_legend(self._drawn, styles)
 

@@ -96,3 +96,13 @@ def _size(widget: QWidget, room: QSize) -> QSize:
     if layout is not None and layout.hasHeightForWidth():
         height = max(widget.minimumHeight(), layout.totalMinimumHeightForWidth(width))
     return QSize(width, max(room.height(), height))
+
+
+LEAST_CHARACTERS, LEAST_LINES = 34, 15  # of a map with its labels
+
+
+def set_least(picture: QWidget) -> None:
+    """Keep a map's cells visible below labels of its font's size."""
+    metrics = picture.fontMetrics()
+    width = max(240, LEAST_CHARACTERS * metrics.averageCharWidth())
+    picture.setMinimumSize(width, LEAST_LINES * metrics.lineSpacing())
