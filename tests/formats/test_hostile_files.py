@@ -178,16 +178,6 @@ def test_no_code_of_a_plain_pickle_is_run(tmp_path: Path) -> None:
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("zip_format", [True, False])
-def test_whole_models_are_refused(tmp_path: Path, zip_format: bool) -> None:
-    path = tmp_path / "m.pt"
-    saved(path, nn.Linear(2, 2), _use_new_zipfile_serialization=zip_format)
-    assert refused(path) == (
-        "m.pt is a whole pickled model, which only its own program can open. Save its "
-        "weights there: " + RIGHT
-    )
-
-
 def test_torchscript_is_refused(tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore"):
         torch.jit.script(nn.Linear(2, 2)).save(str(tmp_path / "m.pt"))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.fuzz.cases import CASES, Maker, printed
+from tests.fuzz.mutations import CANARY
 
 PATIENCE = 20.0  # seconds for one mutant, the imports of a fresh process aside
 START = 120.0
@@ -99,6 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of every draw (0)")
     chosen = parser.parse_args(arguments)
     worker, faults = Worker(), 0
+    canary = Path(CANARY)
+    canary.unlink(missing_ok=True)
     try:
         for name in chosen.names or CASES:
             counts: collections.Counter[str] = collections.Counter()
@@ -111,6 +114,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: {told}", flush=True)
     finally:
         worker.end()
+    if canary.exists():
+        faults += 1
+        print(f"  code of a mutant ran: {canary} is there")
     print(f"{faults:,} faults")
     return int(faults > 0)
 

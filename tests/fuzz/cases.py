@@ -65,6 +65,17 @@ def _tutorial(layout: str, way: str, path: Path) -> Path:
     return file
 
 
+def _whole(layout: str, way: str, path: Path) -> Path:
+    """Save a model whole, with a canary that any call of the system would touch."""
+    model = MAKERS[layout]()
+    model.load_state_dict(state(MAKERS[layout]))
+    model.half()
+    file = path / f"{layout}.pt"
+    value = {"model": model, "words": {"<pad>": 0, "a": 1}, "epoch": 3}
+    torch.save(value, file, _use_new_zipfile_serialization=way == "zip")
+    return file
+
+
 def _pairs(path: Path) -> Path:
     file = path / "pairs.tsv"
     file.write_text("".join(f"one {i}\tun {i}\tmore\n" for i in range(50)))
@@ -111,6 +122,16 @@ CASES: Mapping[str, Case] = {
         _marian, "source.spm", mutations.protocol_buffer_changed, "checkpoint"
     ),
     **_TUTORIAL,
+    **{
+        f"whole {layout} {way}": Case(
+            partial(_whole, layout, way), "", mutation, "state dict"
+        )
+        for layout in ("scratch", "torch")
+        for way, mutation in (
+            ("zip", mutations.archive_changed),
+            ("legacy", mutations.legacy_changed),
+        )
+    },
     "pairs": Case(_pairs, "", mutations.lines_changed, "pairs"),
     "trace": Case(_trace, "", mutations.bytes_changed, "trace"),
 }

@@ -115,6 +115,32 @@ def archive_changed(data: bytes, draw: Random) -> bytes:
     return out.getvalue()
 
 
+CANARY = "/tmp/visformer-fuzz-canary"  # there if code of a mutant ran
+_TOUCH = f"(S'touch {CANARY}'\ntR0".encode()
+CALLS = (
+    b"cbuiltins\neval\n",
+    b"cposix\nsystem\n",
+    b"ctorch\nload\n",
+    b"cposix\nsystem\n" + _TOUCH,
+    b"cos\nsystem\n" + _TOUCH,
+    b"csubprocess\ngetoutput\n" + _TOUCH,
+    b"cshutil\nos.system\n" + _TOUCH,
+    b"ctorch.hub\nload\n",
+)
+
+
+def legacy_changed(data: bytes, draw: Random) -> bytes:
+    """Change the pickle of the value in a file of torch before 1.6."""
+    ends = [0]
+    for _part in range(5):
+        stream = io.BytesIO(data[ends[-1] :])
+        for _operation in pickletools.genops(stream):
+            pass
+        ends.append(ends[-1] + stream.tell())
+    start, end = ends[3], ends[4]
+    return data[:start] + pickle_changed(data[start:end], draw) + data[end:]
+
+
 def pickle_changed(data: bytes, draw: Random) -> bytes:
     """Remove, double, exchange or replace operations of a pickle."""
     starts = [at for _, _, at in pickletools.genops(data) if at is not None]
@@ -123,7 +149,7 @@ def pickle_changed(data: bytes, draw: Random) -> bytes:
         at, other = draw.randrange(len(parts)), draw.randrange(len(parts))
         choices: tuple[list[bytes], ...]
         choices = ([], [parts[at]] * 2, [parts[other]], [bytes([draw.randrange(256)])])
-        calls = [b"cbuiltins\neval\n", b"cposix\nsystem\n", b"ctorch\nload\n", b"R"]
+        calls = [*CALLS, b"R"]
         parts[at : at + 1] = draw.choice((*choices, [draw.choice(calls), parts[at]]))
         if not parts:
             break

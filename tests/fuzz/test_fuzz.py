@@ -25,6 +25,7 @@ def test_mutants_are_used_or_refused(name: str, processes: Worker) -> None:
     outcomes = list(trials(name, 12, 0, processes))
     assert [t for t in outcomes if t.outcome not in ("used", "refused")] == []
     assert len(outcomes) == 12
+    assert not Path(mutations.CANARY).exists()
     assert any(t.outcome == "refused" for t in outcomes)
 
 

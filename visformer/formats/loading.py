@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from visformer.arguments import as_path, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
@@ -17,6 +18,7 @@ from visformer.files import exists, is_file, is_folder, read_json, short
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.foreign import foreign, supported
 from visformer.formats.given_options import GivenOptions, given_options
+from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import WEIGHT_FILES
@@ -39,7 +41,7 @@ _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def load(
-    path: Location,
+    path: Location | nn.Module | Mapping[str, Any],
     *,
     layout: str | None = None,
     heads: int | None = None,
@@ -54,6 +56,9 @@ def load(
     **config: Any,
 ) -> Checkpoint:
     """Open a checkpoint: a folder, a file of weights, or an encoder's and a decoder's.
+
+    A module or a state dict is opened as it is now: its tensors are copied, and what is
+    shown is the model of its layout with these weights, not the module's ``forward``.
 
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
     for source and target each; ``tokenizer`` a sentencepiece model or ``vocab.json``,
@@ -80,6 +85,8 @@ def load(
         ignore=ignore,
     )
     where = choose_device(device)
+    if isinstance(path, nn.Module | Mapping):
+        return _in_memory(path, layout, options).load(where)
     return opening(path, layout, options, WeightReader(options.rules)).load(where)
 
 
@@ -144,10 +151,32 @@ def layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]
     return layout, given_options(words, **{key: words.pop(key, None) for key in own})
 
 
+def _in_memory(
+    source: nn.Module | Mapping[str, Any], layout: str | None, options: GivenOptions
+) -> CheckpointFiles:
+    """Return the checkpoint that a module or a state dict is."""
+    _check_layout(layout)
+    path = name_in_memory(source)
+    with _said_if_too_large(path, torch.device("cpu")):
+        reader = WeightReader(options.rules, {path: weights_in_memory(source)})
+        files: Files = (WeightFile(path, reader),)
+        name = layout or _recognised(files) or _renamed(files) or "native"
+        reader.check_rules()
+    return CheckpointFiles(path, LAYOUTS[name], files, options)
+
+
 def opening(
     path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
 ) -> CheckpointFiles:
     path = as_location(path)
+    _check_layout(layout)
+    with _said_if_too_large(path, torch.device("cpu")):
+        name, files = resolved(path, layout, reader)
+        reader.check_rules()
+    return CheckpointFiles(path, LAYOUTS[name], files, options)
+
+
+def _check_layout(layout: object) -> None:
     if not isinstance(layout, str | None):
         raise wrong_type("layout", layout, ", ".join(LAYOUTS))
     if layout is not None and layout not in LAYOUTS:
@@ -158,10 +187,6 @@ def opening(
                 choices=", ".join(LAYOUTS),
             )
         )
-    with _said_if_too_large(path, torch.device("cpu")):
-        name, files = resolved(path, layout, reader)
-        reader.check_rules()
-    return CheckpointFiles(path, LAYOUTS[name], files, options)
 
 
 def as_location(path: Location) -> Location:

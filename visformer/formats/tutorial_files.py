@@ -83,7 +83,8 @@ def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> Tutoria
     """Read the files of a layout; what they do not say is not needed yet."""
     name = " and ".join(file.name for file in files)
     tensors = joined(files, spec.halves_of)
-    options = with_config(options, config_beside(files[0].path))
+    if not files[0].reader.holds(files[0].path):
+        options = with_config(options, config_beside(files[0].path))
     return read_tensors(spec, name, tensors, [file.weights for file in files], options)
 
 

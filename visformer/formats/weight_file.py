@@ -7,29 +7,23 @@ type, not its name. Every error is one ``CheckpointError`` of one sentence.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import io
-import re
 import struct
-import threading
-import warnings
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import safetensors
 import torch
 from torch import Tensor
 
 from visformer.errors import CheckpointError
-from visformer.files import amount, listed, read_regular, refuse_foreign, short
+from visformer.files import amount, read_regular, refuse_foreign, short
 from visformer.formats.name_rules import NameRules
 from visformer.formats.saved import options_of, state_of
+from visformer.formats.torch_file import SAVE, check_archive, unpickled
 from visformer.language import _
 
 MAX_FILE = 20 << 30
@@ -50,16 +44,6 @@ _SAFE_DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-_scalar: Callable[..., Any] = np.float64(0).__reduce__()[0]  # type: ignore[assignment]
-_HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
-    argparse.Namespace,  # training scripts keep their options beside the weights
-    np.dtype,
-    *(type(np.dtype(name)) for name in ("f4", "f8", "i4", "i8", "?")),
-    (_scalar, "numpy.core.multiarray.scalar"),
-    (_scalar, "numpy._core.multiarray.scalar"),
-]
-_SAVE = 'torch.save(model.state_dict(), "model.pt")'
-_one_load = threading.Lock()  # two at once can skip torch's checks (pytorch#194750)
 
 
 class Weights(NamedTuple):
@@ -77,9 +61,13 @@ class WeightReader:
     tensors.
     """
 
-    def __init__(self, rules: NameRules | None = None) -> None:
+    def __init__(
+        self, rules: NameRules | None = None, held: Mapping[Path, Weights] | None = None
+    ) -> None:
+        """Take what is in memory under names of no files as ``held``."""
         self._rules = NameRules() if rules is None else rules
         self._used: set[str] = set()
+        self._held = {} if held is None else held
         self._results: dict[Path, Weights | CheckpointError] = {}
 
     def __call__(self, path: Path) -> Weights:
@@ -96,9 +84,14 @@ class WeightReader:
 
     def _named(self, path: Path) -> Weights:
         """Read a file and give its tensors the names that the caller wants."""
-        weights, name = read_weights(path), short(path.name)
+        weights, name = self._held.get(path), short(path.name)
+        weights = read_weights(path) if weights is None else weights
         self._used |= self._rules.matching(weights.tensors)
         return weights._replace(tensors=self._rules.apply(weights.tensors, name))
+
+    def holds(self, path: Path) -> bool:
+        """Whether a name is that of something in memory, beside which no file lies."""
+        return path in self._held
 
     def check_rules(self) -> None:
         """Raise CheckpointError for a pattern that matched nothing in what was read."""
@@ -139,10 +132,11 @@ def read_weights(path: Path) -> Weights:
     zipped = data.startswith(b"PK\x03\x04")
     options: Mapping[str, Any] = {}
     if zipped:
-        _check_zip(data, name)
+        check_archive(data, name)
     if zipped or (data[:1] == b"\x80" and data[8:9] not in (b"{", b"")):
-        loaded = _unpickle(data, name)
-        tensors, options = _state(loaded, name), options_of(loaded)
+        loaded = unpickled(data, name)
+        tensors = checked_state(loaded.value, name)
+        options = options_of(loaded.value) | loaded.settings
     else:
         tensors = _parse_safetensors(data, name)
     if not tensors:
@@ -241,120 +235,30 @@ def _check_shape(shape: list[int] | torch.Size, key: str, name: str) -> None:
         )
 
 
-def _check_zip(data: bytes, name: str) -> None:
-    """Refuse archives that are not PyTorch's, hold a program or may be zip bombs."""
-    try:
-        entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
-        raise CheckpointError(
-            _("{file} is truncated or damaged. Download or copy it again.", file=name)
-        ) from error
-    names = [entry.filename for entry in entries]
-    if not any(entry.endswith("/data.pkl") for entry in names):
-        raise CheckpointError(
-            _(
-                "{file} is a zip archive without PyTorch weights. Unpack it and open "
-                "its content.",
-                file=name,
-            )
-        )
-    if any("/code/" in entry or entry.endswith("/constants.pkl") for entry in names):
-        raise CheckpointError(
-            _(
-                "{file} is a TorchScript program, not weights. Open it with "
-                "torch.jit.load and run {code}.",
-                file=name,
-                code=_SAVE,
-            )
-        )
-    if any(entry.compress_type or entry.file_size > len(data) for entry in entries):
-        raise CheckpointError(
-            _(
-                "{file} is compressed, which PyTorch never does, so it may be a zip "
-                "bomb. Save the weights again: {code}.",
-                file=name,
-                code=_SAVE,
-            )
-        )
+def checked_state(
+    loaded: object, name: str, *, anywhere: bool = False
+) -> dict[str, Tensor]:
+    """Return the state dict inside what a training script saved.
 
-
-def _unpickle(data: bytes, name: str) -> object:
-    """Run PyTorch's restricted unpickler; any exception becomes one sentence."""
-    with _one_load, warnings.catch_warnings(action="ignore"):
-        try:
-            with (
-                torch.sparse.check_sparse_tensor_invariants(),
-                torch.serialization.safe_globals(_HARMLESS),
-            ):
-                unsafe = _unsafe_globals(data)
-                if not unsafe:
-                    file = io.BytesIO(data)
-                    return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch.load raises about 13 different types
-            unsafe = re.findall(r"GLOBAL (\w+(?:\.\w+)+)", str(error))
-            if not unsafe:
-                raise CheckpointError(_unreadable(error, name)) from error
-    raise CheckpointError(_refused(sorted(unsafe), name))
-
-
-def _unsafe_globals(data: bytes) -> list[str]:
-    """Return the functions and classes a file asks for; [] for legacy files."""
-    if not data.startswith(b"PK"):
-        return []
-    return torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
-
-
-def _refused(unsafe: list[str], name: str) -> str:
-    if any(name.startswith("torch.nn.modules.") for name in unsafe):
-        return _(
-            "{file} is a whole pickled model, which only its own program can open. "
-            "Save its weights there: {code}.",
-            file=name,
-            code=_SAVE,
-        )
-    return _(
-        "{file} was not opened because it would run code ({names}). Save only the "
-        "weights: {code}.",
-        file=name,
-        names=listed(unsafe, room=40),
-        code=_SAVE,
-    )
-
-
-def _unreadable(error: Exception, name: str) -> str:
-    if "magic number" in str(error) or "Unsupported operand" in str(error):
-        return _(
-            "{file} was not opened because torch.save did not write it and it may run "
-            "code. Save the weights: {code}.",
-            file=name,
-            code=_SAVE,
-        )
-    return _(
-        "{file} cannot be read: it is damaged or holds more than weights. Download it "
-        "again, or save its weights: {code}.",
-        file=name,
-        code=_SAVE,
-    )
-
-
-def _state(loaded: object, name: str) -> dict[str, Tensor]:
-    """Return the state dict inside what a training script saved."""
+    Raises CheckpointError if it has none, or a tensor that is no weight, or is on
+    another device than the CPU, unless it may be ``anywhere``.
+    """
     state = state_of(loaded)
     if not state:
         raise CheckpointError(
             _(
                 "{file} holds no state dict of tensors. Save only the weights: {code}.",
                 file=name,
-                code=_SAVE,
+                code=SAVE,
             )
         )
     _check_count(len(state), name)
     for key, tensor in state.items():
-        _check_tensor(tensor, key, name)
+        _check_tensor(tensor, key, name, anywhere=anywhere)
     return {key: tensor.detach() for key, tensor in state.items()}
 
 
-def _check_tensor(tensor: Tensor, key: str, name: str) -> None:
+def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> None:
     """Refuse all but dense tensors on the CPU that own their numbers."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         raise CheckpointError(
@@ -365,7 +269,7 @@ def _check_tensor(tensor: Tensor, key: str, name: str) -> None:
                 file=name,
             )
         )
-    if tensor.device.type != "cpu":
+    if tensor.device.type == "meta" or (tensor.device.type != "cpu" and not anywhere):
         raise CheckpointError(
             _(
                 "Tensor {tensor} of {file} has a shape but no numbers. Save it again.",

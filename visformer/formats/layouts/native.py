@@ -268,7 +268,7 @@ def _folder(file: WeightFile) -> Path:
                 weights=WEIGHTS,
             )
         )
-    if not exists(path):
+    if not exists(path) and not file.reader.holds(path):
         raise CheckpointError(
             _(
                 "{path} does not exist. Check the spelling, or choose another file or "

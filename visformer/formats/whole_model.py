@@ -1,0 +1,187 @@
+"""A model that was saved whole, ``torch.save(model)``: its tensors and its settings.
+
+The file's pickle becomes stand-ins (``inert_pickle``). A stand-in with parameters and
+modules inside is read as a module is; the rest becomes plain dicts, lists and values.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visformer.formats.inert_pickle import (
+    MOST_BYTES,
+    Inert,
+    StorageRecord,
+    TensorRecord,
+    read_inert,
+)
+from visformer.formats.module_settings import modules, settings_of, tensors_of
+
+MAGIC = 0x1950A86A20F9469CFC6C  # of files before torch 1.6
+MOST_VALUES = 1_000_000
+_DEEPEST = 60
+_RANK, _DIMENSION = 8, 1 << 40  # beyond any: what a weight may have is checked later
+
+
+@dataclass
+class WholeFile:
+    """What a file holds: plain values with tensors, and what its modules say."""
+
+    value: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def read_whole(data: bytes) -> WholeFile:
+    """Read a file of ``torch.save`` without its classes; any exception: it cannot be.
+
+    Raises CodeInFileError if it names functions that run code.
+    """
+    if data.startswith(b"PK"):
+        value, blocks = _read_archive(data)
+    else:
+        value, blocks = _read_legacy(data)
+    plain = _Plain(blocks)
+    return WholeFile(plain.of(value, 0), plain.settings)
+
+
+def _read_archive(data: bytes) -> tuple[Any, dict[str, bytearray]]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+        pickled = next(name for name in sizes if name.endswith("/data.pkl"))
+        root = pickled.removesuffix("data.pkl")
+        if sizes[pickled] > MOST_BYTES:
+            raise ValueError("too large")
+        order = archive.read(f"{root}byteorder") if f"{root}byteorder" in sizes else b""
+        if (order or b"little") != sys.byteorder.encode():
+            raise ValueError("numbers of another byte order")
+        value, storages = read_inert(io.BytesIO(archive.read(pickled)))
+        if sum(sizes[f"{root}data/{key}"] for key in storages) > len(data):
+            raise ValueError("more numbers than the file is long")
+        blocks = {key: bytearray(archive.read(f"{root}data/{key}")) for key in storages}
+    return value, blocks
+
+
+def _read_legacy(data: bytes) -> tuple[Any, dict[str, bytearray]]:
+    """Read magic, version, system, value, keys: a pickle each; then the numbers."""
+    stream = io.BytesIO(data)
+    magic, _ = read_inert(stream, most=1 << 10)
+    _version, _ = read_inert(stream, most=1 << 10)
+    _system, _ = read_inert(stream, most=1 << 16)
+    if magic != MAGIC:
+        raise ValueError("not written by torch")
+    value, storages = read_inert(stream)
+    keys, _ = read_inert(stream)
+    blocks: dict[str, bytearray] = {}
+    for key in keys:
+        count = int.from_bytes(stream.read(8), "little", signed=True)
+        size = count * storages[key].dtype.itemsize
+        if not 0 <= size <= len(data) or key in blocks:
+            raise ValueError("a storage of another size")
+        blocks[key] = bytearray(stream.read(size))
+    return value, blocks
+
+
+class _Plain:
+    """Turns stand-ins and records into plain values and tensors."""
+
+    def __init__(self, blocks: Mapping[str, bytearray]) -> None:
+        self._blocks = blocks
+        self._seen: dict[int, Any] = {}  # id -> what it became
+        self._count = 0
+        self.settings: dict[str, Any] = {}
+
+    def of(self, value: Any, depth: int) -> Any:
+        """Return a value in plain form; None where it is too deep."""
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        self._count += 1
+        if depth > _DEEPEST or self._count > MOST_VALUES:
+            return None
+        if id(value) in self._seen:
+            return self._seen[id(value)]
+        if isinstance(value, TensorRecord):
+            made: Any = self._tensor(value)
+            self._seen[id(value)] = made
+            return made
+        if isinstance(value, Inert):
+            return self._object(value, depth)
+        if isinstance(value, type) and issubclass(value, Inert):
+            return value.qualified
+        if isinstance(value, Mapping):
+            made = self._seen[id(value)] = {}
+            for key, inside in value.items():
+                if isinstance(key, str | int):
+                    made[key] = self.of(inside, depth + 1)
+            return made
+        if isinstance(value, list | tuple | set | frozenset):
+            made = self._seen[id(value)] = []
+            made += [self.of(inside, depth + 1) for inside in value]
+            return made
+        return None
+
+    def _object(self, value: Inert, depth: int) -> Any:
+        """Return a module's tensors by name, or the attributes of another object."""
+        made: Any = {}
+        self._seen[id(value)] = made
+        if look(value) is not None:
+            tree = list(modules(value, look))
+            found = tensors_of(tree)
+            made |= {name: self.of(part, depth + 1) for name, part in found.items()}
+            self.settings = settings_of(tree) | self.settings
+            return made
+        if value.qualified in ("builtins.set", "builtins.frozenset", "builtins.list"):
+            inside = value.arguments[0] if value.arguments else value.listed
+            made = self._seen[id(value)] = self.of(inside, depth + 1)
+            return made
+        if value.listed:
+            made["items"] = self.of(value.listed, depth + 1)
+        for part in (value.mapping, value.state):
+            inside = self.of(part, depth + 1)
+            if isinstance(inside, dict):
+                made |= inside
+        return made
+
+    def _tensor(self, record: TensorRecord) -> Tensor:
+        """Return a tensor of its own numbers; ValueError for one that cannot be."""
+        block = self._block(record.storage)
+        shape, stride, offset = record.shape, record.stride, record.offset
+        if isinstance(shape, list):
+            shape = tuple(shape)
+        numbers = (offset, *shape, *stride)
+        if any(type(n) is not int or not 0 <= n < _DIMENSION for n in numbers):
+            raise ValueError("a shape of other than numbers")
+        if len(shape) != len(stride) or len(shape) > _RANK:
+            raise ValueError("a shape without its strides")
+        count = 1
+        for size in shape:
+            count *= size
+        last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+        held = len(block) // record.dtype.itemsize
+        if not 0 < count <= held or last >= held:
+            raise ValueError("more numbers than there are")
+        flat = torch.frombuffer(block, dtype=record.dtype)
+        return flat.as_strided(shape, stride, offset)
+
+    def _block(self, storage: StorageRecord) -> bytearray:
+        block = self._blocks[storage.key]
+        if len(block) != storage.numel * storage.dtype.itemsize or not block:
+            raise ValueError("a storage of another size")
+        return block
+
+
+def look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the class's name and the attributes of a module's stand-in."""
+    state = value.state if isinstance(value, Inert) else None
+    if not isinstance(state, dict) or not isinstance(state.get("_parameters"), dict):
+        return None
+    if not isinstance(state.get("_modules"), dict):
+        return None
+    return value.qualified.rpartition(".")[2], state
