@@ -96,7 +96,7 @@ def test_the_prompts_end_is_marked(window: MainWindow) -> None:
 
 def test_no_row_of_the_table_can_be_chosen(window: MainWindow, qtbot: QtBot) -> None:
     show_in(window, decoder_alone(prompt=3))
-    assert "click" not in window.candidates._summary.text()
+    assert "click" not in window.candidates.summary.text()
     with qtbot.assertNotEmitted(window.candidates.chosen):
         window.candidates.table.clicked.emit(window.candidates._model.index(1, 0))
 
@@ -104,7 +104,7 @@ def test_no_row_of_the_table_can_be_chosen(window: MainWindow, qtbot: QtBot) -> 
 def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:
     show_in(window, any_trace(Shape(kinds=("decoder",)), steps=False))
     said = "This trace does not contain what the model predicted."
-    assert window.candidates._summary.text() == said
+    assert window.candidates.summary.text() == said
     chips = window.strips.target._row.chips
     assert [chip.token for chip in chips] == list(shown(window).target)
     attention = view(window, AttentionView, "attention")
@@ -139,7 +139,7 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     assert locked.key == int(trace.attention("encoder", 0, 0)[3].argmax())
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
     assert panel.shown.rows == ()
-    assert "Click a masked token" in panel._summary.text()
+    assert "Click a masked token" in panel.summary.text()
 
 
 def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:

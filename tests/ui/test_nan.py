@@ -107,7 +107,7 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert "NaN" in window.strips.source.accessibleDescription()
     model = window.candidates.table.model()
     assert model.index(0, 2).data() == "NaN"
-    assert "NaN" in window.candidates._summary.text()
+    assert "NaN" in window.candidates.summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
     assert "so all its weights are NaN" in window.status.labels[2].text()
     view = window.tabs.view("attention")

@@ -160,6 +160,7 @@ class Opened(Answer):
     assumed: tuple[str, ...] = ()  # what neither its file nor the user stated
     numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
     asks: bool = False  # whether its file leaves questions that can be answered again
+    smoothing: float | None = None  # label smoothing in training, if its card says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import gc
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from visformer.engine import replies
@@ -166,6 +167,7 @@ def _open(server: Server, number: int, request: Open) -> None:
     from visformer.core.checkpoint import available_devices, choose_device
     from visformer.core.incremental import warm_up
     from visformer.formats.loading import checkpoint_files
+    from visformer.formats.model_card import label_smoothing
     from visformer.tokenizers.sides import NumberSide
 
     files = checkpoint_files(request.path, request.overrides)
@@ -190,6 +192,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             assumed=checkpoint.assumed,
             numbers=source.size if isinstance(source, NumberSide) else 0,
             asks=files.asks,
+            smoothing=label_smoothing(Path(request.path)),
         )
     )
 

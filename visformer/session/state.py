@@ -150,6 +150,7 @@ class State:
             stage=self.stage,
             lens=self.lens,
             limit=self.wish.limit,
+            smoothing=None if self.about is None else self.about.smoothing,
         )
 
 

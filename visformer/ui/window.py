@@ -23,7 +23,7 @@ from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
 from visformer.pictures.fills import cell_of
 from visformer.pictures.modified_run import export_words
-from visformer.session import answers, forcing, openings, runs, side_requests
+from visformer.session import answers, openings, runs
 from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
@@ -45,7 +45,6 @@ from visformer.ui.bars.sentence import Sentence
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
-from visformer.ui.bars.teaching import wire_teaching
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.body import Body
 from visformer.ui.diagnostics import Health
@@ -59,6 +58,7 @@ from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.side_by_side import in_line
+from visformer.ui.wiring import wire
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
@@ -89,6 +89,7 @@ class MainWindow(QMainWindow):
         self.appearance = Appearance(self)
         build_menus(self)
         build_keys(self)
+        wire(self)
         self.appearance.restore()
         self.source.history = self.memory.texts("history")
         show_recent(self, self.memory.texts("recent"))
@@ -109,17 +110,12 @@ class MainWindow(QMainWindow):
         self.strips = Strips()
         self.strips.step_chosen.connect(self._go_to_token)
         self.strips.source_chosen.connect(self._lock_source)
-        wire_teaching(self)
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
         self.strategy = StrategyControls()
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
-        self.candidates.chosen.connect(lambda id: self.session.do(forcing.force, id))
-        self.candidates.typed.connect(
-            lambda text: self.session.do(side_requests.find_tokens, text)
-        )
         self._notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)

@@ -105,8 +105,8 @@ class CandidatesPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._title = plain_label(_("next token"))
-        self._summary = plain_label("", faint=True)
-        for label in (self._title, self._summary):
+        self.summary = plain_label("", faint=True)
+        for label in (self._title, self.summary):
             label.setWordWrap(True)
         self.shown = CandidateTable("", "", ())
         self.rows: tuple[CandidateRow, ...] = ()  # those in the table
@@ -141,7 +141,7 @@ class CandidatesPanel(QWidget):
         self.field.textChanged.connect(self._look_for)
         self.field.returnPressed.connect(self._choose_first)
         self._column = QVBoxLayout(self)
-        for widget in (self._title, self.table, self.others, self.field, self._summary):
+        for widget in (self._title, self.table, self.others, self.field, self.summary):
             self._column.addWidget(widget)
         self._column.addStretch(1)
         self._dress()
@@ -158,7 +158,7 @@ class CandidatesPanel(QWidget):
         self._column.setContentsMargins(space, space, 0, 0)
         self._column.setSpacing(space)
         self._title.setFont(theme.sized(self.font(), 1, bold=True))
-        self._summary.setFont(theme.sized(self.font(), theme.CAPTION))
+        self.summary.setFont(theme.sized(self.font(), theme.CAPTION))
         self.table.fit(self.rows, whole=self.others.isChecked())
 
     def sizeHint(self) -> QSize:
@@ -180,7 +180,7 @@ class CandidatesPanel(QWidget):
         if table != self.shown:
             self.shown = table
             self._title.setText(table.title)
-            self._summary.setText(table.summary)
+            self.summary.setText(table.summary)
             self.field.clear()
         self.field.setVisible(bool(table.rows) and not self._fixed)
         self._fill()

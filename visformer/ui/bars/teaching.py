@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QToolButton, QWidget
 
 from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
-from visformer.session import forcing
 from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui.changed import Changed
 from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
 from visformer.ui.widgets.plain_label import plain_label
-
-if TYPE_CHECKING:
-    from visformer.ui.window import MainWindow
 
 
 class TeachingBar(QWidget):
@@ -110,22 +104,6 @@ def _words_tip() -> str:
         "the cross-entropy per token. All rows are computed in one pass, as in "
         "training."
     )
-
-
-def wire_teaching(window: MainWindow) -> None:
-    """Let the bar, and an emptied reference box, change the window's run."""
-
-    def teach(fed: bool) -> None:
-        window.session.do(forcing.teach, fed=fed)
-
-    def drop(text: str = "") -> None:
-        if not text:
-            window.session.do(forcing.drop_reference)
-
-    window.strips.teaching.chosen.connect(teach)
-    window.strips.teaching.dropped.connect(window.reference.clear)
-    window.strips.teaching.dropped.connect(drop)
-    window.reference.textEdited.connect(drop)
 
 
 class LossLegend(QWidget):

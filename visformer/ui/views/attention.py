@@ -22,6 +22,7 @@ from visformer.pictures.look import Look, Order
 from visformer.pictures.selection import AttentionCell, Scale
 from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.term_tips import TermTip
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.kind_panel import KindPanel
@@ -83,11 +84,13 @@ class AttentionView(View):
         self.overview = Overview(
             lambda: all_numbers(self._state.shown, self._state.kind)
         )
+        TermTip(self.overview.orders, session, "order")
         self.overview.export.failed.connect(self.fail)
         self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
         self.overview.order_chosen.connect(self._choose_order)
         self.bar = LookBar()
+        TermTip(self.bar.summaries, session, "summary")
         self.bar.changed.connect(self._choose_look)
         self.bar.scale_chosen.connect(self._choose_scale)
         self._absent = paragraph(_("kinds of attention that are not there"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRectF, Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -39,6 +40,7 @@ from visformer.pictures.output import (
 from visformer.pictures.token_bars import headline, token_bars
 from visformer.session.state import Session, State
 from visformer.ui import theme
+from visformer.ui.term_tips import TermTip
 from visformer.ui.views.view import View
 from visformer.ui.widgets.bar_chart import BarChart
 from visformer.ui.widgets.canvas import MapCell
@@ -51,6 +53,7 @@ from visformer.words import dimension_words, number
 
 HINT = N_("click: go to the step · drag: see more")
 LEAST_MAP = 130  # pixels: the minimum height of a map's cells; then the view scrolls
+SIDE_BY_SIDE = 50  # the least width in lines of text; else one below the other
 AROUND_LINES = 7  # what stands around them, in lines of text
 STRETCH = 100.0  # a few rows of many columns still fill the map
 CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
@@ -68,6 +71,7 @@ class OutputView(View):
         self.bars.setAccessibleName(_("the next token, best first"))
         self.bars.failed.connect(self.fail)
         self._flow = paragraph(_("how the token of this step came about"))
+        TermTip(self.bars, session, "probability")
         self._output = self._map(_("decoder output Z, rows by dimensions"))
         self._output.hovered.connect(self._tell_output)
         self._output.clicked.connect(self._go_to_row)
@@ -76,6 +80,7 @@ class OutputView(View):
         )
         self.products.hovered.connect(self._mark_dimension)
         self._softmax = paragraph(_("the softmax with its numbers"))
+        TermTip(self._softmax, session, "logit", "probability")
         self.logits = self._table(_("logits and probabilities, best first"))
         self._how = paragraph(_("how the lens is computed"))
         self._ranks = paragraph(_("the step's token through the layers"))
@@ -126,9 +131,9 @@ class OutputView(View):
         self._column = layout = LeastColumn(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.addWidget(self._headline)
-        first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
-        first.setStretchFactor(1, 2)
-        layout.addWidget(first, 1)
+        self._first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
+        self._first.setStretchFactor(1, 2)
+        layout.addWidget(self._first, 1)
         layout.addWidget(self._how)
         layout.addWidget(self._every, 1)
         layout.addWidget(self._flow)
@@ -147,11 +152,23 @@ class OutputView(View):
         for heat_map in (self._output, self._step_map, self._steps_map):
             heat_map.setMinimumHeight(LEAST_MAP + AROUND_LINES * line)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Stand side by side only what has the room for it."""
+        super().resizeEvent(event)
+        self._turn()
+
+    def _turn(self) -> None:
+        wide = self.width() >= SIDE_BY_SIDE * self.fontMetrics().height()
+        side = Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical
+        for splitter in (self._first, self._above):
+            splitter.setOrientation(side)
+
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_ranks"):
             self._keep_room()
+            self._turn()
 
     # ---- drawing ---------------------------------------------------------------
 

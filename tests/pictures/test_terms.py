@@ -1,0 +1,88 @@
+"""Each term says its formula and the number that it has now."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.pictures.test_explanations import scene
+from tests.pictures.test_output import state_of
+from tests.traces import VOCABULARY, make_trace
+from visformer.analysis.head_measures import entropy, maximum, place_correlation
+from visformer.pictures.look import ORDERS, SUMMARIES, Look
+from visformer.pictures.output import known_rows
+from visformer.pictures.terms import TERMS, term_words
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_every_term_is_explained_with_and_without_a_run(term: str) -> None:
+    said = term_words(term, scene())  # type: ignore[arg-type]
+    assert len(said) > 20
+    assert "{" not in said
+    empty = replace(scene(), trace=None, model=None)
+    assert "{" not in term_words(term, empty)  # type: ignore[arg-type]
+    assert term_words(term, scene(make_trace().until(0))) is not None  # type: ignore[arg-type]
+
+
+def test_entropy_is_that_of_the_step() -> None:
+    looked = scene()
+    assert looked.trace is not None
+    bits = looked.trace.steps[-1].entropy
+    said = term_words("entropy", looked)
+    assert f"over all {VOCABULARY} tokens: now {bits:.2f} bits" in said
+    assert f"{math.log2(VOCABULARY):.2f} bits is no idea" in said
+
+
+def test_a_heads_measure_is_the_current_heads() -> None:
+    looked = scene()
+    assert looked.trace is not None
+    weights = looked.trace.attention("cross", 1, 1)
+    measures = {
+        "entropy": entropy(weights),
+        "maximum": maximum(weights),
+        "alignment": place_correlation(weights),
+    }
+    for order in set(ORDERS) - {"place"}:
+        said = term_words("order", replace(looked, look=Look(order=order)))
+        assert f"{measures[order]:.2f}".replace("-", "−") in said
+        assert "layer 2, head 2" in said
+
+
+def test_each_summary_has_its_formula() -> None:
+    said = [
+        term_words("summary", replace(scene(), look=Look(summary=summary)))
+        for summary in SUMMARIES
+    ]
+    assert len(set(said)) == len(SUMMARIES)
+    assert "½ A + ½ I" in said[-1]
+    assert "the layers 1 to 2" in said[-1]
+
+
+def test_the_logit_and_its_sum_are_the_steps() -> None:
+    state = state_of(4)
+    look = known_rows(state.shown, state.lens)[3]
+    said = term_words("logit", state.scene)
+    z, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
+    assert f"{z:.4f}".replace("-", "−") in said
+    assert f"= {total:.4f}".replace("-", "−") in said
+    p = float(look.chosen_probabilities[-1])
+    assert np.isclose(math.exp(z - total), p, rtol=1e-4)
+    assert f"= {p:.4f}" in said or p < 1e-4
+
+
+def test_label_smoothing_is_named_where_it_is_known() -> None:
+    said = term_words("probability", scene(smoothing=0.1))
+    goal = 1 - 0.1 + 0.1 / VOCABULARY
+    assert "ε = 0.1: even where" in said
+    assert f"= {goal:.3f}" in said
+    assert "often 0.1" in term_words("probability", scene())
+    assert "without label smoothing" in term_words("probability", scene(smoothing=0.0))
+
+
+def test_the_limit_that_is_in_force_is_named() -> None:
+    looked = scene()
+    assert "now 60, with S = 5" in term_words("limit", looked)
+    assert term_words("limit", replace(looked, limit=7)) == "At most 7 target tokens."

@@ -1,0 +1,199 @@
+"""Terms: what each means, its formula, and its number on screen now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from visformer.analysis.head_measures import (
+    entropy,
+    maximum,
+    neighbour,
+    place_correlation,
+)
+from visformer.language import N_, _
+from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.ranking import order_words
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.look import SUMMARIES, Order
+from visformer.pictures.output import current_row
+from visformer.pictures.scene import Scene
+from visformer.text import visible
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.words import decimals, head_words, number, probability
+
+Term = Literal["summary", "order", "entropy", "logit", "probability", "limit"]
+_SUMMARISED = {
+    "head": N_(
+        "One head: weights A = softmax(QKᵀ · scale + mask), each row sums to 1. On "
+        "screen: {head} of {heads} heads."
+    ),
+    "mean": N_("Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}."),
+    "max": N_(
+        "Maximum of heads: for each cell the largest weight of the {heads} heads of "
+        "layer {layer}; rows need not sum to 1."
+    ),
+    "all": N_("Mean of all {heads} heads of all {layers} layers: Σ A / {total}."),
+    "rollout": N_(
+        "Rollout (Abnar and Zuidema 2020): each layer's mean of {heads} heads becomes "
+        "½ A + ½ I, for the residual; the layers 1 to {layer} are multiplied. Rows sum "
+        "to 1."
+    ),
+}
+_MEASURES: dict[Order, str] = {
+    "entropy": N_(
+        "Entropy of a row: H = −Σ w log₂ w, in bits: 0 reads one token, log₂ {keys} = "
+        "{most} reads all {keys} alike. Mean over the rows of {head}: {value}."
+    ),
+    "maximum": N_("Largest weight of a row, mean over the rows of {head}: {value}."),
+    "alignment": N_("Alignment of {head}: {value}."),
+}
+
+
+def term_words(term: Term, scene: Scene) -> str:
+    """Explain a term, with its current number; "" where it has no meaning now."""
+    return TERMS[term](scene)
+
+
+def _summary(scene: Scene) -> str:
+    trace, kind = scene.trace, scene.selection.kind
+    if trace is None:
+        return _(SUMMARIES[scene.look.summary])
+    layer, head = layer_and_head(trace, scene.selection, kind)
+    heads, layers = trace.heads(kind), trace.layers(kind)
+    return _(
+        _SUMMARISED[scene.look.summary],
+        head=head_words(layer, head),
+        heads=heads,
+        layer=layer + 1,
+        layers=layers,
+        total=heads * layers,
+    )
+
+
+def _order(scene: Scene) -> str:
+    trace, kind, order = scene.trace, scene.selection.kind, scene.look.order
+    words = order_words(order, kind)
+    if trace is None or order == "place" or not len(trace.tokens(kind)[0]):
+        return words or _("The heads by layer and head, as the model has them.")
+    layer, head = layer_and_head(trace, scene.selection, kind)
+    weights = head_weights(trace, kind, layer, head)
+    measured = _(
+        _MEASURES[order],
+        head=head_words(layer, head),
+        keys=weights.shape[1],
+        most=decimals(math.log2(max(1, weights.shape[1])), 2),
+        value=decimals(_measure(order, kind, weights), 2),
+    )
+    return "\n".join((measured, words))
+
+
+def _measure(order: Order, kind: Kind, weights: Floats) -> float:
+    if order == "entropy":
+        return entropy(weights)
+    if order == "maximum":
+        return maximum(weights)
+    return place_correlation(weights) if kind == "cross" else neighbour(weights)[1]
+
+
+def _entropy(scene: Scene) -> str:
+    trace = scene.trace
+    if trace is None or not trace.steps or math.isnan(trace.steps[-1].entropy):
+        return ""
+    bits, known = trace.steps[-1].entropy, trace.model.known
+    if known is None:
+        return _(
+            "Entropy H = −Σ p log₂ p over all tokens: now {bits} bits, as uncertain as "
+            "between {alike} equally likely tokens. 0 is certain.",
+            bits=decimals(bits, 2),
+            alike=number(2**bits, 3),
+        )
+    return _(
+        "Entropy H = −Σ p log₂ p over all {tokens:,} tokens: now {bits} bits, as "
+        "uncertain as between {alike} equally likely tokens. 0 is certain, {most} bits "
+        "is no idea.",
+        tokens=known.target_vocabulary,
+        bits=decimals(bits, 2),
+        alike=number(2**bits, 3),
+        most=decimals(math.log2(known.target_vocabulary), 2),
+    )
+
+
+def _logit(scene: Scene) -> str:
+    look = current_row(scene.trace, scene.lens)
+    if look is None or scene.trace is None:
+        return _(
+            "Logit z: a token's score, the last row of Z times its column of W. "
+            "LSE = ln Σ exp(z) over all logits; p = exp(z − LSE)."
+        )
+    z, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
+    return _(
+        "Logit z: a token's score, the last row of Z times its column of W; of "
+        "“{token}” {z}.\nLSE (log-sum-exp) = ln Σ exp(z) over all logits = {total}: it "
+        "makes the probabilities sum to 1.\np = exp(z − LSE) = exp({gap}) = {p}.",
+        token=visible(scene.trace.steps[-1].token),
+        z=decimals(z),
+        total=decimals(total),
+        gap=decimals(z - total),
+        p=probability(math.exp(z - total)),
+    )
+
+
+def _probability(scene: Scene) -> str:
+    """Say why the best probability stays below 1."""
+    trace = scene.trace
+    best = ""
+    if trace is not None and trace.steps and trace.steps[-1].candidates:
+        p = trace.steps[-1].candidates[0].probability
+        best = _("The best token has {p} now.", p=probability(p))
+    known = None if scene.model is None else scene.model.known
+    if scene.smoothing and known is not None:
+        share, tokens = scene.smoothing, known.target_vocabulary
+        why = _(
+            "This model was trained with label smoothing ε = {share}: even where it is "
+            "sure, the right token's target was 1 − ε + ε/{tokens:,} = {goal}, and "
+            "{share} was spread over all tokens. So p near 1 is rare.",
+            share=number(share),
+            tokens=tokens,
+            goal=decimals(1 - share + share / tokens, 3),
+        )
+    elif scene.smoothing == 0:
+        why = _("This model was trained without label smoothing: p may come near 1.")
+    else:
+        why = _(
+            "If a model is trained with label smoothing ε (often 0.1), the goal of the "
+            "right token is about 1 − ε, so that p near 1 is rare."
+        )
+    return " ".join(filter(None, (best, why)))
+
+
+def _limit(scene: Scene) -> str:
+    if scene.limit is not None:
+        return _("At most {limit:,} target tokens.", limit=scene.limit)
+    trace, known = scene.trace, None if scene.model is None else scene.model.known
+    if trace is None or known is None:
+        return _(
+            "Maximum number of target tokens. Auto: 2 S + 50 for S source tokens, and "
+            "never more than the model's positions."
+        )
+    length = len(trace.source)
+    return _(
+        "Maximum number of target tokens. Auto: 2 S + 50 for S source tokens, unless "
+        "the checkpoint has a rule of its own; now {most:,}, with S = {length:,} and "
+        "{positions:,} positions.",
+        most=min(2 * length + 50, known.max_positions),
+        length=length,
+        positions=known.max_positions,
+    )
+
+
+TERMS: dict[Term, Callable[[Scene], str]] = {
+    "summary": _summary,
+    "order": _order,
+    "entropy": _entropy,
+    "logit": _logit,
+    "probability": _probability,
+    "limit": _limit,
+}
