@@ -7,25 +7,29 @@ from typing import Any
 
 import numpy as np
 
+from tests.models import tiny_checkpoint
 from tests.traces import make_trace
+from visformer.core.decoding import Decoding
 from visformer.pictures.mask_lab import (
     Runs,
     batch_words,
     candidate_numbers,
     causal_of,
     compare,
+    compared_pictures,
     difference_picture,
     difference_words,
     empty_row_words,
     hidden_of,
     leak_words,
+    leaking_cells,
     paint_picture,
     row_numbers,
     row_words,
     toggled,
     turned,
 )
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
 from visformer.values.change_text import parse
 from visformer.values.intervention import (
@@ -115,10 +119,11 @@ def test_a_row_from_score_to_weight() -> None:
     state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 1, 0))
     numbers = row_numbers(state.shown, None, state.selection)
     assert numbers is not None
-    score, additive, masked, weight = numbers.values
-    assert numbers.rows == ("score", "mask", "masked score", "weight")
+    score, allowed, masked, weight = numbers.values
+    assert numbers.rows == ("score", "may attend", "masked score", "weight")
     np.testing.assert_array_equal(score, trace.scores("decoder", 0, 0)[1])
-    assert additive.tolist() == [0, 0, -1e9]
+    assert allowed.tolist() == [1, 1, 0]
+    assert numbers.flags == (1,)
     assert masked.tolist() == [*score[:2].tolist(), -1e9]
     e = np.exp(score[:2] - score[:2].max())
     np.testing.assert_allclose(weight, [*(e / e.sum()), 0], atol=1e-6)
@@ -268,3 +273,38 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
     numbers = row_numbers(state.shown, other, last)
     assert numbers is not None
     assert "original weight" not in numbers.rows
+
+
+def leaking(tokens: int) -> Trace:
+    made = parse(["causal off @ layer 2"])
+    return Decoding(tiny_checkpoint(), "abc", limit=tokens, intervention=made).finish()
+
+
+def test_what_leaks_is_painted_on_the_mask_and_on_the_head() -> None:
+    trace = leaking(5)
+    later = ~np.tri(len(trace), dtype=bool)
+    assert later.any()
+    for layer, cells in ((0, None), (1, later)):
+        found = leaking_cells(trace, "decoder", layer)
+        assert (found is None) == (cells is None)
+        if cells is not None:
+            assert found is not None
+            weights = np.asarray(trace.attention("decoder", layer))
+            assert (found == (cells & (weights.max(0) > 1e-6))).all()
+            assert (found & later).any()
+    assert leaking_cells(trace, "cross", 1) is None
+    selection = Selection(kind="decoder", layer=1, head=0)
+    painted = paint_picture(trace, selection, 1)
+    assert painted is not None
+    assert painted.alarms is not None
+    whole = compared_pictures(trace, None, selection)
+    assert len(whole) == 1
+    assert whole[0].alarms is not None
+
+
+def test_one_token_cannot_show_that_nothing_leaks() -> None:
+    trace = leaking(5)
+    assert "step forward to see what leaks" in leak_words(trace.until(1))
+    assert "reads the later token" in leak_words(trace)
+    plain = Decoding(tiny_checkpoint(), "abc", limit=5).finish()
+    assert leak_words(plain.until(1)).startswith("No leak")

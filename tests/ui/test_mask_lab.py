@@ -198,3 +198,29 @@ def test_a_hover_derives_no_whole_head(
         lab.attention[0].hovered.emit((query, 1))  # the same row
         assert not derived
     assert not drawn
+
+
+def test_causal_off_keeps_the_step_but_leaves_a_single_token(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine, lab = opened(qtbot, tmp_path)
+
+    def cursor_after(step: int) -> int | None:
+        window.change_run(NO_CHANGES)
+        window.session.set(step=step)
+        lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("off"))
+        lab.fields.causal.activated.emit(1)
+        return window.session.state.cursor
+
+    assert cursor_after(3) == 3
+    assert cursor_after(1) == 5  # the last one: there is something to leak
+
+
+def test_yes_and_no_stand_in_the_row_of_the_mask(qtbot: QtBot, tmp_path: Path) -> None:
+    _window, _engine, lab = opened(qtbot, tmp_path)
+    model = lab.row.model()
+    row = lab.row.numbers.rows.index("may attend")  # type: ignore[union-attr]
+    said = [model.index(row, at).data() for at in range(model.columnCount())]
+    assert set(said) <= {"yes", "no"}
+    assert "yes" in said
+    assert "0." in model.index(row + 2, 0).data()

@@ -8,15 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.analysis.leaks import Leak, leaks
+from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.masks import attends_to_nothing, mask_picture, nothing_words
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
+from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.text import visible
+from visformer.values.arrays import Bools
+from visformer.values.facts import Kind
 from visformer.values.intervention import (
     Causal,
     Cell,
@@ -87,7 +90,10 @@ def paint_picture(
     if trace is None:
         return None
     kind, layer = selection.kind, painted_layer(trace, selection, field)
-    picture = mask_picture(trace, kind, "combined", layer)
+    picture = replace(
+        mask_picture(trace, kind, "combined", layer),
+        alarms=leaking_cells(trace, kind, layer),
+    )
     title = _(
         "{kind} mask, {layer}: click a cell to change it",
         kind=_(KIND_NAMES[kind]),
@@ -216,11 +222,10 @@ def row_numbers(
     layer, head = layer_and_head(trace, selection, kind)
     row = slice(query, query + 1)
     heads = trace.attention_heads(kind, layer, head)
-    mask, value = heads.mask[query], heads.masked_value
-    additive = np.where(mask, 0, value).astype(np.float32)
+    mask = heads.mask[query]
     rows = {
         _("score"): heads.scores(row)[0, 0],
-        _("mask"): additive if value else mask.astype(np.float32),
+        _("may attend"): mask.astype(np.float32),
         _("masked score"): heads.masked(row)[0, 0],
         _("weight"): row_weights(trace, kind, layer, head, row)[0],
     }
@@ -234,6 +239,7 @@ def row_numbers(
         columns=tuple(visible(token) for token in keys),
         values=np.stack(list(rows.values())).astype(np.float32),
         axis="key",
+        flags=(1,),
     )
 
 
@@ -295,11 +301,47 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
     )
 
 
+def compared_pictures(
+    trace: Trace | None, baseline: Trace | None, selection: Selection
+) -> tuple[Matrix, ...]:
+    """Return the focused head's map, or both runs' maps, with what leaks painted."""
+    pictures = attention_pictures(trace, baseline, selection)
+    if trace is None:
+        return pictures
+    where = selection.kind, selection.layer, selection.head
+    return (
+        *pictures[:-1],
+        replace(pictures[-1], alarms=leaking_cells(trace, *where)),
+    )
+
+
+def leaking_cells(
+    trace: Trace, kind: Kind, layer: int, head: int | None = None
+) -> Bools | None:
+    """Return where a head reads a later token or a pad, bool [Q, K]; None: nowhere.
+
+    Without a ``head``: where any head of the layer does.
+    """
+    future, pads, real = forbidden(trace, kind)
+    hidden = (future | pads) & real[:, None]
+    if not hidden.any():
+        return None
+    weights = np.nan_to_num(trace.attention(kind, layer, head))  # [Q, K] or [H, Q, K]
+    read: Bools = weights > LEAST
+    cells: Bools = hidden & (read if read.ndim == 2 else read.any(0))
+    return cells if cells.any() else None
+
+
 def leak_words(trace: Trace | None) -> str:
     """Name the queries that attend to a later token or a pad, the worst first."""
     if trace is None:
         return ""
     all_leaks = leaks(trace)
+    if not all_leaks and trace.intervention.looks_ahead and len(trace.target) < 2:
+        return _(
+            "The mask is changed, but there is no later token to read yet: step "
+            "forward to see what leaks."
+        )
     if not all_leaks:
         return _("No leak: no query reads a later token or a pad.")
     said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]

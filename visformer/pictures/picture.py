@@ -140,6 +140,7 @@ class Numbers:
     axis: Axis  # what a column is
     rows_axis: Axis = ""
     by: Literal["row", "column", "all"] = "row"  # whose maximum is a bar of full length
+    flags: tuple[int, ...] = ()  # rows of yes (1) and no (0)
     full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -82,12 +83,12 @@ def mask_stage(subject: Subject) -> StagePicture:
     )
     score = float(scores[subject.at, subject.key])
     rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
-    names = _("score"), _("may attend (1: yes)"), _("masked score")
+    names = _("score"), _("may attend"), _("masked score")
     return StagePicture(
         formula=_mask_formula(subject.facts.masked_value),
         maps=maps,
         words=_mask_words(subject, score, mask[subject.at]),
-        table=vectors(subject, "key", names, rows),
+        table=replace(vectors(subject, "key", names, rows), flags=(1,)),
     )
 
 

@@ -205,7 +205,10 @@ class MaskFields(QWidget):
     def _change_causal(self) -> None:
         name, offset = self.causal.currentData(), self.offset.value()
         change = Causal(None if name == "off" else offset, self.layer)
-        before = self._state.intervention
+        state = self._state
+        if name != "own" and state.step < 2 and state.trace is not None:
+            self._session.set(step=len(state.trace))  # of one token nothing can leak
+        before = state.intervention
         changed = before.without(change) if name == "own" else before.with_mask(change)
         self._session.do(change_run, changed)
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QEvent
 
 from visformer.language import N_, _
 from visformer.pictures.mask_lab import (
@@ -16,6 +10,7 @@ from visformer.pictures.mask_lab import (
     Runs,
     candidate_numbers,
     compare,
+    compared_pictures,
     difference_picture,
     difference_words,
     empty_row_words,
@@ -28,7 +23,7 @@ from visformer.pictures.mask_lab import (
     toggled,
     turned,
 )
-from visformer.pictures.position_lab import attention_pictures, text_words
+from visformer.pictures.position_lab import text_words
 from visformer.pictures.selection import AttentionCell
 from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
@@ -38,8 +33,10 @@ from visformer.ui.views.mask_fields import MaskFields
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.turning_row import TurningRow
 
 
 class MaskLab(View):
@@ -64,32 +61,22 @@ class MaskLab(View):
         self._fit()
 
     def _lay_out(self) -> None:
-        maps = QGridLayout()
-        places = (self.mask_map, *self.attention, self.difference)
-        for index, heat_map in enumerate(places):
-            heat_map.failed.connect(self.fail)
-            maps.addWidget(heat_map, index // 2, index % 2)
-            if heat_map is not self.mask_map:
-                heat_map.hovered.connect(self._hover)
-                heat_map.clicked.connect(self._lock)
-        body = QWidget()
-        column = QVBoxLayout(body)
+        maps = (self.mask_map, self.attention[0]), (self.attention[1], self.difference)
+        column = LeastColumn(self)
         column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.fields)
         column.addWidget(self.text)
         column.addWidget(self.leaks)
-        column.addLayout(maps, 1)
+        for pair in maps:
+            for heat_map in pair:
+                heat_map.failed.connect(self.fail)
+                if heat_map is not self.mask_map:
+                    heat_map.hovered.connect(self._hover)
+                    heat_map.clicked.connect(self._lock)
+            column.addWidget(TurningRow(*((heat_map, 1) for heat_map in pair)), 1)
         column.addWidget(self.row_words)
         column.addWidget(self.row)
         column.addWidget(self.candidates)
-        scroll = QScrollArea()
-        scroll.setWidget(body)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.fields)
-        layout.addWidget(scroll, 1)
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -139,7 +126,7 @@ class MaskLab(View):
 
     def _draw_attention(self) -> None:
         state = self._state
-        pictures = attention_pictures(state.shown, state.baseline, state.selection)
+        pictures = compared_pictures(state.shown, state.baseline, state.selection)
         draw_both(self.attention, pictures)
 
     def _draw_difference(self) -> None:
@@ -166,9 +153,8 @@ class MaskLab(View):
             self._fit()
 
     def _fit(self) -> None:
-        least = 12 * self.fontMetrics().lineSpacing()
         for heat_map in (self.mask_map, *self.attention, self.difference):
-            heat_map.setMinimumHeight(least)
+            set_least(heat_map)
 
     # ---- what the user does ----------------------------------------------------
 

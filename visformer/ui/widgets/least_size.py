@@ -98,7 +98,7 @@ def _size(widget: QWidget, room: QSize) -> QSize:
     return QSize(width, max(room.height(), height))
 
 
-LEAST_CHARACTERS, LEAST_LINES = 34, 15  # of a map with its labels
+LEAST_CHARACTERS, LEAST_LINES = 34, 18  # of a map with its labels
 
 
 def set_least(picture: QWidget) -> None:

@@ -129,6 +129,8 @@ class NumberTable(QTableView):
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         value = float(self.numbers.values[row, column])
         if role == Role.DisplayRole:
+            if row in self.numbers.flags:
+                return _("yes") if value else _("no")
             return words.short(value)
         if role == Role.ToolTipRole:
             return _(
