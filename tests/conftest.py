@@ -6,6 +6,7 @@ import atexit
 import os
 import tempfile
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -23,3 +24,12 @@ settings.register_profile(
 settings.load_profile("busy")
 # with two threads on two busy cores, small models run up to a hundred times slower
 torch.set_num_threads(1)
+
+MOST_PROCESSES = 8  # each takes about half a gigabyte of memory
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run the whole suite in a process for each core, a few files in this one."""
+    whole = config.args in ([], config.getini("testpaths"))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return min(cores or os.cpu_count() or 1, MOST_PROCESSES) if whole else 0

@@ -7,12 +7,16 @@ import json
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from visformer.errors import CheckpointError, InputError
 from visformer.language import N_, _, ngettext
+
+if sys.platform != "win32":
+    import fcntl
 
 MAX_JSON = 1 << 20
 _ARCHIVES = {  # first bytes -> kind of archive
@@ -327,8 +331,28 @@ def write_whole(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _open_partial(path: Path, mode: int) -> BinaryIO:
+    """Open the file that a whole one is written to, empty.
+
+    Who else writes the same file waits here, and then begins a new one.
+    """
+    while True:
+        number = os.open(
+            path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode
+        )
+        file = os.fdopen(number, "w+b")
+        try:
+            if sys.platform != "win32":
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(number), path.stat()):
+                    file.truncate(0)
+                    return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it has taken its place meanwhile
 
 
 @contextlib.contextmanager
@@ -339,16 +363,19 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     file or the new one, an error the old one.
     """
     partial = path.with_name(path.name + ".part")
-    try:
-        with open(partial, "wb", opener=_private if private else None) as file:
+    with _open_partial(partial, 0o600 if private else 0o666) as file:
+        try:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            if sys.platform != "win32":  # while no other may write it
+                partial.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+    if sys.platform == "win32":  # where an open file cannot be renamed
         partial.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError, ValueError):
-            partial.unlink(missing_ok=True)
-        raise
     if os.name == "posix":  # the new name, too, must survive a power cut
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -303,3 +303,25 @@ def test_a_keeper_says_why_it_cannot_keep_and_goes_on(
     assert work.runs is not None
     trace = read_session(work.runs).shown.trace
     assert not same(trace.storage, TRACE.storage)
+
+
+def test_a_keeper_lives_on_after_what_nobody_expected(
+    session: Session,
+    engine: Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _recipe, state = kept_state(session, engine)
+    lost = replace(state, wish=replace(state.wish, sentence="\ud800"))  # no JSON
+    told: list[str] = []
+    keeper = Keeper(tmp_path / "root", told.append)
+    keeper.do(lambda: 1 / 0)  # type: ignore[arg-type]
+    keeper.keep(Work(state=lost))
+    while not told:
+        pass
+    keeper.keep(Work(state=state))
+    keeper.close()
+    assert told[0]
+    assert told[-1] == ""
+    assert "ZeroDivisionError" in caplog.text
+    assert len(left_behind(tmp_path / "root")) == 1

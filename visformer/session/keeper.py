@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from visformer.errors import VisformerError
+from visformer.errors import VisformerError, stack_words
 from visformer.session.kept import OwnFolder, WorkFacts, prune
 from visformer.session.recipe import recipe_of
 from visformer.session.saved_work import runs_of
 from visformer.session.state import State
 
+log = logging.getLogger(__name__)
 CLOSING_S = 5.0  # that a window's end may wait for the disk
 
 
@@ -52,7 +54,7 @@ class Keeper:
             self._wake()
 
     def do(self, job: Callable[[], None]) -> None:
-        """Do something on the keeper's thread; it must not raise."""
+        """Do something on the keeper's thread; what it raises is only logged."""
         with self._change:
             self._jobs.append(job)
             self._wake()
@@ -82,7 +84,7 @@ class Keeper:
                 if not jobs and work is None:
                     break
             for job in jobs:
-                job()
+                _contained(job)
             if work is not None:
                 self._told(self._write(work))
         if self._folder is not None:
@@ -90,9 +92,6 @@ class Keeper:
 
     def _write(self, work: Work) -> str:
         """Write; return why it could not be, or ""."""
-        recipe = recipe_of(work.state)
-        if recipe is None:
-            return ""
         facts = WorkFacts(
             recipe=msgspec.Raw(b"{}"),
             saved=time.time(),
@@ -101,6 +100,9 @@ class Keeper:
             tries=work.tries,
         )
         try:
+            recipe = recipe_of(work.state)
+            if recipe is None:
+                return ""
             if self._folder is None:
                 self._folder = OwnFolder(self._root)
                 prune(self._root)
@@ -109,4 +111,14 @@ class Keeper:
             return error.strerror or str(error)
         except VisformerError as error:
             return str(error)
+        except Exception as error:  # the thread goes on: the next work may be kept
+            log.error("the session was not kept: %s", stack_words(error))
+            return type(error).__name__
         return ""
+
+
+def _contained(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except Exception as error:
+        log.error("a job of the keeper: %s", stack_words(error))

@@ -6,14 +6,16 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QFileDialog, QMenu, QMessageBox
+from PySide6.QtWidgets import QMenu, QMessageBox
 
 from visformer import paths
 from visformer.errors import brief
+from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
@@ -22,6 +24,8 @@ from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.diagnostics import diagnostics
 from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
+from visformer.ui.widgets.export import png
+from visformer.ui.widgets.save_dialog import ask_where
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
 
@@ -311,20 +315,23 @@ def _save_trace(window: MainWindow) -> None:
         error = _("There is nothing to save yet: translate a sentence first.")
         window.session.set(error=error)
         return
-    path, _kind = QFileDialog.getSaveFileName(
-        window, _("Save trace"), "trace.vis", "*.vis"
-    )
-    if path:
-        window.guarded(lambda: trace.save(path))
+
+    def save() -> None:
+        path = ask_where(window, _("Save trace"), "trace.vis")
+        if path:
+            trace.save(path)
+
+    window.guarded(save)
 
 
 def _save_window(window: MainWindow) -> None:
-    path, _kind = QFileDialog.getSaveFileName(
-        window, _("Save window"), "window.png", "*.png"
-    )
-    if path and not window.grab().save(path, "PNG"):
-        error = _("{path} cannot be written: choose another folder.", path=path)
-        window.session.set(error=error)
+    def save() -> None:
+        path = ask_where(window, _("Save window"), "window.png")
+        if path:
+            check_suffix(Path(path), ".png")
+            save_result(Path(path), png(window.grab().toImage()))
+
+    window.guarded(save)
 
 
 def _full_screen(window: MainWindow) -> None:

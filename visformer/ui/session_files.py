@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
-from visformer.errors import InputError, VisformerError
+from visformer.errors import InputError, VisformerError, brief
 from visformer.language import _
 from visformer.session import openings
 from visformer.session.keeper import Keeper, Work
@@ -20,6 +20,7 @@ from visformer.session.saved_work import runs_of, settled
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui.trace_opener import read_ahead
+from visformer.ui.widgets.save_dialog import ask_where
 from visformer.values.memo import same
 from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace_file import read_session, write_session
@@ -168,12 +169,14 @@ class SessionFiles(QObject):
 
     def save_as(self) -> None:
         """Ask for a file, and save to it."""
-        near = self.path or "session.vis"
-        path, _kind = QFileDialog.getSaveFileName(
-            self._window, _("Save the session"), near, PATTERN
-        )
-        if path:
-            self._write(path)
+
+        def ask() -> None:
+            near = self.path or "session.vis"
+            path = ask_where(self._window, _("Save the session"), near)
+            if path:
+                self._write(path)
+
+        self._window.guarded(ask)
 
     def _write(self, path: str) -> None:
         state = settled(self._window.session.state)
@@ -193,6 +196,8 @@ class SessionFiles(QObject):
                 write_session(every, Path(path), len(every) - 1, work=work)
             except VisformerError as error:
                 problem = str(error)
+            except (OSError, ValueError) as error:  # a name that is no text
+                problem = brief(str(error))
             self._emit(self._done, partial(self._written, path, revision, problem))
 
         self._keeper.do(write)
@@ -258,6 +263,9 @@ class SessionFiles(QObject):
         elif recipe.recorded:
             if work.facts.file:
                 window.open(work.facts.file)
+            else:
+                lost = _("The run of this session was too large to be kept.")
+                window.session.set(error=problem or lost)
             return
         if recipe.recorded:
             if recipe.path:

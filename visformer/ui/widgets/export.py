@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
-from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
 from visformer.ui.large import can_be_large, place_of
+from visformer.ui.widgets.save_dialog import ask_where
 
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
@@ -93,14 +94,11 @@ class Export(QObject):
         """Ask for a name and write the picture or its numbers."""
         table = self.table()
         title = _("Save {name}", name=form.file)
-        pattern = f"*{Path(form.file).suffix}"
-        path, _kind = QFileDialog.getSaveFileName(
-            self._widget, title, form.file, pattern
-        )
-        if not path or table is None:
-            return
-        content = form.make(self._widget, table)
         try:
+            path = ask_where(self._widget, title, form.file)
+            if not path or table is None:
+                return
+            content = form.make(self._widget, table)
             check_suffix(Path(path), Path(form.file).suffix)
             data = png(content) if isinstance(content, QImage) else content.encode()
             save_result(Path(path), data)
