@@ -1,16 +1,17 @@
-"""The translation so far as a sentence, to read and to copy."""
+"""The translation so far as a sentence, to read, to copy and to compare."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QPalette
 from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
 from visformer.language import _
+from visformer.pictures.translation_text import AGAINST
+from visformer.session.comparison import compared
 from visformer.session.state import State
-from visformer.text import visible
 from visformer.ui import icons
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.marked_label import MarkedLabel
 from visformer.ui.widgets.side_by_side import in_a_row
 
 
@@ -20,11 +21,14 @@ class Sentence(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._text = ""
-        self.words = plain_label("")
-        self.words.setAccessibleName(_("the translation so far"))
-        self.words.setMinimumWidth(1)
         policy = QSizePolicy.Policy
-        self.words.setSizePolicy(policy.Preferred, policy.Preferred)
+        self.words, self.other = MarkedLabel(), MarkedLabel()
+        self.words.setAccessibleName(_("the translation so far"))
+        self.other.setAccessibleName(_("what the translation is compared with"))
+        self.other.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        for label in (self.words, self.other):
+            label.setMinimumWidth(1)
+            label.setSizePolicy(policy.Preferred, policy.Preferred)
         self.copy = QToolButton()
         self.copy.setAutoRaise(True)
         self.copy.setToolTip(_("Copy the translation"))
@@ -32,7 +36,7 @@ class Sentence(QWidget):
         self.copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self._text)
         )
-        row = in_a_row(self.words, self.copy, None)
+        row = in_a_row(self.words, self.copy, self.other, None)
         row.setContentsMargins(0, 0, 0, 0)
         self.setLayout(row)
         icons.dress(self.copy, "copy")
@@ -45,9 +49,13 @@ class Sentence(QWidget):
             icons.dress(self.copy, "copy")
 
     def draw(self, state: State) -> None:
-        """Show what is translated up to the current step."""
+        """Show what is translated up to the current step, and how it differs."""
         self._text = state.shown.text if state.shown is not None else ""
-        shown = visible(self._text)
-        if shown != self.words.text():
-            self.words.setText(shown)
+        said = compared(state)
+        self.words.set_parts(said.parts)
+        before = ""
+        if said.other:
+            before = _("{against}: ", against=_(AGAINST[said.against]))
+        self.other.set_parts(said.other, before)
+        self.other.setVisible(bool(said.other))
         self.copy.setEnabled(bool(self._text))

@@ -1,0 +1,61 @@
+"""The sentence of the translation, compared with another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtGui import QColor, QGuiApplication, QImage
+from pytestqt.qtbot import QtBot
+
+from tests.traces import fed, make_trace
+from tests.ui.windows import Pair, answer
+from visformer.pictures.translation_text import TextPart
+from visformer.session import forcing
+from visformer.ui.theme import fed_colour
+from visformer.ui.widgets.marked_label import MarkedLabel
+from visformer.values.trace import Trace
+
+
+def saying(trace: Trace, text: str) -> Trace:
+    return replace(trace, steps=tuple(replace(s, text=text) for s in trace.steps))
+
+
+def test_a_forced_run_stands_beside_the_models_own(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine, saying(make_trace(target=4), "un chat noir"))
+    window.session.set(step=2)
+    sentence = window.sentence
+    assert sentence.words.text() == "un chat noir"
+    assert not sentence.other.isVisible()
+    window.session.do(forcing.force, 7)
+    forced = fed(make_trace(target=4), {1: "forced"}, wrong=(1,))
+    answer(window, engine, saying(forced, "un chien noir"))
+    assert sentence.other.isVisible()
+    assert sentence.other.text() == "run before: un chat noir"
+    marked = [part.text for part in sentence.words.parts if part.differs]
+    assert marked == [" chien"]
+    sentence.copy.click()
+    assert QGuiApplication.clipboard().text() == "un chien noir"
+
+
+def inked(image: QImage, colour: QColor) -> set[int]:
+    """Return the columns in which a colour was painted."""
+    places = ((x, y) for x in range(image.width()) for y in range(image.height()))
+    return {x for x, y in places if image.pixelColor(x, y) == colour}
+
+
+def test_only_the_words_that_differ_are_underlined(qtbot: QtBot) -> None:
+    label = MarkedLabel()
+    qtbot.addWidget(label)
+    label.resize(400, 30)
+    parts = TextPart("un", differs=False), TextPart(" chien", differs=True)
+    label.set_parts((*parts, TextPart(" noir", differs=False)))
+    columns = inked(label.grab().toImage(), fed_colour(label.palette()))
+    metrics = label.fontMetrics()
+    left = metrics.horizontalAdvance("un ")
+    assert left - 1 <= min(columns)
+    assert max(columns) <= metrics.horizontalAdvance("un chien") + 1
+    assert len(columns) > (max(columns) - min(columns)) * 0.8
+    label.set_parts((TextPart("un chien", differs=False),))
+    assert not inked(label.grab().toImage(), fed_colour(label.palette()))
