@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from visformer.errors import CheckpointError, InputError, VisformerError
     from visformer.formats.fresh import build
     from visformer.formats.loading import load
+    from visformer.values.certificate import Certificate
     from visformer.values.config import ModelConfig
     from visformer.values.facts import ModelFacts
     from visformer.values.intervention import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
-    from visformer.watching.certificate import Certificate
     from visformer.watching.watched_attention import WatchedAttention
     from visformer.watching.watcher import Watched, Watcher, watch
 
@@ -85,7 +85,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
     "Causal": "values.intervention",
     "Cell": "values.intervention",
-    "Certificate": "watching.certificate",
+    "Certificate": "values.certificate",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
     "Decoding": "core.decoding",

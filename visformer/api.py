@@ -5,14 +5,28 @@ Nothing here imports torch or Qt before it is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visformer import paths
-from visformer.arguments import as_path, is_several, whole_number, wrong_type
+from visformer.arguments import (
+    as_path,
+    is_several,
+    whole_number,
+    wrong_type,
+    wrong_value,
+)
+from visformer.errors import InputError
 from visformer.language import _
+from visformer.screen import check_screen
 from visformer.values.change_text import parse
+from visformer.values.facts import Kind
+from visformer.values.given_attention import traces_of_weights
 from visformer.values.intervention import Intervention
 from visformer.values.storage.describe import describe_file
 from visformer.values.storage.saved_session import SavedRun, SavedSession
@@ -21,6 +35,7 @@ from visformer.values.trace_file import is_trace_file, read_session, write_sessi
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
+    from visformer.watching.watcher import Watched
 
 MOST_BEAMS = 1000
 
@@ -63,7 +78,12 @@ def save_session(
 
 
 def show(
-    trace: Trace | SavedRun | SavedSession | str | Path, *, block: bool = True
+    trace: Trace | SavedRun | SavedSession | Watched | str | Path | None = None,
+    *,
+    attentions: Mapping[Kind, Sequence[Any]] | None = None,
+    source_tokens: Sequence[str] | None = None,
+    target_tokens: Sequence[str] | None = None,
+    block: bool = True,
 ) -> int:
     """Open a window on a Trace, a session, or the file of one.
 
@@ -71,9 +91,24 @@ def show(
     returns 0 at once, and the window is alive as long as something runs Qt's events:
     ``%gui qt`` in IPython, or a later ``show`` that blocks. Raises InputError where
     there is no screen, away from the main thread, and for a file that cannot be read.
+
+    What ``visformer.watch`` saw, and ``attentions`` (for each kind a list with an array
+    [B, H, Q, K] of each layer), are shown by a process of their own, with a run for
+    each row of the batch: from a notebook too, and without anything that runs Qt.
     """
     from visformer.commands.shared import explained_qt
 
+    if attentions is not None:
+        if trace is not None:
+            raise wrong_value("trace", trace, _("left out where attentions are given"))
+        return _show_apart(
+            traces_of_weights(attentions, source_tokens, target_tokens), block=block
+        )
+    watched = sys.modules.get("visformer.watching.watcher")  # nothing was, if not
+    if watched is not None and isinstance(trace, watched.Watched):
+        if not trace.traces:
+            raise InputError(trace.certificate.sentence)
+        return _show_apart(trace.traces, block=block)
     if isinstance(trace, str | Path):
         trace = open_session(trace)
     if isinstance(trace, SavedSession):
@@ -86,6 +121,22 @@ def show(
         from visformer import app
 
     return app.show(trace, block=bool(block))
+
+
+def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:
+    """Show Traces in a process of its own, which reads them from a file."""
+    check_screen()
+    folder = Path(tempfile.mkdtemp(prefix="visformer-"))
+    path = folder / f"{traces[0].model.name}.vis"
+    save_session(path, traces)
+    command = [sys.executable, "-m", "visformer", str(path)]
+    if not block:
+        subprocess.Popen(command, start_new_session=True)
+        return 0
+    try:
+        return subprocess.run(command, check=False).returncode
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse_change(text: str) -> Intervention:

@@ -12,7 +12,9 @@ from visformer.pictures.about import (
     opened_words,
     readable,
     source_hint,
+    watched_text,
 )
+from visformer.values.certificate import Certificate
 from visformer.values.finding import Finding
 
 NAN = Finding(
@@ -66,7 +68,7 @@ def test_what_is_said_right_after_opening() -> None:
         "or choose a tokenizer in the File menu."
     )
     assert opened_words(opened(), changed=True).startswith("m.pt has changed")
-    names = [count_words(opened(*findings)) for findings in ((), (NAN,), (NAN, NAN))]
+    names = [count_words(findings) for findings in ((), (NAN,), (NAN, NAN))]
     assert names == ["About", "1 finding", "2 findings"]
 
 
@@ -78,3 +80,20 @@ def test_only_numbers_are_read_where_tokens_are_numbers() -> None:
     for sentence in ("a cat", "5 x", "٣", "-1", "²"):
         assert not readable(sentence, numbers)
         assert readable(sentence, text)
+
+
+def test_a_watched_model_says_what_is_its_own() -> None:
+    certificate = Certificate(
+        worst=1e-7,
+        output_difference=0.0,
+        tolerance=2e-5,
+        attentions=6,
+        missed=("“router”: a softmax over 3 choices: no product after it.",),
+        findings=(NAN,),
+        checks=("Length 12: 6 attentions, within 1.0e-07.",),
+    )
+    text = watched_text(replace(make_trace(), certificate=certificate))
+    for part in (certificate.sentence, NAN.what, *certificate.missed, "Length 12"):
+        assert part in text
+    assert "within 1.0e-07" in certificate.sentence
+    assert watched_text(make_trace()) == ""

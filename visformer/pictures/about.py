@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
 from visformer.language import _, ngettext
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
+from visformer.values.trace import Trace
 
 
 def opened_words(opened: Opened, *, changed: bool = False) -> str:
@@ -35,7 +37,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
     if opened.findings:
         said.append(str(opened.findings[0]))
     if len(opened.findings) > 1:
-        said.append(_("More under “{button}”.", button=count_words(opened)))
+        said.append(_("More under “{button}”.", button=count_words(opened.findings)))
     return " ".join(said)
 
 
@@ -58,9 +60,9 @@ def readable(sentence: str, opened: Opened) -> bool:
     return not opened.numbers or all(w.isascii() and w.isdigit() for w in words)
 
 
-def count_words(opened: Opened) -> str:
+def count_words(findings: Sequence[Finding]) -> str:
     """Name the button that leads to the findings."""
-    count = len(opened.findings)
+    count = len(findings)
     return ngettext("{n} finding", "{n} findings", count) if count else _("About")
 
 
@@ -74,6 +76,24 @@ def about_text(opened: Opened) -> str:
         "\n".join(opened.assumed) or nothing,
         _("UNUSUAL OR WRONG"),
         "\n\n".join(map(_finding, opened.findings)) or nothing,
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def watched_text(trace: Trace) -> str:
+    """Return what is known of a watched model's run, as paragraphs of plain text."""
+    certificate, nothing = trace.certificate, _("Nothing.")
+    if certificate is None:
+        return ""
+    parts = (
+        _("THE MODEL"),
+        _("{name}, watched while it ran", name=trace.model.name),
+        _("ARE THESE ITS OWN NUMBERS?"),
+        "\n".join((certificate.sentence, *certificate.checks)),
+        _("NOT SHOWN"),
+        "\n".join(certificate.missed) or nothing,
+        _("UNUSUAL OR WRONG"),
+        "\n\n".join(map(_finding, certificate.findings)) or nothing,
     )
     return "\n\n".join(parts) + "\n"
 

@@ -152,7 +152,10 @@ def _build_model_menu(window: MainWindow, file: QMenu) -> None:
     models, keys = window.header.models, QKeySequence.StandardKey
     about = _add(models, _("About this &model…"), window.about.click)
     models.aboutToShow.connect(
-        lambda: _enable((about,), window.session.state.about is not None)
+        lambda: _enable(
+            (about,),
+            window.session.state.about is not None or window.about.watched is not None,
+        )
     )
     models.addMenu(window.header.device)
     models.addSeparator()

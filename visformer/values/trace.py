@@ -25,6 +25,7 @@ from visformer.files import short
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
 from visformer.values.attention_heads import AttentionHeads
+from visformer.values.certificate import Certificate
 from visformer.values.facts import AttentionFacts, Kind, ModelFacts, StackName
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
@@ -62,12 +63,11 @@ class Trace:
     # [H, Q, K], where the model's weights do not follow from queries, keys and the rest
     captured: Mapping[tuple[Kind, int], Floats] = field(default_factory=dict)
     prompt: int = 0  # how many target tokens were given before the model went on
-    # the best tokens in place of a masked source token, by its index
-    fills: Mapping[int, Candidates] = field(default_factory=dict)
+    fills: Mapping[int, Candidates] = field(default_factory=dict)  # by masked token
     intervention: Intervention = NO_CHANGES  # what modified the run
-    # how many source tokens were typed, where that is more than the model's positions
-    truncated_from: int = 0
+    truncated_from: int = 0  # source tokens typed, where the model takes fewer
     missing: str = ""  # what its file, cut off or damaged, no longer holds: a sentence
+    certificate: Certificate | None = None  # of a watched model: how far it is its own
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here

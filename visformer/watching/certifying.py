@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from visformer.language import _, ngettext
+from visformer.values.certificate import Certificate
 from visformer.values.finding import Finding
 from visformer.watching.captured import worst
-from visformer.watching.certificate import Certificate, together
+from visformer.watching.certifying_watched import together
 from visformer.watching.surroundings import same_chances
 from visformer.watching.watched_attention import HALF_TOLERANCE
 

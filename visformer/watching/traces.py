@@ -162,6 +162,7 @@ def _trace(
         decoder_rows=_rows(columns, "decoder", target, layers, row),
         masks=masks,
         biases=biases,
+        certificate=watched.certificate,
     )
     own = {
         (kind, layer): read_only(np.ascontiguousarray(one.weights[row]))

@@ -31,8 +31,8 @@ from visformer.watching.watched_attention import (
 )
 
 if TYPE_CHECKING:
+    from visformer.values.certificate import Certificate
     from visformer.values.trace import Trace
-    from visformer.watching.certificate import Certificate
 
 Tokens = Sequence[str] | Sequence[Sequence[str]] | None
 
@@ -158,7 +158,7 @@ class Watched:
     @cached_property
     def certificate(self) -> Certificate:
         """How far what was seen is the model's own, and what was found."""
-        from visformer.watching.certificate import certificate_of
+        from visformer.watching.certifying_watched import certificate_of
 
         return certificate_of(self)
 

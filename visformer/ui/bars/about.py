@@ -15,8 +15,9 @@ from PySide6.QtWidgets import (
 
 from visformer.engine.messages import Opened
 from visformer.language import _
-from visformer.pictures.about import about_text, count_words
+from visformer.pictures.about import about_text, count_words, watched_text
 from visformer.session.state import State
+from visformer.values.trace import Trace
 
 COLUMNS, LINES = 100, 32
 
@@ -26,24 +27,39 @@ class AboutButton(QPushButton):
 
     def __init__(self, window: QWidget) -> None:
         super().__init__()
+        self._window = window
         self.opened: Opened | None = None
+        self.watched: Trace | None = None  # of a model that is not open
         self.setToolTip(_("What is known, assumed and unusual about this model"))
-        self.clicked.connect(lambda: self.opened and show_about(window, self.opened))
+        self.clicked.connect(self._show)
 
     def draw(self, state: State) -> None:
-        """Count the findings of the open model; hide where there are none."""
-        self.opened = state.about
+        """Count the findings of the model; hide where there are none."""
+        self.opened, trace = state.about, state.trace
+        is_watched = trace is not None and trace.certificate is not None
+        self.watched = trace if is_watched else None
+        if self.watched is not None and self.watched.certificate is not None:
+            self.setVisible(True)
+            self.setText(count_words(self.watched.certificate.findings))
+            return
         self.setVisible(state.about is not None and bool(state.about.findings))
         if state.about is not None:
-            self.setText(count_words(state.about))
+            self.setText(count_words(state.about.findings))
+
+    def _show(self) -> None:
+        if self.watched is not None:
+            name = self.watched.model.name
+            show_about(self._window, name, watched_text(self.watched))
+        elif self.opened is not None:
+            name = self.opened.model.name
+            show_about(self._window, name, about_text(self.opened))
 
 
-def show_about(parent: QWidget, opened: Opened) -> None:
-    """Open a dialog on the model's sizes, assumptions and findings."""
+def show_about(parent: QWidget, name: str, text: str) -> None:
+    """Open a dialog on a model's sizes, assumptions and findings."""
     dialog = QDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setWindowTitle(_("About {model}", model=opened.model.name))
-    text = about_text(opened)
+    dialog.setWindowTitle(_("About {model}", model=name))
     page = QPlainTextEdit(text)
     page.setReadOnly(True)
     page.setTabChangesFocus(True)

@@ -59,4 +59,13 @@ def _described(run: SavedRun) -> dict[str, Any]:
         "steps": len(trace.steps),
         "text": trace.text,
         "change": str(trace.intervention),
+        "certificate": None
+        if trace.certificate is None
+        else {
+            "passed": trace.certificate.passed,
+            "sentence": trace.certificate.sentence,
+            "missed": list(trace.certificate.missed),
+            "findings": list(map(str, trace.certificate.findings)),
+            "checks": list(trace.certificate.checks),
+        },
     }

@@ -176,6 +176,7 @@ class _StoredRun:
             fills=self._known.fills,
             intervention=self._known.intervention,
             truncated_from=facts.truncated_from,
+            certificate=facts.certificate,
         )
         if whole == len(trace):
             return trace

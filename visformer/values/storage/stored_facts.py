@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from visformer.errors import VisformerError
+from visformer.values.certificate import Certificate
 from visformer.values.config import LIMITS
 from visformer.values.facts import (
     KINDS,
@@ -88,6 +89,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     captured: tuple[tuple[Kind, int], ...] = ()
     encoder_of: int = 0  # the number of the run whose encoder rows it shares
     memory_of: int = 0
+    certificate: Certificate | None = None
     name: str = ""
     note: str = ""
     selection: RunSelection | None = None
@@ -121,6 +123,7 @@ def facts_json(trace: Trace, **more: Any) -> bytes:
         "truncated_from": trace.truncated_from,
         "intervention": _finite(trace.intervention.to_json()),
         "fills": fills,
+        "certificate": _certificate(trace),
         **more,
     }
     # a lone surrogate, which UTF-8 does not have, becomes a question mark
@@ -171,6 +174,17 @@ def _finite(facts: dict[str, Any]) -> dict[str, Any]:
     if value is None or math.isfinite(value):
         return facts
     return {**facts, "masked_value": str(float(value))}
+
+
+def _certificate(trace: Trace) -> dict[str, Any] | None:
+    """Return a Trace's certificate; a difference that is infinite is the largest."""
+    if trace.certificate is None:
+        return None
+    plain: dict[str, Any] = msgspec.to_builtins(trace.certificate)
+    for name in ("worst", "output_difference"):
+        if plain[name] is not None:
+            plain[name] = min(plain[name], LARGEST)
+    return plain
 
 
 def _number(text: str) -> float:
@@ -271,6 +285,9 @@ def _check_numbers(facts: RunFacts, run: int) -> None:
     _require(1 <= facts.height <= MOST_HEIGHT, "height")
     _require(0 <= facts.encoder_of <= run, "encoder_of")
     _require(0 <= facts.memory_of <= run, "memory_of")
+    made = facts.certificate
+    said = () if made is None else (*made.missed, *made.checks)
+    _require(sum(map(len, said)) <= MOST_TEXT, "certificate")
     _require(len(facts.name) <= MOST_NAME, "name")
     _require(len(facts.note) <= MOST_TEXT, "note")
     chosen, kinds = facts.selection or RunSelection(), facts.model.attention

@@ -1,14 +1,15 @@
-"""Certificate: how far what was watched is the model's own, and what was found."""
+"""The certificate of what was watched, from one call or several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from visformer.language import _, ngettext
+from visformer.values.certificate import Certificate
 from visformer.values.finding import Finding
 from visformer.watching.recorder import SeenInstead
 from visformer.watching.traces import not_in_traces
@@ -17,48 +18,6 @@ from visformer.watching.watched_findings import findings_of
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """What was checked of one call, or of several."""
-
-    worst: float  # the largest difference of an attention; 0 without any
-    output_difference: float | None  # watched against unwatched; None: not compared
-    tolerance: float  # what both may be
-    attentions: int  # how many were found
-    missed: tuple[str, ...]  # sentences about what is not shown
-    findings: tuple[Finding, ...]
-    checks: tuple[str, ...] = ()  # sentences about the calls that ``certify`` made
-
-    @property
-    def passed(self) -> bool:
-        """Whether attention was found and all of it is the model's own."""
-        return self.attentions > 0 and max(
-            self.worst, self.output_difference or 0.0
-        ) <= (self.tolerance)
-
-    @property
-    def sentence(self) -> str:
-        """One sentence for a title or a page."""
-        if not self.attentions:
-            return _("No attention was found.")
-        if not self.passed:
-            return _(
-                "Of {n:,} attentions the numbers differ from the model's own by up to "
-                "{worst:.1e}.",
-                n=self.attentions,
-                worst=max(self.worst, self.output_difference or 0.0),
-            )
-        return _(
-            "All numbers of {n:,} attentions are the model's own, within {worst:.1e}.",
-            n=self.attentions,
-            worst=max(self.worst, self.output_difference or 0.0),
-        )
-
-    def __str__(self) -> str:
-        """Return the sentence, then what is not shown, then the findings."""
-        return "\n".join((self.sentence, *self.missed, *map(str, self.findings)))
 
 
 def certificate_of(watched: Watched) -> Certificate:

@@ -1,0 +1,123 @@
+"""What was watched in the window, in files and in About; weights one already has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import visformer
+from tests.watching.faulty_models import built
+from visformer.values.storage.describe import describe_file
+
+SRC, TGT = torch.randint(1, 24, (2, 7)), torch.randint(1, 24, (2, 5))
+
+
+class Asked:
+    """Instead of the window's process: reads the session that it is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sessions: list[Any] = []
+        self.waited: list[bool] = []
+        monkeypatch.setattr(subprocess, "run", self.run)
+        monkeypatch.setattr(subprocess, "Popen", self.start)
+
+    def _read(self, command: list[str], waits: bool) -> None:
+        assert command[:3] == [sys.executable, "-m", "visformer"]
+        session = visformer.open_session(command[3])
+        weights = [trace.attention("cross", 0) for trace in session.traces]
+        self.sessions.append((session, weights))
+        self.waited.append(waits)
+
+    def run(self, command: list[str], **_more: Any) -> Any:
+        self._read(command, True)
+        return subprocess.CompletedProcess(command, 0)
+
+    def start(self, command: list[str], **_more: Any) -> None:
+        self._read(command, False)
+
+
+def test_what_was_watched_is_shown_by_another_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    watched = visformer.watch(built("not-causal"), pad=0)(SRC, TGT)
+    assert visformer.show(watched) == 0
+    assert visformer.show(watched, block=False) == 0
+    assert asked.waited == [True, False]
+    for session, weights in asked.sessions:
+        assert len(session.runs) == 2
+        cross = [one for one in watched.attentions if one.kind == "cross"]
+        assert np.allclose(weights[1], cross[0].weights[1], atol=2e-5)
+        certificate = session.traces[0].certificate
+        assert certificate == watched.certificate
+        assert [finding.id for finding in certificate.findings] == ["not-causal"]
+
+
+def test_a_file_says_what_the_certificate_says(tmp_path: Path) -> None:
+    watched = visformer.watch(built("not-causal"), pad=0)(SRC, TGT)
+    watched.traces[0].save(tmp_path / "x.vis")
+    (run,) = describe_file(tmp_path / "x.vis")["runs"]
+    assert run["certificate"]["passed"]
+    assert run["certificate"]["sentence"] == watched.certificate.sentence
+    assert "which comes after it" in run["certificate"]["findings"][0]
+
+
+def test_where_nothing_was_found_it_says_so() -> None:
+    watched = visformer.watch(torch.nn.Linear(4, 4))(torch.randn(2, 4))
+    with pytest.raises(visformer.InputError, match="No attention was found"):
+        visformer.show(watched)
+    assert "switch to the eager implementation" in watched.certificate.missed[0]
+
+
+def test_weights_one_already_has_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    cross = torch.rand(2, 4, 3, 5).softmax(-1)
+    decoder = np.tril(np.ones((2, 4, 3, 3))) / np.arange(1, 4)[:, None]
+    visformer.show(
+        attentions={"cross": [cross], "decoder": [decoder, decoder]},
+        source_tokens=list("abcde"),
+    )
+    ((session, weights),) = asked.sessions
+    assert np.array_equal(weights[1], cross[1])
+    trace = session.traces[0]
+    assert (trace.source, trace.target) == (tuple("abcde"), ("1", "2", "3"))
+    assert trace.layers("decoder") == 2
+    assert trace.mask("decoder", 0).tolist() == np.tri(3, dtype=bool).tolist()
+    assert trace.is_captured("cross", 0)
+
+
+@pytest.mark.parametrize(
+    ("attentions", "tokens", "words"),
+    [
+        ({}, None, "attentions"),
+        ({"self": [np.ones((1, 2, 2))]}, None, "one of encoder, decoder, cross"),
+        ({"cross": [np.ones((2, 2))]}, None, "batch, heads, queries, keys"),
+        ({"cross": [np.ones((1, 2, 2)), np.ones((1, 2, 3))]}, None, "of one shape"),
+        ({"cross": [np.ones((1, 2, 2))]}, ["a"], "2 tokens"),
+        (
+            {"cross": [np.ones((1, 2, 2))], "encoder": [np.ones((1, 3, 3))]},
+            None,
+            "source tokens",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    attentions: Any, tokens: list[str] | None, words: str
+) -> None:
+    with pytest.raises((TypeError, visformer.InputError), match=words):
+        visformer.show(attentions=attentions, source_tokens=tokens)
+
+
+def test_without_a_screen_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(name, raising=False)
+    if sys.platform in ("win32", "darwin"):
+        pytest.skip("there is always a screen")
+    with pytest.raises(visformer.InputError, match="There is no screen here"):
+        visformer.show(attentions={"cross": [np.ones((1, 2, 2))]})

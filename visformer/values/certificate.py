@@ -1,0 +1,53 @@
+"""Certificate: how far what was watched is the model's own, and what was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from visformer.language import _
+from visformer.values.finding import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What was checked of one call, or of several."""
+
+    worst: float  # the largest difference of an attention; 0 without any
+    output_difference: float | None  # watched against unwatched; None: not compared
+    tolerance: float  # what both may be
+    attentions: int  # how many were found
+    missed: tuple[str, ...]  # sentences about what is not shown
+    findings: tuple[Finding, ...]
+    checks: tuple[str, ...] = ()  # sentences about the calls that ``certify`` made
+
+    @property
+    def difference(self) -> float:
+        """The larger of both differences."""
+        return max(self.worst, self.output_difference or 0.0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether attention was found and all of it is the model's own."""
+        return self.attentions > 0 and self.difference <= self.tolerance
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for a title or a page."""
+        if not self.attentions:
+            return _("No attention was found.")
+        if not self.passed:
+            return _(
+                "Of {n:,} attentions the numbers differ from the model's own by up to "
+                "{worst:.1e}.",
+                n=self.attentions,
+                worst=self.difference,
+            )
+        return _(
+            "All numbers of {n:,} attentions are the model's own, within {worst:.1e}.",
+            n=self.attentions,
+            worst=self.difference,
+        )
+
+    def __str__(self) -> str:
+        """Return the sentence, then what is not shown, then the findings."""
+        return "\n".join((self.sentence, *self.missed, *map(str, self.findings)))
