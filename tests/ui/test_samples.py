@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.ui.windows import make_window
+from tests.ui.windows import answer, make_window
 from visformer import paths
 from visformer.engine.messages import Opened
-from visformer.ui.bars.samples import SAMPLES, choose
+from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
 
 
 def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -> None:
@@ -42,13 +43,42 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
     assert [decode.source for decode in engine.decodes] == ["attention"]
 
 
-def test_a_sample_runs_on_the_model_that_is_open(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_sample_runs_on_its_own_model(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     reverse = str(paths.checkpoint("reverse"))
     model = make_trace().model
     window.session.set(opened=opened_model(model, path="/my/own.pt"))
     choose(window, "attention", reverse)
-    window.session.set(opened=opened_model(model, path=reverse))
+    assert engine.opened == [(reverse, "")]  # not on the user's own
+    assert not engine.decodes
+    window.session.set(opened=opened_model(model, path=reverse), opening=None)
     choose(window, "again", reverse)
-    assert [decode.source for decode in engine.decodes] == ["attention", "again"]
-    assert not engine.opened
+    assert [decode.source for decode in engine.decodes] == ["again"]
+    assert len(engine.opened) == 1
+
+
+def test_a_bundled_model_brings_its_sample_along(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    model = make_trace().model
+    window.session.set(opened=opened_model(model, path="/my/own.pt"))
+    window.translate("The animal")
+    answer(window, engine)
+    reverse = str(paths.checkpoint("reverse"))
+    entries = window.findChildren(QAction)
+    next(entry for entry in entries if entry.text() == "reverse").trigger()
+    assert engine.opened == [(reverse, "")]
+    assert window.source.text() == "attention"
+    window.receive(opened_model(model, path=reverse))
+    assert engine.decodes[-1].source == "attention"
+    window.translate("my own")
+    answer(window, engine)
+    open_with_sample(window, reverse)  # it is open already: its sentence stays
+    assert window.source.text() == "my own"
+
+
+def test_samples_say_what_they_show() -> None:
+    sources = ("d2l", "modular", "handout", "labml", "scratch", "tutorial")
+    for sample in SAMPLES:
+        assert sample.model in HEADINGS
+        assert not any(name in sample.note for name in sources)
+    assert len({sample.note for sample in SAMPLES}) == len(SAMPLES)

@@ -21,6 +21,7 @@ from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.ui.bars.restore_bar import title_of
+from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.diagnostics import diagnostics
 from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
@@ -177,7 +178,7 @@ def _build_model_menu(window: MainWindow, file: QMenu) -> None:
     file.addActions([*opening, window.recent_menu.menuAction()])
     models.addSection(_("Bundled models"))
     for path in paths.bundled_checkpoints():
-        _add(models, path.name, partial(window.open, str(path)))
+        _add(models, path.name, partial(open_with_sample, window, str(path)))
 
 
 def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:

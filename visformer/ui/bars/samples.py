@@ -1,8 +1,9 @@
-"""The sample menu: sentences from the tutorials, each with the bundled model for it."""
+"""The sample menu: sentences that show something, each with its bundled model."""
 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtWidgets import QMenu, QPushButton
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sample(NamedTuple):
-    """A sentence, the bundled model for it, and what it is a sample of."""
+    """A sentence, the bundled model for it, and what it shows."""
 
     text: str
     model: str
@@ -24,24 +25,35 @@ class Sample(NamedTuple):
 
 ENGLISH, CHINESE, LETTERS = "tatoeba-en-fr", "tatoeba-zh-en", "reverse"
 BLACKBOARD = "blackboard"
+HEADINGS = {  # translated where they are shown
+    ENGLISH: N_("English to French"),
+    CHINESE: N_("Chinese to English"),
+    LETTERS: N_("Toy: letters in reverse order"),
+    BLACKBOARD: N_("Toy: a model for the blackboard"),
+}
 SAMPLES = (
     Sample(
         "The animal didn't cross the street because it was too tired.",
         ENGLISH,
-        N_("d2l: which word “it” reads"),
+        N_("what “it” reads, and how “il” follows from it"),
     ),
-    Sample("I am a student.", ENGLISH, N_("d2l, modular: Je suis étudiant")),
-    Sample("I have a cat.", ENGLISH, N_("handout, in the other direction")),
-    Sample("I have a dog and a cat.", ENGLISH, N_("modular: a batch of two")),
+    Sample("I am a student.", ENGLISH, N_("short: each word finds its partner")),
+    Sample("I have a cat.", ENGLISH, N_("the diagonal of word for word")),
+    Sample("I have a dog and a cat.", ENGLISH, N_("one verb for two things")),
+    Sample(
+        "The woman gave the child a book.",
+        ENGLISH,
+        N_("the order of the words changes"),
+    ),
     Sample(
         "A Titan RTX has 24GB of VRAM.",
         ENGLISH,
-        N_("modular: words that are in no training pair"),
+        N_("rare words in pieces, copied by attention"),
     ),
-    Sample("Thinking machines", ENGLISH, N_("modular: the figure of residuals")),
-    Sample("我有一只猫。", CHINESE, N_("handout: I have a cat")),
-    Sample("你是学生吗？", CHINESE, N_("Are you a student?")),
-    Sample("attention", LETTERS, N_("letters reversed: an anti-diagonal")),
+    Sample("Thinking machines", ENGLISH, N_("two words: few enough for the numbers")),
+    Sample("我有一只猫。", CHINESE, N_("“I have a cat.”: no spaces between words")),
+    Sample("你是学生吗？", CHINESE, N_("“Are you a student?”: the question word")),
+    Sample("attention", LETTERS, N_("cross-attention is the anti-diagonal")),
     Sample(
         "dab", BLACKBOARD, N_("four tokens, four dimensions: every digit can be read")
     ),
@@ -51,7 +63,7 @@ SAMPLES = (
 def sample_button(window: MainWindow) -> QPushButton:
     """Return the button; models that are not installed have no entries."""
     button = QPushButton(_("Samples"))
-    button.setToolTip(_("Sentences from the tutorials"))
+    button.setToolTip(_("Sentences that show something, with their models"))
     menu = QMenu(button)
     bundled = {path.name: str(path) for path in paths.bundled_checkpoints()}
     last = ""
@@ -59,7 +71,7 @@ def sample_button(window: MainWindow) -> QPushButton:
         if sample.model not in bundled:
             continue
         if sample.model != last:
-            menu.addSection(sample.model)
+            menu.addSection(_(HEADINGS[sample.model]))
             last = sample.model
         # an ampersand would mark a key
         title = "\t".join((sample.text, _(sample.note))).replace("&", "&&")
@@ -71,12 +83,21 @@ def sample_button(window: MainWindow) -> QPushButton:
 
 
 def choose(window: MainWindow, text: str, model: str) -> None:
-    """Translate a sample with its own model, or with the user's where one is open."""
+    """Translate a sample with its own model, which is opened if another one is."""
     opened = window.session.state.opened
-    open_path = "" if opened is None else opened.path
-    bundled = {str(path) for path in paths.bundled_checkpoints()}
-    if open_path == model or (open_path and open_path not in bundled):
+    if opened is not None and opened.path == model:
         window.translate(text)
         return
     window.source.setText(text)
+    window.reference.clear()
     window.open(model, then=text)
+
+
+def open_with_sample(window: MainWindow, model: str) -> None:
+    """Open a bundled model, with the first sentence that shows something of it."""
+    opened, name = window.session.state.opened, PurePath(model).name
+    texts = [sample.text for sample in SAMPLES if sample.model == name]
+    if texts and (opened is None or opened.path != model):
+        choose(window, texts[0], model)
+    else:
+        window.open(model)
