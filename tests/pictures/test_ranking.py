@@ -41,7 +41,7 @@ def test_alignment_is_another_for_cross_and_for_self() -> None:
     trace = make_trace(7, 6, sharpness=2)
     values = {at: place_correlation(trace.attention("cross", *at)) for at in PLACES}
     ranking = ranked(trace, "cross", "alignment")
-    assert list(ranking.order) == sorted(PLACES, key=lambda at: -values[at])
+    assert list(ranking.order) == sorted(PLACES, key=lambda at: -abs(values[at]))
     assert "correlation" in ranking.words
     beside = ranked(trace, "decoder", "alignment")
     assert beside.captions[0].split()[2] in ("prev", "self", "next")

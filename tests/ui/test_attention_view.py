@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QCoreApplication, QPoint, QRect, Qt
 
 from tests.pictures.test_maps import state
 from tests.traces import make_trace
@@ -19,6 +19,7 @@ from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.map_room import LEAST
 from visformer.values.facts import KINDS, Kind
 
 
@@ -53,6 +54,7 @@ def test_another_scale_is_drawn_in_every_map(view: AttentionView) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) -> None:
     show(view, state(make_trace(5, 4)))
+    QCoreApplication.sendPostedEvents()  # everything is in its place
     heat_map = view.maps[kind]
     qtbot.mouseMove(heat_map.canvas, middle(heat_map, 2, 1))
     assert view.session.state.hovered == AttentionCell(kind, 2, 1)
@@ -61,13 +63,102 @@ def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) 
 def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> None:
     session = view.session
     session.set(trace=make_trace(5, 4), step=4)
-    heat_map = view.maps["decoder"]
+    heat_map = view.maps["cross"]
     where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
     qtbot.mouseClick(heat_map.canvas, left, pos=where)
-    assert session.state.locked == AttentionCell("decoder", 3, 1)
-    assert session.state.kind == "decoder"
+    assert session.state.locked == AttentionCell("cross", 3, 1)
+    assert session.state.kind == "cross"
     qtbot.mouseClick(heat_map.canvas, left, pos=where)
     assert session.state.locked is None
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_a_click_on_a_small_picture_makes_it_the_large_one(
+    view: AttentionView, qtbot: Any, kind: Kind
+) -> None:
+    session = view.session
+    session.set(trace=make_trace(5, 4), step=4)
+    view.grab()
+    sizes = {name: one.width() * one.height() for name, one in view.maps.items()}
+    assert max(sizes, key=lambda name: sizes[name]) == "cross"
+    small = view.maps[kind]
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(small.canvas, left, pos=middle(small, 2, 1))
+    assert (session.state.kind, session.state.locked) == (kind, None)
+    view.grab()
+    areas = {name: one.width() * one.height() for name, one in view.maps.items()}
+    assert max(areas, key=lambda name: areas[name]) == kind
+    assert areas[kind] == pytest.approx(sizes["cross"], rel=0.2)
+
+
+@pytest.mark.parametrize("size", [(620, 420), (1000, 600), (500, 900), (1600, 500)])
+@pytest.mark.parametrize("folded", [False, True])
+def test_nothing_overlaps_and_no_map_is_too_small(
+    view: AttentionView, size: tuple[int, int], folded: bool
+) -> None:
+    view.resize(*size)
+    view.session.set(trace=make_trace(9, 8), step=8)
+    view.overview.header.fold.setChecked(folded)
+    view.grab()
+    parts = [*view.panels.values(), view.heads]
+    places = [QRect(one.mapTo(view, QPoint()), one.size()) for one in parts]
+    for place in places:
+        assert view.rect().contains(place)
+        assert sum(place.intersects(other) for other in places) == 1
+    for heat_map in view.maps.values():
+        canvas = heat_map.canvas.geometry()
+        assert heat_map.rect().contains(canvas)
+        assert min(canvas.width(), canvas.height()) >= LEAST - 1
+
+
+def test_the_locked_cell_is_found_in_every_head(
+    view: AttentionView, qtbot: Any
+) -> None:
+    trace = make_trace(5, 4, layers=3, heads=2)
+    session, question = view.session, view.overview.question
+    session.set(trace=trace, step=4)
+    assert question.isHidden()
+    session.set(locked=AttentionCell("cross", 2, 1))
+    view.grab()
+    assert question.isVisible()
+    qtbot.mouseClick(question, Qt.MouseButton.LeftButton)
+    matrix = view.heads.finder.matrix
+    assert matrix is not None
+    assert matrix.title == "Which head reads “▁s1” from “▁t1”?"
+    expected = [
+        [trace.attention("cross", la, h)[2, 1] for h in (0, 1)] for la in range(3)
+    ]
+    np.testing.assert_array_equal(matrix.values, expected)
+    view.grab()
+    finder = view.heads.finder
+    where = middle(finder, 2, 1)
+    qtbot.mouseClick(finder.canvas, Qt.MouseButton.LeftButton, pos=where)
+    assert (session.state.layer, session.state.head) == (2, 1)
+    assert finder.canvas._cell == (2, 1)
+    session.set(locked=AttentionCell("cross", 3, 0))
+    again = finder.matrix
+    assert again is not None
+    assert again.values[2, 1] == trace.attention("cross", 2, 1)[3, 0]
+    qtbot.mouseClick(view.heads.back, Qt.MouseButton.LeftButton)
+    assert view.heads.currentWidget() is view.overview
+
+
+def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> None:
+    view.session.set(trace=make_trace(60, 8), step=8)
+    heat_map = view.maps["cross"]
+    matrix = heat_map.matrix
+    assert matrix is not None
+    assert matrix.values.max() < 0.3
+    view.grab()
+    offer = heat_map._bar.offer
+    assert offer.text() == f"use this map's maximum, {matrix.values.max():.2g}"
+    qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
+    assert view.bar.scales.currentData() == "head"
+    matrix = heat_map.matrix
+    assert matrix is not None
+    assert matrix.shade.max() == 1
+    qtbot.mouseClick(heat_map._bar.offer, Qt.MouseButton.LeftButton)
+    assert view.bar.scales.currentData() == "fixed"
 
 
 def test_a_click_beside_the_cells_chooses_the_kind(
@@ -137,7 +228,7 @@ def test_arrows_walk_the_grid_and_stop_at_its_edge(
 def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
     show(view, state(make_trace()))
     qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
-    assert view.session.state.scale == "head"
+    assert view.bar.scales.currentData() == "head"
     view.draw(state(make_trace(), scale="log"))
     assert view.bar.scales.currentData() == "log"
 

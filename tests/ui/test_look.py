@@ -89,7 +89,7 @@ def test_controls_change_one_thing_each(qtbot: Any) -> None:
     bar.changed.connect(looks.append)
     start = Look(hide=frozenset({"pad"}), renormalise=True)
     bar.draw(start, "fixed", working=False)
-    qtbot.keyClick(bar.forms, Qt.Key.Key_Down)
+    qtbot.mouseClick(bar.forms["arcs"], Qt.MouseButton.LeftButton)
     qtbot.keyClick(bar.summaries, Qt.Key.Key_Down)
     bar.draw(start, "fixed", working=False)
     bar.actions_["special"].trigger()
@@ -186,7 +186,7 @@ def test_pointing_at_a_token_takes_its_strongest_cell(
 
 def test_a_click_on_a_token_keeps_its_cell(view: AttentionView, qtbot: Any) -> None:
     session = joined(view)
-    session.set(look=Look(form="arcs"))
+    session.set(kind="decoder", look=Look(form="arcs"))
     canvas = arcs(view, "decoder")
     where = token_point(canvas, "query", 1).toPoint()
     qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=where)
@@ -221,7 +221,8 @@ def test_of_a_long_sentence_the_rows_in_sight_are_painted(
         return original(matrix, share, rows)
 
     monkeypatch.setattr("visformer.ui.widgets.arc_map.arcs", spy)
-    view.draw(state(make_trace(300, 20, heads=1, layers=1), look=Look(form="arcs")))
+    long = make_trace(300, 20, heads=1, layers=1)
+    view.draw(state(long, kind="encoder", look=Look(form="arcs")))
     panel = view.panels["encoder"].panel("arcs")
     panel.area.verticalScrollBar().setValue(10**6)
     panel.canvas.repaint()
@@ -288,12 +289,15 @@ def test_every_look_of_every_step_is_drawn(
     view: AttentionView, form: Any, name: Any
 ) -> None:
     session = joined(view)
-    for step in (0, 1, 5):
-        session.set(step=step, look=replace(ALL, form=form, summary=name))
-        view.grab()
     for kind in KINDS:
+        for step in (0, 1, 5):
+            look = replace(ALL, form=form, summary=name)
+            session.set(step=step, kind=kind, look=look)
+            view.grab()
         panel = view.panels[kind].panel(form) if form != "map" else view.maps[kind]
         assert csv_of(panel.export)
+        small = [view.maps[other] for other in KINDS if other != kind]
+        assert all(csv_of(heat_map.export) for heat_map in small)
     session.set(trace=None)
     view.grab()
 

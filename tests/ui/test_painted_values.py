@@ -14,7 +14,8 @@ from tests.ui.test_heatmap import matrix, middle
 from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.picture import Matrix, ranged
 from visformer.ui.theme import hue
-from visformer.ui.widgets.heatmap import LEAST, HeatMap
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.map_room import LEAST
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from visformer.language import N_
 Form = Literal["map", "arcs", "text"]
 Summary = Literal["head", "mean", "max", "all", "rollout"]
 TokenGroup = Literal["special", "pad", "punctuation"]
-Order = Literal["place", "entropy", "maximum", "alignment"]
+Order = Literal["place", "entropy", "maximum", "alignment", "cell"]
 TokenRole = Literal["query", "key"]
 
 # As named on screen, translated there.
 FORMS: dict[Form, str] = {
-    "map": N_("heat map"),
+    "map": N_("map"),
     "arcs": N_("arcs"),
-    "text": N_("tinted text"),
+    "text": N_("text"),
 }
 SUMMARIES: dict[Summary, str] = {
     "head": N_("one head"),
@@ -36,6 +36,7 @@ ORDERS: dict[Order, str] = {
     "entropy": N_("by entropy"),
     "maximum": N_("by maximum"),
     "alignment": N_("by alignment"),
+    "cell": N_("the locked cell"),
 }
 
 

@@ -13,6 +13,7 @@ from visformer.analysis.subwords import SPACE
 from visformer.language import _
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
+from visformer.values.facts import Kind
 from visformer.words import number
 
 # What a token is in attention; each role keeps one hue wherever it is drawn.
@@ -89,6 +90,7 @@ class Matrix:
     masked: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
     current: int | None = None  # the row of the step on screen: always labelled
+    sign: Kind | None = None  # of the kind of attention, painted before the title
     gist: str = ""  # what there is to see, in a few words, beside the title
     offer: str = ""  # another range of colours, as the button beside the bar names it
     done: str = ""  # what was done to the model's numbers, in words

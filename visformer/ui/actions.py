@@ -39,6 +39,7 @@ KEYS = (
     N_("Left, Right, Page Up, Page Down: one step back or forward"),
     N_("Home, End: before the first step, to the last step"),
     N_("1, 2, 3: encoder self, decoder self, cross attention"),
+    N_("M, A, T: attention as a map, as arcs, as tinted text"),
     N_("Ctrl+arrow keys: move through heads and layers"),
     N_("Alt+Left, Alt+Right: back to where you looked before, and forward again"),
     N_("Shift+arrow keys: move the locked cell"),

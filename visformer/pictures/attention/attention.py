@@ -50,6 +50,8 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
         border=shown.border,
         current=last[0] if last and shown.kind != "encoder" else None,
         offer=_offer(shown, selection),
+        sign=shown.kind,
+        gist=shown.gist,
         row_role="query",
         column_role="key",
     )

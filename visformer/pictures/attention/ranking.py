@@ -29,8 +29,8 @@ WORDS: dict[Order, str] = {
     ),
 }
 ALONG = N_(
-    "highest alignment first: correlation of a query's position with the mean position "
-    "of the keys it reads (1 in order, −1 reversed)"
+    "strongest alignment first: correlation of a query's position with the mean "
+    "position of the keys it reads (1 in order, −1 backwards)"
 )
 BESIDE = N_(
     "highest alignment first: mean weight on the previous, the same or the next token, "
@@ -58,7 +58,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
     Measured are the model's own weights of all tokens shown. Heads without a number
     come last.
     """
-    if order == "place":
+    if order in ("place", "cell"):
         return
     ranked = []
     for layer in range(trace.layers(kind)):
@@ -67,7 +67,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
                 head_weights(trace, kind, layer, head), order, kind
             )
             caption = f"L{layer + 1} H{head + 1} {caption}"
-            rank = value if order == "entropy" else -value
+            rank = value if order == "entropy" else -abs(value)
             ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
     # NaN has no order: sort by a flag for it, then by place
@@ -80,7 +80,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
 
 
 def order_words(order: Order, kind: Kind) -> str:
-    """Say exactly what the heads are ordered by; "" for layer and head."""
+    """Say exactly what the heads are ordered by; "" where they stand in their place."""
     if order == "alignment":
         return _(ALONG) if kind == "cross" else _(BESIDE)
     return _(WORDS[order]) if order in WORDS else ""

@@ -20,6 +20,7 @@ from visformer.analysis.subwords import (
     word_text,
 )
 from visformer.language import _
+from visformer.pictures.attention.gist import gist_words
 from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
 from visformer.pictures.attention.reading_words import (
     done_words,
@@ -59,6 +60,7 @@ class Reading:
     keys: Groups | None = None
     axes: tuple[str, str]  # what a row and a column are
     border: tuple[int, int] | None = None  # rows and columns of the prompt
+    gist: str = ""  # what one head does, in a few words
     note: str = ""  # why there is nothing to show
 
     def cell(self, row: int, column: int) -> AttentionCell:
@@ -118,13 +120,17 @@ def reading(
     if trace is None:
         return None
     layer, head = layer_and_head(trace, selection, kind)
-    if look.raw:
+    weights: Floats | None = None
+    if look.summary == "head":
+        weights = head_weights(trace, kind, layer, head)
+    if look.raw and weights is not None:
         rows, columns = labels(trace, kind)
         return Reading(
             kind=kind,
             title=title_words(trace, selection, look, kind),
             done=done_words(trace, look, kind, layer),
-            values=head_weights(trace, kind, layer, head),
+            gist=gist_words(trace, kind, weights),
+            values=weights,
             rows=rows,
             columns=columns,
             masked=~trace.mask(kind, layer),
@@ -135,10 +141,7 @@ def reading(
         )
     if is_impossible(trace, kind, look.summary):
         return _nothing(trace, selection, look, kind)
-    weights: Floats | None
-    if look.summary == "head":
-        weights = head_weights(trace, kind, layer, head)
-    else:
+    if weights is None and look.summary != "head":
         weights = summary(trace, kind, layer, look.summary)
     if weights is None:
         return None

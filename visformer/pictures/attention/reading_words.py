@@ -53,6 +53,16 @@ def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> s
     return _("{kind} · {layer}", kind=name, layer=layer_words(layer))
 
 
+def small_title(kind: Kind, layer: int, head: int) -> str:
+    """Name a kind and a head where there is little room."""
+    return _(
+        "{kind} · L{layer} H{head}",
+        kind=_(KIND_NAMES[kind]),
+        layer=layer + 1,
+        head=head + 1,
+    )
+
+
 def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
     heads = trace.heads(kind)
     mean = ngettext("mean of {n} head", "mean of {n} heads", heads)

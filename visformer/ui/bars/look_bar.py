@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QPainter, QPaintEvent, QPalette
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QAction, QShortcut
 from PySide6.QtWidgets import (
+    QButtonGroup,
     QHBoxLayout,
     QMenu,
     QPushButton,
-    QSizePolicy,
     QSlider,
+    QToolButton,
     QWidget,
 )
 
@@ -28,12 +30,14 @@ from visformer.pictures.look import (
 )
 from visformer.pictures.selection import SCALES
 from visformer.ui.changed import Changed
+from visformer.ui.theme import gap
 from visformer.ui.widgets.chooser import chooser
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
 WIDEST = 14  # characters of a box that are always visible
-HINTS = {
+FORM_KEYS: dict[Form, str] = {"map": "M", "arcs": "A", "text": "T"}
+HINTS: dict[Form, str] = {
     "map": N_("wheel: zoom · drag: pan · click: lock a cell · right-click: copy, save"),
     "arcs": N_("point at a token: its arcs · click: lock it · right-click: copy, save"),
     "text": N_(
@@ -57,7 +61,7 @@ class LookBar(QWidget):
         super().__init__()
         self._look = DEFAULT_LOOK
         self._changed = Changed()
-        self.forms = chooser(_("how attention is drawn"), FORMS, most=WIDEST)
+        self.forms = self._form_buttons()
         self.summaries = chooser(
             _("heads and layers summarised"), SUMMARIES, most=WIDEST
         )
@@ -66,20 +70,37 @@ class LookBar(QWidget):
         self.actions_ = self._token_menu()
         self.mass = QSlider(Qt.Orientation.Horizontal)
         self._share = plain_label("")
-        self._hint = _Hint()
+        self._working = plain_label("", faint=True)
         self._prepare_slider()
-        self.forms.activated.connect(self._choose_form)
         self.summaries.activated.connect(self._choose_summary)
         self.scales.activated.connect(
             lambda _: self.scale_chosen.emit(self.scales.currentData())
         )
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        parts = self.forms, self.summaries, self.tokens, self.scales
-        for part in (*parts, self.mass, self._share):
+        row.setSpacing(0)
+        for button in self.forms.values():
+            row.addWidget(button)
+        for part in (self.summaries, self.tokens, self.scales, self.mass, self._share):
+            row.addSpacing(gap(self))
             row.addWidget(part)
-        row.addWidget(self._hint, 1)
+        row.addSpacing(gap(self))
+        row.addWidget(self._working, 1)
+
+    def _form_buttons(self) -> dict[Form, QToolButton]:
+        """Return a button of each form; one is pressed, each has a key of its own."""
+        group, buttons = QButtonGroup(self), dict[Form, QToolButton]()
+        for form, title in FORMS.items():
+            button = buttons[form] = QToolButton()
+            button.setText(_(title))
+            button.setCheckable(True)
+            button.setToolTip(
+                _("{hint} (key {key})", hint=_(HINTS[form]), key=FORM_KEYS[form])
+            )
+            button.clicked.connect(partial(self._choose_form, form))
+            group.addButton(button)
+            QShortcut(FORM_KEYS[form], self, activated=button.click)  # type: ignore[call-overload]
+        return buttons
 
     def _prepare_slider(self) -> None:
         self.mass.setRange(1, 100 // MASS_STEP)
@@ -115,7 +136,7 @@ class LookBar(QWidget):
         self._look = look
         if not self._changed("all", look, scale, working):
             return
-        self.forms.setCurrentIndex(self.forms.findData(look.form))
+        self.forms[look.form].setChecked(True)
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))
         for name in TOKEN_GROUPS:
@@ -131,14 +152,13 @@ class LookBar(QWidget):
         self._share.setText(_("{percent}%", percent=share))
         for part in (self.mass, self._share):
             part.setVisible(look.form == "arcs")
-        self._hint.set_text(_("summarising…") if working else _(HINTS[look.form]))
+        self._working.setText(_("summarising…") if working else "")
 
     def _change(self, look: Look) -> None:
         self._changed.forget()  # a control moved: the next draw says where it stands
         self.changed.emit(look)
 
-    def _choose_form(self) -> None:
-        form: Form = self.forms.currentData()
+    def _choose_form(self, form: Form) -> None:
         self._change(replace(self._look, form=form))
 
     def _choose_summary(self) -> None:
@@ -163,28 +183,3 @@ def _shown_tokens(look: Look) -> str:
     if look.words:
         return _("some words") if look.hide else _("all words")
     return _("some tokens") if look.hide else _("all tokens")
-
-
-class _Hint(QWidget):
-    """Faint words in the space that the controls leave."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._text = ""
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-
-    def set_text(self, text: str) -> None:
-        if text != self._text:
-            self._text = text
-            self.setToolTip(text)
-            self.update()
-
-    def sizeHint(self) -> QSize:
-        return QSize(0, self.fontMetrics().height())
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
-        cut = Qt.TextElideMode.ElideRight
-        text = self.fontMetrics().elidedText(self._text, cut, self.width())
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, text)

@@ -1,4 +1,4 @@
-"""The Attention tab: the three kinds side by side, below them all heads of one."""
+"""The Attention tab: one kind large, the others small, and all heads of the kind."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from PySide6.QtCore import QElapsedTimer, Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import QElapsedTimer, QTimer
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, shown_marks
+from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.maps import all_numbers, layer_and_head
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
+from visformer.pictures.attention.reading_words import small_title
 from visformer.pictures.attention.summary import summary_parts
 from visformer.pictures.look import Look, Order
 from visformer.pictures.selection import AttentionCell, Scale
@@ -25,8 +27,9 @@ from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.term_tips import TermTip
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.heads_pane import HeadsPane
 from visformer.ui.widgets.kind_panel import KindPanel
-from visformer.ui.widgets.overview import Overview
+from visformer.ui.widgets.kinds_pane import KindsPane
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.token_canvas import SideToken
 from visformer.values.facts import KINDS, Kind
@@ -81,14 +84,15 @@ class AttentionView(View):
         self._turns.timeout.connect(self._work)
         self.panels = {kind: self._panel(kind) for kind in KINDS}
         self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
-        self.overview = Overview(
-            lambda: all_numbers(self._state.shown, self._state.kind)
-        )
+        self.heads = HeadsPane(lambda: all_numbers(self._state.shown, self._state.kind))
+        self.heads.failed.connect(self.fail)
+        self.heads.chosen.connect(self._choose)
+        self.heads.order_chosen.connect(self._choose_order)
+        self.overview = self.heads.overview
         TermTip(self.overview.orders, session, "order")
-        self.overview.export.failed.connect(self.fail)
-        self.overview.chosen.connect(self._choose)
         self.overview.resized.connect(self._draw_overview)
-        self.overview.order_chosen.connect(self._choose_order)
+        self.pane = KindsPane(dict(self.panels), self.heads)
+        self.heads.folded.connect(self.pane.fold)
         self.bar = LookBar()
         TermTip(self.bar.summaries, session, "summary")
         self.bar.changed.connect(self._choose_look)
@@ -105,25 +109,12 @@ class AttentionView(View):
         return panel
 
     def _lay_out(self) -> None:
-        maps = QWidget()
-        row = QHBoxLayout(maps)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        for panel in self.panels.values():
-            row.addWidget(panel, 1)
-        splitter = QSplitter(Qt.Orientation.Vertical)
-        splitter.addWidget(maps)
-        splitter.addWidget(self.overview)
-        splitter.setChildrenCollapsible(False)
-        splitter.setSizes([640, 360])  # shared out in this proportion
-        splitter.setStretchFactor(0, 16)
-        splitter.setStretchFactor(1, 9)
         column = QVBoxLayout(self)
         column.setContentsMargins(4, 4, 4, 4)
         column.setSpacing(4)
         column.addWidget(self.bar)
         column.addWidget(self._absent)
-        column.addWidget(splitter, 1)
+        column.addWidget(self.pane, 1)
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -143,20 +134,23 @@ class AttentionView(View):
         model = state.model if state.trace is None else state.trace.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))
+        kinds = KINDS if model is None else model.kinds
+        shape = self._extents.get(state.kind, (1, 1))
+        self.pane.draw(kinds, state.kind, shape)
         for kind, panel in self.panels.items():
-            there = model is None or kind in model.kinds
-            panel.setVisible(there)
-            if there:
+            if kind in kinds:
                 self._draw_panel(kind, panel)
             else:
                 self._tasks.pop(kind, None)
-            panel.set_focused(kind == state.kind and state.shown is not None)
+        self._draw_finder()
         self._draw_order()
         self._draw_overview()
         self.bar.draw(state.look, state.scale, working=bool(self._tasks))
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
         state, look = self._state, self._state.look
+        if kind != state.kind:  # what is small is a map
+            look = replace(look, form="map")
         extent, longest = self._extents.get(kind), self._longest.get(kind, ("", ""))
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
         mass = look.mass if look.form == "arcs" else None
@@ -166,7 +160,7 @@ class AttentionView(View):
             if state.shown
             else (0, 0)
         )
-        looks = (*numbers, mass, *at, state.scale)
+        looks = (*numbers, mass, *at, state.scale, kind == state.kind)
         if self._changed(kind, shown, looks, extent, longest):
             self._tasks.pop(kind, None)
             drawn = reading(state.shown, state.selection, look, kind)
@@ -176,10 +170,28 @@ class AttentionView(View):
                 return
             self._readings[kind] = drawn
             picture = None if drawn is None else matrix(drawn, state.selection)
+            if picture is not None and kind != state.kind and look.summary == "head":
+                picture = replace(picture, title=small_title(kind, *at))
             panel.draw(picture, look, extent=extent, longest=longest)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:
             panel.mark(state.shown, drawn, shown_marks(drawn, state.cell), look)
+
+    def _draw_finder(self) -> None:
+        """Offer to find the head that reads the locked cell, or show all of them."""
+        state, cell = self._state, self._state.locked
+        question = ""
+        if state.shown is not None and cell is not None and cell.kind == state.kind:
+            question = find_words(state.shown, cell)
+        self.overview.header.offer(question)
+        found = bool(question) and state.look.order == "cell"
+        needs = _Shown(state.shown, state.kind), cell, state.scale
+        if not self._changed("finder", found, *(needs if found else ())):
+            return
+        matrix = None
+        if found and state.shown is not None and cell is not None:
+            matrix = head_finder(state.shown, state.selection, cell)
+        self.heads.show_cell(matrix)
 
     def _draw_overview(self) -> None:
         state, kind = self._state, self._state.kind
@@ -196,7 +208,7 @@ class AttentionView(View):
         needs = (shown, kind, state.scale, extent, size)
         if self._changed("overview", *needs):
             self._begin_overview(needs, size)
-        self.overview.choose(layer_and_head(state.shown, state.selection, kind))
+        self.heads.choose(*layer_and_head(state.shown, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview; in slices if the sentence is long."""
@@ -244,7 +256,7 @@ class AttentionView(View):
             return
         self._tasks.pop("order", None)
         ranking = None
-        if order != "place" and state.shown is not None:
+        if order not in ("place", "cell") and state.shown is not None:
             parts = ranking_parts(state.shown, kind, order)
             if is_large(state.shown.whole, kind):
                 self._begin("order", parts)
@@ -325,8 +337,8 @@ class AttentionView(View):
         self.session.set(hovered=cell, look=look)
 
     def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
-        """Lock a cell, or unlock it; a click beside the cells focuses the kind."""
-        if at is None:
+        """Lock a cell, or unlock it; a click on a small picture makes it the large."""
+        if at is None or kind != self._state.kind:
             self.session.set(kind=kind)
             return
         cell, look = self._focus(kind, at)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.pictures.picture import AttentionRole, Matrix
 from visformer.ui.theme import TITLE, gap, hue, sized
 from visformer.ui.widgets.labels import short
@@ -103,3 +103,28 @@ def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
         else:
             found[-1] = (found[-1][0] + letter, "")
     return tuple(piece for piece in found if piece[0])
+
+
+def is_inside(matrix: Matrix, cell: tuple[int, int]) -> bool:
+    """Tell whether a matrix has a cell."""
+    rows, columns = len(matrix.rows), len(matrix.columns)
+    return 0 <= cell[0] < rows and 0 <= cell[1] < columns
+
+
+def description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
+    """Describe the cell in focus for screen readers."""
+    if cell is None or not matrix.values.size:
+        return _(
+            "{rows}, {columns}",
+            rows=ngettext("{n} row", "{n} rows", len(matrix.rows)),
+            columns=ngettext("{n} column", "{n} columns", len(matrix.columns)),
+        )
+    row, column = cell
+    fields = {
+        "row": matrix.row_names[row],
+        "column": matrix.column_names[column],
+        "value": number(float(matrix.values[row, column])),
+    }
+    if matrix.done:
+        return _("{row}, {column}: {value} ({done})", done=matrix.done, **fields)
+    return _("{row}, {column}: {value}", **fields)

@@ -15,14 +15,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.theme import TITLE, gap, sized
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
-from visformer.ui.widgets.cell_value import CellValue
+from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.kind_sign import KindSign
 from visformer.ui.widgets.labels import (
     Caption,
     Labels,
@@ -30,10 +31,10 @@ from visformer.ui.widgets.labels import (
     label_font,
     short,
 )
+from visformer.ui.widgets.map_room import LEAST, square_cells
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
-from visformer.words import number
 
-LEAST = 120  # pixels of a map's sides: smaller ones stretch, or lose their labels
+TITLED = 20  # lines of a map's width from which its title is large
 EMPTY = N_("Nothing to show yet.")
 
 
@@ -53,7 +54,6 @@ class HeatMap(QWidget):
         self._extent: tuple[int, int] | None = None
         self._longest = ("", "")
         self._room: tuple[object, ...] = ()  # what the arrangement depends on
-        self._focused = False
         labels = [plain_label(parent=self) for _ in range(5)]
         for label in labels:
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -63,6 +63,7 @@ class HeatMap(QWidget):
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for label in (self._gist, self._column_axis, self._hint):
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self._sign = KindSign(self)
         self._row_axis = Caption(self)
         self._row_labels = Labels(Qt.Orientation.Vertical, self)
         self._column_labels = Labels(Qt.Orientation.Horizontal, self)
@@ -112,11 +113,13 @@ class HeatMap(QWidget):
         self._hint.setVisible(empty)
         if matrix is None:
             self._hint.setText(_(EMPTY))
+            self._sign.draw(None)
             for other in (*self._outside(), self._gist, self.value):
                 other.hide()
             self._arrange()
             return
         self._hint.setText(matrix.note if empty else "")
+        self._sign.draw(matrix.sign)
         self._title.setText(matrix.title)
         self._gist.setText(matrix.gist)
         self._gist.setVisible(bool(matrix.gist))
@@ -141,8 +144,12 @@ class HeatMap(QWidget):
         *,
         rows: tuple[int, ...] = (),
         columns: tuple[int, ...] = (),
+        value: bool = True,
     ) -> None:
-        """Frame a cell and mark tokens on both axes; the image is left alone."""
+        """Frame a cell and mark tokens on both axes; the image is left alone.
+
+        ``value``: the cell's value is written beside it.
+        """
         if self._matrix is None:
             return
         matrix = self._matrix
@@ -151,14 +158,14 @@ class HeatMap(QWidget):
             matrix.rows, rows, current=matrix.current, role=matrix.row_role
         )
         self._column_labels.draw(matrix.columns, columns, role=matrix.column_role)
-        self.setAccessibleDescription(_description(matrix, cell))
-        self._cell = cell
+        self.setAccessibleDescription(description(matrix, cell))
+        self._cell = cell if value else None
         self._say_value()
 
     def _say_value(self) -> None:
         """Write the marked cell's value beside it, if it is on screen."""
         matrix, cell = self._matrix, self._cell
-        if matrix is None or cell is None or not _is_inside(matrix, cell):
+        if matrix is None or cell is None or not is_inside(matrix, cell):
             self.value.hide()
             return
         place = self.canvas.box(*cell).translated(self.canvas.pos())
@@ -179,12 +186,6 @@ class HeatMap(QWidget):
         if self._column_axis.palette().placeholderText().color() != ink:
             palette.setColor(QPalette.ColorRole.PlaceholderText, ink)
             self._column_axis.setPalette(palette)
-
-    def set_focused(self, focused: bool) -> None:
-        """Frame the whole map as the one of several that has the focus."""
-        if focused != self._focused:
-            self._focused = focused
-            self.update()
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
@@ -222,7 +223,7 @@ class HeatMap(QWidget):
             self._width_of((self._longest[1], *matrix.columns)),
         )
         bar = self._bar.heightForWidth(self.width())
-        words = matrix.done, matrix.title, matrix.gist, bar
+        words = matrix.done, matrix.title, matrix.gist, matrix.sign, bar
         room = (self.size(), extent, longest, self.font(), words)
         if room != self._room:
             self._room = room
@@ -256,10 +257,10 @@ class HeatMap(QWidget):
         labels = line if upright else turned
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
         within = whole.adjusted(left - edge, line + labels, 0, 0)
-        room = self._room_of(extent, within)
+        room = square_cells(extent, within, self._stretch)
         bare = min(room.width(), room.height()) < LEAST
         if bare:
-            room = self._room_of(extent, whole)
+            room = square_cells(extent, whole, self._stretch)
         for part in self._outside():
             part.setHidden(bare)
         self._column_labels.upright = upright
@@ -284,27 +285,27 @@ class HeatMap(QWidget):
 
     def _place_words(self, edge: int) -> int:
         """Place the title with its gist, and what was done; return where they end."""
-        metrics, wide = QFontMetrics(self._title.font()), self.width() - 2 * edge
+        wide, text = self.width() - 2 * edge, self._title.text()
+        large = sized(self.font(), TITLE, bold=True)
+        if wide < TITLED * self.fontMetrics().height():
+            large = sized(self.font(), 1.0, bold=True)
+        self._title.setFont(large)
+        metrics = QFontMetrics(large)
         line, body = metrics.height() + 2, self.fontMetrics()
-        title = min(wide, metrics.horizontalAdvance(self._title.text()) + edge)
-        self._title.setGeometry(edge, edge, title, line)
+        left = edge
+        if not self._sign.isHidden():
+            side = self._sign.sizeHint().height()
+            self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
+            left += side + body.averageCharWidth()
+        title = metrics.horizontalAdvance(text) + edge
+        title = max(0, min(wide - left, title))
+        self._title.setGeometry(left, edge, title, line)
         off = metrics.ascent() - body.ascent()  # one baseline
-        left = edge + title + body.averageCharWidth()
+        left += title + body.averageCharWidth()
         self._gist.setGeometry(left, edge + off, max(0, wide - left), body.height() + 2)
         done = wrapped_height(body, self._done.text(), wide)
         self._done.setGeometry(edge, edge + line, wide, done)
         return edge + line + done
-
-    def _room_of(self, extent: tuple[int, int], within: QRect) -> QRect:
-        """Return where the cells lie: square ones, if the map is large enough so."""
-        rows, columns = extent
-        wide, high = max(1, within.width()) / columns, max(1, within.height()) / rows
-        across = min(wide, self._stretch * high) * columns
-        down = min(high, self._stretch * wide) * rows
-        across = max(across, min(LEAST, wide * columns))
-        down = max(down, min(LEAST, high * rows))
-        corner = within.topLeft()
-        return QRect(corner.x(), corner.y(), max(1, int(across)), max(1, int(down)))
 
     def _follow(self) -> None:
         view = self.canvas.view
@@ -317,14 +318,11 @@ class HeatMap(QWidget):
         self._arrange()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the frame of the map that has the focus, ours or the keyboard's."""
-        if not (self._focused or self.hasFocus()):
-            return
-        painter = QPainter(self)
-        accent = self.palette().color(QPalette.ColorRole.Highlight)
-        for wide in range(2 if self._focused else 1):
-            painter.setPen(accent)
-            painter.drawRect(self.rect().adjusted(wide, wide, -1 - wide, -1 - wide))
+        """Frame the map that the keys go to."""
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow palette, font and style."""
@@ -339,7 +337,6 @@ class HeatMap(QWidget):
 
     def _dress(self) -> None:
         """Use the widget's palette and font."""
-        self._title.setFont(sized(self.font(), TITLE, bold=True))
         self._arrange()
         if self._matrix is not None:
             self._colour_axis(self._matrix)
@@ -368,27 +365,3 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
-
-
-def _is_inside(matrix: Matrix, cell: tuple[int, int]) -> bool:
-    rows, columns = len(matrix.rows), len(matrix.columns)
-    return 0 <= cell[0] < rows and 0 <= cell[1] < columns
-
-
-def _description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
-    """Describe the cell in focus for screen readers."""
-    if cell is None or not matrix.values.size:
-        return _(
-            "{rows}, {columns}",
-            rows=ngettext("{n} row", "{n} rows", len(matrix.rows)),
-            columns=ngettext("{n} column", "{n} columns", len(matrix.columns)),
-        )
-    row, column = cell
-    fields = {
-        "row": matrix.row_names[row],
-        "column": matrix.column_names[column],
-        "value": number(float(matrix.values[row, column])),
-    }
-    if matrix.done:
-        return _("{row}, {column}: {value} ({done})", done=matrix.done, **fields)
-    return _("{row}, {column}: {value}", **fields)

@@ -110,9 +110,3 @@ class KindPanel(QStackedWidget):
             canvas.mark(marks, look.by)
         elif self._matrix is not None:
             canvas.draw(tinted(trace, shown, self._matrix, marks, look.by))
-
-    def set_focused(self, focused: bool) -> None:
-        """Frame it as the one of several that has the focus."""
-        self.heat_map.set_focused(focused)
-        for panel in self._panels.values():
-            panel.set_focused(focused)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QColor,
     QContextMenuEvent,
     QFontMetrics,
     QHelpEvent,
@@ -20,22 +19,23 @@ from PySide6.QtGui import (
     QPalette,
     QPen,
 )
-from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
-from visformer.pictures.look import ORDERS, Order
+from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
-from visformer.ui.widgets.colour_map import NAN_COLOUR, codes, colour_table, coloured
+from visformer.ui.widgets.colour_map import codes, colour_table, coloured
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.words import head_words
 
 CAPTION = 0.45  # of a thumbnail's height, for its caption
 SMALLEST = 0.6  # of the text's size
-GAP = 3  # pixels between thumbnails
-STRETCH = 3.5  # at most, of a thumbnail's width to its height, or the reverse
+GAP = 5  # pixels between thumbnails
+LEAST = 24  # pixels of a thumbnail's sides: a long, flat one is stretched
 STEPS = {
     Qt.Key.Key_Left: (0, -1),
     Qt.Key.Key_Right: (0, 1),
@@ -49,6 +49,7 @@ class Overview(QWidget):
 
     chosen = Signal(int, int)  # layer and head
     order_chosen = Signal(str)
+    folding = Signal(bool)
     resized = Signal()
 
     def __init__(self, table: Callable[[], Table | None]) -> None:
@@ -61,13 +62,11 @@ class Overview(QWidget):
         self._chosen = (0, 0)
         self._order: Order = "place"
         self._ranking: Ranking | None = None
-        self.orders = QComboBox(self)
-        for name, title in ORDERS.items():
-            self.orders.addItem(_(title), name)
-        self.orders.setAccessibleName(_("order of the heads"))
-        self.orders.activated.connect(
-            lambda _: self.order_chosen.emit(self.orders.currentData())
-        )
+        self.header = HeadsHeader(self)
+        self.header.order_chosen.connect(self.order_chosen)
+        self.header.folding.connect(self._fold)
+        self.orders, self.question = self.header.orders, self.header.question
+        self._tell()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(_("all heads, one row per layer, one column per head"))
@@ -85,7 +84,24 @@ class Overview(QWidget):
                 codes(mosaic.image, None), colour_table(self.palette())
             )
             self._unknown = bool(np.isnan(mosaic.image.max()))
+        self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
+        self.update()
+
+    def _tell(self) -> None:
+        """Name the grid, and say what its colours or its order are."""
+        if self._mosaic is None:
+            words = _("all heads: nothing to show yet")
+            self.header.draw(words, "", unknown=False)
+            return
+        words = _("L: layer, H: head; colour: {scale}", scale=self._mosaic.note)
+        if self._ranking is not None:
+            words = self._ranking.words
+        self.header.draw(self._mosaic.title, words, unknown=self._unknown)
+
+    def _fold(self, folded: bool) -> None:
+        self.updateGeometry()
+        self.folding.emit(folded)
         self.update()
 
     def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
@@ -93,16 +109,17 @@ class Overview(QWidget):
 
         ``words``: what they are ordered by, also while that is still measured.
         """
-        self.orders.setCurrentIndex(self.orders.findData(order))
-        self.orders.setToolTip(words or _("order of the heads"))
+        self.header.rank(order, words)
         if (order, ranking) != (self._order, self._ranking):
             self._order, self._ranking = order, ranking
+            self._tell()
             self.update()
 
     def choose(self, chosen: tuple[int, int]) -> None:
         """Frame a head; the image is left alone."""
         if chosen != self._chosen:
             self._chosen = chosen
+            self.header.choose(chosen)
             self.update()
         self.setAccessibleDescription(_("{head} is chosen", head=head_words(*chosen)))
 
@@ -118,7 +135,7 @@ class Overview(QWidget):
         """Return the thumbnails' space, without title, layer and head labels."""
         metrics = self.fontMetrics()
         left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
-        if self._order == "place":
+        if self._order in ("place", "cell"):
             top += metrics.height()
         else:  # the captions are on the thumbnails
             left = 4
@@ -126,19 +143,22 @@ class Overview(QWidget):
         return QRectF(left, top, max(1, width), max(1, height))
 
     def _grid(self) -> QRectF:
-        """Return where the thumbnails are: not stretched too far."""
+        """Return where the thumbnails are: cells are square where they can be."""
         place, mosaic = self._place(), self._mosaic
         if mosaic is None or not mosaic.image.size:
             return place
         across = place.width() / mosaic.image.shape[1]
         down = place.height() / mosaic.image.shape[0]
-        place.setWidth(min(across, STRETCH * down) * mosaic.image.shape[1])
-        place.setHeight(min(down, STRETCH * across) * mosaic.image.shape[0])
+        least = LEAST * mosaic.heads, LEAST * mosaic.layers
+        wide = max(down * mosaic.image.shape[1], least[0])
+        high = max(across * mosaic.image.shape[0], least[1])
+        place.setWidth(min(place.width(), wide))
+        place.setHeight(min(place.height(), high))
         return place
 
     def _header(self) -> int:
         """Return the height of the title line, which ends with the choice of order."""
-        return max(self.fontMetrics().height(), self.orders.sizeHint().height())
+        return self.header.sizeHint().height()
 
     def _spot(self, layer: int, head: int) -> tuple[int, int]:
         """Return the row and column of a head in the grid."""
@@ -161,11 +181,10 @@ class Overview(QWidget):
         return QRectF(grid.x() + head * width, grid.y() + layer * height, width, height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the words, the image, gaps, labels, the frame."""
+        """Paint the image, gaps, labels, the frame."""
         painter, palette = QPainter(self), self.palette()
         role = QPalette.ColorRole
-        self._paint_words(painter)
-        if self._mosaic is None:
+        if self._mosaic is None or self.header.fold.isChecked():
             return
         grid = self._grid()
         if not self._image.isNull():
@@ -179,46 +198,12 @@ class Overview(QWidget):
             self._paint_labels(painter, grid, self._mosaic)
         else:
             self._paint_captions(painter, self._ranking)
-        frame = self._box(*self._chosen).adjusted(0, 0, -GAP, -GAP)
-        pen = QPen(palette.color(role.Highlight), 3 if self.hasFocus() else 2)
+        wide = 3 if self.hasFocus() else 2  # in the gap: it hides nothing
+        frame = self._box(*self._chosen).adjusted(-wide, -wide, wide - GAP, wide - GAP)
+        pen = QPen(palette.color(role.Highlight), wide)
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
         painter.setPen(pen)
         painter.drawRect(frame)
-
-    def _paint_words(self, painter: QPainter) -> None:
-        palette, metrics = self.palette(), self.fontMetrics()
-        line = QRectF(0, 0, self.width(), self._header())
-        painter.setPen(palette.color(QPalette.ColorRole.WindowText))
-        if self._mosaic is None:
-            words = _("all heads: nothing to show yet")
-            painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
-            return
-        bold, regular = self.font(), self.font()
-        bold.setBold(True)
-        painter.setFont(bold)
-        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._mosaic.title)
-        line.setLeft(painter.fontMetrics().horizontalAdvance(self._mosaic.title + "  "))
-        painter.setFont(regular)
-        if self._unknown:
-            line.setLeft(self._paint_key(painter, line))
-        painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
-        line.setRight(self.orders.x() - metrics.averageCharWidth())
-        words = _("L: layer, H: head; colour: {scale}", scale=self._mosaic.note)
-        if self._ranking is not None:
-            words = self._ranking.words
-        cut = Qt.TextElideMode.ElideRight
-        words = metrics.elidedText(words, cut, int(line.width()))
-        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, words)
-
-    def _paint_key(self, painter: QPainter, line: QRectF) -> float:
-        """Show which colour means NaN; return where the words end."""
-        metrics, word = self.fontMetrics(), "NaN"
-        box = QRectF(line.x(), line.y(), 1.2 * line.height(), line.height())
-        inside = box.adjusted(0, 0.2 * line.height(), 0, -0.2 * line.height())
-        painter.fillRect(inside, QColor(NAN_COLOUR))
-        line = line.adjusted(box.width() + metrics.averageCharWidth(), 0, 0, 0)
-        painter.drawText(line, Qt.AlignmentFlag.AlignLeft, word)
-        return line.x() + metrics.horizontalAdvance(word + "  ")
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Cover what is not decoded yet, and the gaps; frame the thumbnails."""
@@ -280,21 +265,23 @@ class Overview(QWidget):
             painter.drawText(box, beside, f"L{layer + 1}")
 
     def sizeHint(self) -> QSize:
-        """Ten lines high."""
+        """Ten lines high, or folded to its header."""
         line = self.fontMetrics().height()
-        return QSize(30 * line, 10 * line)
+        folded = self.header.fold.isChecked()
+        return QSize(30 * line, self._header() if folded else 10 * line)
 
     def minimumSizeHint(self) -> QSize:
-        """Five lines high."""
+        """Ask for five lines, or folded for its header."""
         line = self.fontMetrics().height()
-        return QSize(10 * line, 5 * line)
+        folded = self.header.fold.isChecked()
+        return QSize(10 * line, self._header() if folded else 5 * line)
 
     # ---- mouse and keys --------------------------------------------------------
 
     def head_at(self, at: QPointF) -> tuple[int, int] | None:
         """Return the layer and head at a point; None if there is none."""
         mosaic, grid = self._mosaic, self._grid()
-        if mosaic is None or not grid.contains(at):
+        if mosaic is None or self.header.fold.isChecked() or not grid.contains(at):
             return None
         across = (
             (at.x() - grid.x()) / grid.width() * mosaic.heads * max(1, mosaic.width)
@@ -350,10 +337,7 @@ class Overview(QWidget):
     def resizeEvent(self, event: QEvent) -> None:
         """Report it: thumbnails of another size may need another reduction."""
         super().resizeEvent(event)  # type: ignore[arg-type]
-        size = self.orders.sizeHint()
-        self.orders.setGeometry(
-            self.width() - size.width(), 0, size.width(), size.height()
-        )
+        self.header.setGeometry(0, 0, self.width(), self._header())
         self.resized.emit()
 
     def changeEvent(self, event: QEvent) -> None:

@@ -6,11 +6,9 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QMouseEvent,
-    QPainter,
-    QPaintEvent,
     QPalette,
 )
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.picture import Matrix, Table
@@ -19,7 +17,8 @@ from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.kind_sign import KindSign
+from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.widgets.running_text import RunningText
 
 
@@ -34,9 +33,9 @@ class Panel(QWidget):
         super().__init__()
         self.canvas = canvas
         self._matrix: Matrix | None = None
-        self._focused = False
-        self._title, self._done, self._note = (paragraph(name) for _ in range(3))
-        for label in (self._title, self._done, self._note):
+        self._title, self._gist = plain_label(), plain_label(faint=True)
+        self._done, self._note = paragraph(name), paragraph(name)
+        for label in (self._title, self._gist, self._done, self._note):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._note.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self._bar = ColourBar(self)
@@ -50,7 +49,13 @@ class Panel(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(4, 4, 4, 4)
         column.setSpacing(2)
-        for part in (self._title, self._done, self.area, self._note, self._bar):
+        self._sign = KindSign()
+        heading = QHBoxLayout()
+        heading.addWidget(self._sign)
+        heading.addWidget(self._title)
+        heading.addWidget(self._gist, 1)
+        column.addLayout(heading)
+        for part in (self._done, self.area, self._note, self._bar):
             column.addWidget(part, 1 if part is self.area else 0)
         self.export = Export(self, self.table)
         self.export.failed.connect(self.failed)
@@ -62,6 +67,8 @@ class Panel(QWidget):
         self._matrix = matrix
         empty = matrix is None or not matrix.values.size
         self._title.setText(matrix.title if matrix is not None else "")
+        self._sign.draw(matrix.sign if matrix is not None else None)
+        self._gist.setText(matrix.gist if matrix is not None else "")
         self._done.setText(matrix.done if matrix is not None else "")
         self._done.setVisible(bool(self._done.text()))
         said = matrix.note if matrix is not None and empty else note
@@ -77,22 +84,9 @@ class Panel(QWidget):
                 offer=matrix.offer,
             )
 
-    def set_focused(self, focused: bool) -> None:
-        """Frame the panel as the one of several that has the focus."""
-        if focused != self._focused:
-            self._focused = focused
-            self.update()
-
     def table(self) -> Table | None:
         """Return the numbers behind the picture for export."""
         return self._matrix.table if self._matrix is not None else None
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        if self._focused:
-            painter = QPainter(self)
-            painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
-            for wide in range(2):
-                painter.drawRect(self.rect().adjusted(wide, wide, -1 - wide, -1 - wide))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Report a click beside the picture."""

@@ -1,0 +1,65 @@
+"""One cell in every head: the one that reads a key from a query most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visformer.language import _
+from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.picture import Matrix, shade
+from visformer.pictures.selection import AttentionCell, Selection
+from visformer.text import visible
+from visformer.values.arrays import Floats
+from visformer.values.trace import Trace
+from visformer.words import head_words, probability
+
+
+def find_words(trace: Trace, cell: AttentionCell) -> str:
+    """Ask which head reads a cell's key from its query."""
+    queries, keys = trace.tokens(cell.kind)
+    return _(
+        "Which head reads “{key}” from “{query}”?",
+        key=visible(keys[cell.key]),
+        query=visible(queries[cell.query]),
+    )
+
+
+def head_finder(trace: Trace, selection: Selection, cell: AttentionCell) -> Matrix:
+    """Return a cell's weight in every head: a row per layer, a column per head."""
+    kind = cell.kind
+    layers, heads = trace.layers(kind), trace.heads(kind)
+    values: Floats = np.zeros((layers, heads), np.float32)
+    masked = np.zeros((layers, heads), bool)
+    rows = slice(cell.query, cell.query + 1)
+    for layer in range(layers):
+        masked[layer] = not trace.mask(kind, layer)[cell.query, cell.key]
+        for head in range(heads):
+            row = row_weights(trace, kind, layer, head, rows)[0]
+            values[layer, head] = row[cell.key]
+    shades, ends, note = shade(values, selection.scale)
+    return Matrix(
+        title=find_words(trace, cell),
+        done=_most_words(values),
+        sign=kind,
+        values=values,
+        shade=shades,
+        rows=tuple(f"L{layer + 1}" for layer in range(layers)),
+        columns=tuple(f"H{head + 1}" for head in range(heads)),
+        row_axis=_("layer"),
+        column_axis=_("head"),
+        ends=ends,
+        note=note,
+        masked=masked if masked.any() else None,
+    )
+
+
+def _most_words(values: Floats) -> str:
+    """Name the head that gives most weight."""
+    if not np.isfinite(values).any():
+        return ""
+    layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    return _(
+        "most in {head}: {weight}",
+        head=head_words(int(layer), int(head)),
+        weight=probability(float(values[layer, head])),
+    )
