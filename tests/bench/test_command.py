@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -83,3 +86,17 @@ def test_every_group_measures_its_budgets() -> None:
     for name, budgets in command.GROUPS.items():
         module = importlib.import_module(f"visformer.bench.time_{name}")
         assert set(module.BENCHMARKS) == set(budgets)
+
+
+@pytest.mark.slow
+def test_qt_says_nothing_on_standard_error() -> None:
+    """A window is measured in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "visformer", "bench", "--only", "5"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " 5 " in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import multiprocessing
 import platform
 from collections.abc import Callable, Iterator
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     for unknown numbers of budgets.
     """
     budgets = _budgets(options.only)
+    # also in the processes that are started: Qt warns of what its platforms cannot do
+    os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")
     figures: list[Measurement] = []
     for figure in measure(budgets):
         figures.append(figure)
