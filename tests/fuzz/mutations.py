@@ -62,7 +62,7 @@ def json_changed(data: bytes, draw: Random) -> bytes:
             other, theirs = draw.choice(places)
             holder[key] = copy.deepcopy(other[theirs])
         else:
-            holder[key] = draw.choice(ODD_VALUES)
+            holder[key] = copy.deepcopy(draw.choice(ODD_VALUES))
     text = json.dumps(root[0], ensure_ascii=draw.random() < 0.5)
     if draw.random() < 0.05:
         text = "[" * 100_000

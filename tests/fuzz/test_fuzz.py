@@ -93,3 +93,14 @@ def test_a_changed_header_has_its_right_length() -> None:
     made = [mutations.safetensors_changed(data, Random(n)) for n in range(40)]
     fits = [int.from_bytes(m[:8], "little") + 24 == len(m) for m in made]
     assert 30 <= sum(fits) < 40
+
+
+def test_a_mutant_is_the_same_whatever_was_made_before() -> None:
+    """What is put into a document is no part of the next one."""
+    from random import Random
+
+    data = b'{"a": {"b": [1, 2]}, "c": [[3]], "d": "e"}'
+    first = mutations.json_changed(data, Random("7"))
+    for seed in range(2000):
+        mutations.json_changed(data, Random(seed))
+    assert mutations.json_changed(data, Random("7")) == first

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import multiprocessing
+import os
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
