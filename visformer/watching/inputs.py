@@ -22,6 +22,7 @@ SOURCE_NAMES = {
 }
 TARGET_NAMES = {
     *("decoder_input_ids", "tgt", "trg", "target", "y", "prev_output_tokens"),
+    *("trg_input", "tgt_in", "dec_inputs", "decoder_inputs"),
     *("decoder_inputs_embeds", "tgt_tokens", "targets", "tgt_ids", "target_ids"),
 }
 NO_INPUT = (  # in the name of an argument that is neither
@@ -85,7 +86,7 @@ class InputMarks:
         free = [
             (n, x)
             for n, _at, x in given
-            if not any(word in n.lower() for word in NO_INPUT)
+            if _may_be_input(n.lower())
             and not any(x is y for y in (*sources, *targets))
             and not (x.dtype.is_floating_point and ledger.is_made(x))
         ]
@@ -137,6 +138,11 @@ class InputMarks:
                     )
                 )
         return told
+
+
+def _may_be_input(name: str) -> bool:
+    known = name in SOURCE_NAMES | TARGET_NAMES
+    return known or not any(word in name for word in NO_INPUT)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -1,0 +1,112 @@
+"""The recipes of the guide: each is short, and runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import visformer
+from tests.watching.faulty_models import built
+
+GUIDE = Path(__file__).parents[2] / "resources" / "guide" / "watching.md"
+PARTS = re.split(r"^## ", GUIDE.read_text("utf-8"), flags=re.MULTILINE)[1:]
+RECIPES = {
+    part.partition("\n")[0]: re.findall(r"```python\n(.*?)```", part, re.DOTALL)
+    for part in PARTS
+    if "```python" in part
+}
+
+
+class Fairseq(nn.Module):
+    """Takes what fairseq's models take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = built("healthy")
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
+    ) -> Any:
+        return self.inner(src_tokens, prev_output_tokens), None
+
+
+class Pieces:
+    """The least of a tokenizer of transformers."""
+
+    def __call__(self, text: str, return_tensors: str) -> dict[str, Tensor]:
+        return {"input_ids": torch.arange(3, 3 + len(text.split()))[None]}
+
+    def convert_ids_to_tokens(self, id: int) -> str:
+        return f"t{id}"
+
+
+def names(recipe: str) -> dict[str, Any]:
+    """Return what a recipe takes for granted."""
+    torch.manual_seed(8)
+    src, tgt = torch.randint(2, 24, (3, 7)), torch.randint(2, 24, (3, 6))
+    given: dict[str, Any] = {"visformer": visformer, "torch": torch}
+    given |= {"model": built("healthy"), "src": src, "tgt": tgt[:, :-1]}
+    given |= {"labels": tgt[:, 1:], "weights": torch.rand(1, 2, 4, 4).softmax(-1)}
+    if recipe == "Hugging Face":
+        transformers = pytest.importorskip("transformers")
+        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+        config = transformers.T5Config(
+            **sizes, vocab_size=50, pad_token_id=0, decoder_start_token_id=0
+        )
+        model = transformers.T5ForConditionalGeneration(config).eval()
+        given |= {"model": model, "tokenizer": Pieces()}
+    if recipe.startswith("fairseq"):
+        lengths = torch.full((3,), 7)
+        net = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": tgt}
+        given |= {"model": Fairseq(), "task_batch": {"net_input": net}}
+    if recipe == "A training loop":
+        given |= {"batches": [(src, tgt)] * 3, "train": lambda *_given: None}
+    if recipe == "Lightning":
+        lightning = ModuleType("lightning")
+        lightning.Callback = object  # type: ignore[attr-defined]
+        given["lightning"] = lightning
+    return given
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_runs(
+    recipe: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown: list[Any] = []
+    monkeypatch.setattr(visformer, "show", lambda *it, **more: shown.append((it, more)))
+    given = names(recipe)
+    for snippet in RECIPES[recipe]:
+        assert len(snippet.splitlines()) < 10
+        exec(compile(snippet, "watching.md", "exec"), given)
+    if recipe == "Lightning":
+        module, trainer = SimpleNamespace(model=given["model"]), SimpleNamespace()
+        trainer.current_epoch = 3
+        batch = {"src": given["src"], "tgt": given["tgt"]}
+        given["Watching"]().on_validation_batch_start(trainer, module, batch, 0)
+        assert visformer.open_trace("epoch-3.vis").kinds
+    elif recipe == "A training loop":
+        assert len(visformer.open_trace("step-0.vis")) == 5
+    elif recipe.startswith("Weights"):
+        assert "cross" in shown[0][1]["attentions"]
+    elif "certify" in RECIPES[recipe][0]:
+        assert given["certificate"].passed
+    else:
+        ((watched,), _more) = shown[0]
+        assert watched.certificate.passed
+        kinds = {one.kind for one in watched.attentions}
+        assert kinds == {"encoder", "decoder", "cross"}
+        assert watched.traces
+
+
+def test_the_guide_has_all_recipes() -> None:
+    for wanted in ("own", "torch.nn", "Hugging", "Lightning", "fairseq", "training"):
+        assert any(wanted in recipe for recipe in RECIPES)
+    assert "lightning" not in sys.modules
