@@ -363,3 +363,38 @@ def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
     assert embedding == pytest.approx(weight[trace.source_ids] * 4, abs=1e-5)
     first = 3 if "shifted" in change else 0
     assert (position == table[first : first + len(position)]).all()
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+def test_one_input_and_three_weights_stand_side_by_side(kind: str) -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, kind=kind, layer=1, head=1)
+    made = shown(state, "projections")
+    assert made.columns == 3
+    matrices = [one.make() for one in made.maps]
+    for at, part in enumerate(("query", "key", "value")):
+        alone = [one.make() for one in shown(state, part).maps]
+        for one, other in zip(matrices[3 * at : 3 * at + 3], alone, strict=True):
+            assert (one.values == other.values).all()
+        x, weight, result = matrices[3 * at : 3 * at + 3]
+        assert (x.role, weight.role, result.role) == ("", part, part)
+        assert result.row_role == ("query" if part == "query" else "key")
+    first = matrices[0].values
+    for other in matrices[3::3]:
+        same = other.values.shape == first.shape and (other.values == first).all()
+        assert same == (kind == "encoder")
+    assert ("encoder's output" in made.formula) == (kind == "cross")
+    assert made.table.rows == ("q", "k", "v")
+
+
+def test_the_feed_forward_network_names_no_cell() -> None:
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))
+    assert heading(looked_at(state), "feed_forward") == ""
+    assert "reads" in heading(looked_at(state), "attention")
+
+
+def test_the_norms_tab_is_named_after_the_models_norm() -> None:
+    for norm, title in (("rms", "RMS / batch norm"), ("layer", "layer / batch norm")):
+        _checkpoint, trace = traced(norm=norm, norm_bias=norm != "rms")
+        assert stages.titles_on("feed_forward", trace, "cross", 0)[-1] == title

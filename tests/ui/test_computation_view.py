@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -7,20 +8,24 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
+from tests.pictures.computed import shown, state_of, traced
 from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, Pair, answer, make_view, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
+from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -246,3 +251,52 @@ def test_the_choosers_choose(pair: Pair) -> None:
         choosers[name].activated.emit(index)
     state = window.session.state
     assert (state.kind, state.layer, state.head) == ("encoder", 1, 1)
+
+
+def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
+    maps = StageMaps()
+    qtbot.addWidget(maps)
+    checkpoint, trace = traced()
+    stage = shown(state_of(checkpoint, trace, kind="encoder"), "scale")
+    maps.resize(1400, 600)
+    maps.show()
+    maps.draw(stage.maps, {})
+
+    def places() -> tuple[int, int]:
+        visible = [one.geometry() for one in maps.maps if one.isVisible()]
+        assert all(box.width() >= 200 and box.height() >= 120 for box in visible)
+        overlaps = [one.intersects(two) for one, two in combinations(visible, 2)]
+        assert not any(overlaps)
+        return len({box.x() for box in visible}), len({box.y() for box in visible})
+
+    QApplication.sendPostedEvents()
+    assert places() == (4, 1)
+    maps.resize(700, 900)
+    QApplication.sendPostedEvents()
+    assert places() == (2, 2)
+    maps.resize(300, 2400)
+    QApplication.sendPostedEvents()
+    assert places() == (1, 4)
+    stage = shown(state_of(checkpoint, trace, kind="encoder"), "projections")
+    maps.draw(stage.maps, {}, columns=stage.columns)
+    maps.resize(1400, 900)
+    QApplication.sendPostedEvents()
+    assert places() == (3, 3)
+    assert maps.minimumSizeHint().width() >= 600
+
+
+def test_the_table_follows_the_chosen_cell(qtbot: QtBot) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    values = np.zeros((2, 60), np.float32)
+    names = tuple(f"dim {at}" for at in range(60))
+    table.draw(Numbers(rows=("a", "b"), columns=names, values=values, axis="model"))
+    table.resize(500, 160)
+    table.show()
+    for column in (40, 3, 59):
+        table.mark(None, column)
+        left = table.columnViewportPosition(column)
+        assert 0 <= left <= table.viewport().width() - table.columnWidth(column)
+    before = table.horizontalScrollBar().value()
+    table.mark(None, 58)  # in sight: nothing moves
+    assert table.horizontalScrollBar().value() == before

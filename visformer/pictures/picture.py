@@ -97,6 +97,7 @@ class Matrix:
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
     row_role: AttentionRole = ""
     column_role: AttentionRole = ""
+    role: AttentionRole = ""  # of the whole matrix: Q, K, V and what makes them
     boolean: bool = False  # 1 may attend, 0 may not: two colours, no range
     alarms: Bools | None = None  # [R, C]: True where what is forbidden is read
     row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"

@@ -40,8 +40,8 @@ def product_stage(subject: Subject) -> StagePicture:
     total = float(q.astype(np.float64) @ k)
     keys = subject.trace.keys(subject.kind, subject.layer, subject.head)
     maps = (
-        queries(subject, "", "Q", _block_queries(subject), "head"),
-        stage_map(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key")),
+        queries(subject, "", "Q", _block_queries(subject), "head", role="query"),
+        stage_map(subject, "×", "Kᵀ", lambda: keys.T, ("head", "key"), role="key"),
         stage_map(subject, "=", "QKᵀ", lambda: products_of(subject), ("query", "key")),
     )
     return StagePicture(

@@ -48,7 +48,11 @@ def weighted_stage(subject: Subject) -> StagePicture:
     tokens = subject.names("key")
     maps = (
         weights_map(subject, ""),
-        stage_map(subject, "×", "V", lambda: values, ("key", "head"), whole=True),
+        stage_map(
+            *(subject, "×", "V", lambda: values, ("key", "head")),
+            whole=True,
+            role="value",
+        ),
         stage_map(subject, "=", "Z", lambda: weights @ values, ("query", "head")),
     )
     names = [f"{number(row[j])} · v({tokens[j]})" for j in order]

@@ -133,25 +133,11 @@ def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:
 def _projection(subject: Subject, part: Projected) -> StagePicture:
     letter, rows = LETTERS[part], subject.rows()
     token: Literal["query", "key"] = "query" if part == "query" else "key"
-    side: Axis = token
     whole = getattr(rows.attention_weights(subject.kind), part)
     columns = subject.columns(part)
     linear = projected_part(whole, columns)
     reads, result, at = _projected(subject, part)
-    source = "M" if subject.kind == "cross" and part != "query" else "X"
-    weight = (rows.parameters, subject.kind, subject.head)
-    maps = (
-        stage_map(subject, "", source, lambda: reads, (side, "model")),
-        stage_map(
-            subject,
-            "×",
-            f"W_{letter}",
-            lambda: linear.weight,
-            ("model", "head"),
-            key=weight,
-        ),
-        stage_map(subject, plus(linear), letter, lambda: result, (side, "head")),
-    )
+    source = _source(subject, part)
     product = reads[at] @ linear.weight  # [d]
     values, names = [product, result[at]], [f"{source} W_{letter}", letter.lower()]
     if linear.bias is not None:
@@ -177,9 +163,71 @@ def _projection(subject: Subject, part: Projected) -> StagePicture:
             columns=columns_words(columns),
             matrix=f"W_{letter}",
         ),
-        maps=maps,
+        maps=_projection_maps(subject, part),
         words=words,
         table=vectors(subject, "head", names, values, by="all"),
+    )
+
+
+def _source(subject: Subject, part: Projected) -> str:
+    """Name what a part is projected from."""
+    return "M" if subject.kind == "cross" and part != "query" else "X"
+
+
+def _projection_maps(subject: Subject, part: Projected) -> tuple[StageMap, ...]:
+    """Describe what is read, the weight, and the result; the last two in one hue."""
+    letter, rows = LETTERS[part], subject.rows()
+    side: Axis = "query" if part == "query" else "key"
+    whole = getattr(rows.attention_weights(subject.kind), part)
+    linear = projected_part(whole, subject.columns(part))
+    reads, result, _at = _projected(subject, part)
+    return (
+        stage_map(subject, "", _source(subject, part), lambda: reads, (side, "model")),
+        stage_map(
+            *(subject, "×", f"W_{letter}", lambda: linear.weight, ("model", "head")),
+            key=(rows.parameters, subject.kind, subject.head),
+            role=part,
+        ),
+        stage_map(
+            *(subject, plus(linear), letter, lambda: result, (side, "head")),
+            role=part,
+        ),
+    )
+
+
+def projections_stage(subject: Subject) -> StagePicture:
+    """Show queries, keys and values side by side: one input, three weights."""
+    parts: tuple[Projected, ...] = ("query", "key", "value")
+    names, values = [], []
+    for part in parts:
+        _reads, result, at = _projected(subject, part)
+        names.append(LETTERS[part].lower())
+        values.append(result[at])
+    across = subject.kind == "cross"
+    same = len({len(vector) for vector in values}) == 1
+    return StagePicture(
+        formula=_(
+            "Q = X W_Q, K = M W_K, V = M W_V: three weights; X is the decoder's "
+            "stream, M the encoder's output"
+        )
+        if across
+        else _("Q = X W_Q, K = X W_K, V = X W_V: the same X, three weights"),
+        maps=tuple(one for part in parts for one in _projection_maps(subject, part)),
+        words=_(
+            "{query} asks with its q, {key} is found by its k and gives its v. Head "
+            "{head} of {heads} has {columns}.",
+            query=subject.token("query"),
+            key=subject.token("key"),
+            head=subject.head + 1,
+            heads=subject.facts.heads,
+            columns=columns_words(subject.columns("query")),
+        ),
+        table=vectors(
+            *(subject, "head", names if same else names[:2]),
+            values if same else values[:2],
+            by="all",
+        ),
+        columns=3,
     )
 
 

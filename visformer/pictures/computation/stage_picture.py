@@ -15,6 +15,7 @@ import numpy as np
 from visformer.language import N_, _, ngettext
 from visformer.pictures.computation.subject import Subject, unit_of
 from visformer.pictures.picture import (
+    AttentionRole,
     Axis,
     Matrix,
     Numbers,
@@ -48,8 +49,10 @@ class StagePicture:
     maps: tuple[StageMap, ...]
     words: str
     table: Numbers
+    columns: int = 0  # of the grid of maps; 0: as many as have room
 
 
+ROLES: dict[Axis, AttentionRole] = {"query": "query", "key": "key"}
 AXES: dict[Axis, str] = {
     "query": N_("query (reads)"),
     "key": N_("key (is read)"),
@@ -81,12 +84,14 @@ def stage_map(
     forbidden: Bools | None = None,
     colours: Callable[[], Shading] | None = None,
     whole: bool = False,
+    role: AttentionRole = "",
 ) -> StageMap:
     """Describe a matrix of a stage.
 
     ``key``: what it depends on, if that is less than the sentence. ``forbidden``: the
     cells that the mask forbids. ``colours``: how it is coloured, if not from minus to
     plus its own largest magnitude. ``whole``: its rows are all keys, not a block.
+    ``role``: of the matrix itself, such as the keys'.
     """
     at = subject.kind, subject.layer, subject.head
     around = subject.queries.start, subject.keys.start
@@ -113,6 +118,9 @@ def stage_map(
             note=how.note,
             signed=how.signed,
             boolean=how.boolean,
+            row_role=ROLES.get(axes[0], ""),
+            column_role=ROLES.get(axes[1], ""),
+            role=role,
             masked=forbidden,
         )
 
@@ -161,11 +169,18 @@ def _title(subject: Subject, name: str, values: Floats, axes: tuple[Axis, Axis])
 
 
 def queries(
-    subject: Subject, sign: str, name: str, values: Floats, columns: Axis = "model"
+    subject: Subject,
+    sign: str,
+    name: str,
+    values: Floats,
+    columns: Axis = "model",
+    *,
+    role: AttentionRole = "",
 ) -> StageMap:
     """Describe a matrix with one row per query, cut to the rows that are shown."""
     return stage_map(
-        subject, sign, name, lambda: subject.cut(values), ("query", columns)
+        *(subject, sign, name, lambda: subject.cut(values), ("query", columns)),
+        role=role,
     )
 
 

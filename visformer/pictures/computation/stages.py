@@ -33,6 +33,7 @@ from visformer.pictures.computation.norms import norms_stage
 from visformer.pictures.computation.projection_stages import (
     input_stage,
     projection_stage,
+    projections_stage,
 )
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture
@@ -71,6 +72,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("input", N_("input"), "attention", input_stage),
+    Stage("projections", "Q, K, V", "attention", projections_stage),
     Stage("query", "Q", "attention", projection_stage("query")),
     Stage("key", "K", "attention", projection_stage("key")),
     Stage("value", "V", "attention", projection_stage("value")),
@@ -116,10 +118,11 @@ def titles_on(
     page: StagePage, trace: Trace | None, kind: Kind, layer: int
 ) -> tuple[str, ...]:
     """Return the titles on the tabs of a page's stages, for one layer of a Trace."""
-    return tuple(
-        scale_title(trace, kind, layer) if stage.name == "scale" else _(stage.title)
-        for stage in stages_on(page)
-    )
+    own = {"scale": scale_title(trace, kind, layer)}
+    known = None if trace is None else trace.model.known
+    if known is not None and known.norm == "rms":
+        own["norms"] = _("RMS / batch norm")
+    return tuple(own.get(stage.name) or _(stage.title) for stage in stages_on(page))
 
 
 def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
@@ -147,8 +150,13 @@ def no_cell_words(trace: Trace | None) -> str:
     return _(NOTHING if "encoder" in trace.kinds else NOTHING_YET)
 
 
-def heading(looked_at: Subject) -> str:
-    """Say which cell is shown, and why this one if the user has selected none."""
+def heading(looked_at: Subject, page: StagePage = "attention") -> str:
+    """Say which cell is shown, and why this one if the user has selected none.
+
+    The feed-forward network takes one token at a time: there is no cell to name.
+    """
+    if page == "feed_forward":
+        return ""
     query, key = looked_at.token("query"), looked_at.token("key")
     if looked_at.chosen:
         return _("{query} reads {key}", query=query, key=key)

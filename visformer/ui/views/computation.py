@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QTabBar,
-    QVBoxLayout,
 )
 
 from visformer.language import N_, _
@@ -40,6 +39,7 @@ from visformer.session.state import Session, State
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.values.facts import KINDS
@@ -104,7 +104,7 @@ class ComputationView(View):
         for box in self.choosers.values():
             first.addWidget(box)
         first.addWidget(_yielding(plain_label(_(HINT), faint=True)), 1)
-        layout = QVBoxLayout(self)
+        layout = LeastColumn(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
         layout.addLayout(first)
@@ -158,7 +158,10 @@ class ComputationView(View):
             positions=state.positions,
             dimensions=state.dimensions,
         )
-        self._heading.setText("" if self._subject is None else heading(self._subject))
+        page = stage_of(state.stage).page
+        about = "" if self._subject is None else heading(self._subject, page)
+        self._heading.setText(about)
+        self._heading.setVisible(bool(about))
         self._heading.setToolTip(self._heading.text())
         shown: StagePicture | str = no_cell_words(state.shown)
         if self._subject is not None:
@@ -168,7 +171,8 @@ class ComputationView(View):
         self._words.setText(self._picture.words if self._picture else str(shown))
         maps = self._picture.maps if self._picture else ()
         self.maps.setVisible(bool(maps))
-        self.maps.draw(maps, self._marks())
+        columns = self._picture.columns if self._picture else 0
+        self.maps.draw(maps, self._marks(), columns=columns)
         self._draw_table()
 
     def _draw_table(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.picture import Axis, Matrix
@@ -14,12 +15,12 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 
-MOST = 4  # matrices of a stage
 STRETCH = 100.0  # a few tokens of many dimensions still fill the map
+LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
 
 
 class StageMaps(QWidget):
-    """Up to four heat maps; a mark shows in all maps that share its axis."""
+    """Heat maps in a grid; a mark shows in all maps that share its axis."""
 
     hovered = Signal(object)  # dict of axis to index, or None
     clicked = Signal(object)
@@ -28,27 +29,28 @@ class StageMaps(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown: tuple[StageMap, ...] = ()
+        self._columns = 0  # wanted; 0: as many as have room
+        self._arranged = (0, 0)  # maps, and how many stand beside each other
         self._changed = Changed()
-        self.matrices: list[Matrix | None] = [None] * MOST
+        self.matrices: list[Matrix | None] = []
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(2)
-        for index in range(MOST):
-            sign, heat_map = plain_label(""), HeatMap(stretch=STRETCH)
-            sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
-            heat_map.hovered.connect(partial(self._hover, index))
-            heat_map.clicked.connect(partial(self._click, index))
-            heat_map.failed.connect(self.failed)
-            row.addWidget(sign)
-            row.addWidget(heat_map, 1)
-            self._signs.append(sign)
-            self.maps.append(heat_map)
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setSpacing(2)
 
-    def draw(self, shown: tuple[StageMap, ...], marks: dict[Axis, int]) -> None:
+    def draw(
+        self,
+        shown: tuple[StageMap, ...],
+        marks: dict[Axis, int],
+        *,
+        columns: int = 0,
+    ) -> None:
         """Show matrices; one whose key is unchanged keeps its image."""
-        self._shown = shown
+        self._shown, self._columns = shown, columns
+        while len(self.maps) < len(shown):
+            self._add()
+        self._arrange()
         for index, (sign, heat_map) in enumerate(
             zip(self._signs, self.maps, strict=True)
         ):
@@ -64,6 +66,59 @@ class StageMaps(QWidget):
                 heat_map.draw(matrix)
                 heat_map.setAccessibleName(matrix.title)
             self._mark(heat_map, self.matrices[index], one, marks)
+
+    def _add(self) -> None:
+        index = len(self.maps)
+        sign, heat_map = plain_label(""), HeatMap(stretch=STRETCH)
+        sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        heat_map.hovered.connect(partial(self._hover, index))
+        heat_map.clicked.connect(partial(self._click, index))
+        heat_map.failed.connect(self.failed)
+        self._signs.append(sign)
+        self.maps.append(heat_map)
+        self.matrices.append(None)
+
+    def _arrange(self) -> None:
+        """Put as many maps beside each other as have room, in rows of equal length."""
+        count, least = len(self._shown), self._least()
+        signs = max((len(one.sign) for one in self._shown), default=0)
+        each = least.width() + signs * self.fontMetrics().averageCharWidth()
+        beside = self._columns or next(
+            (n for n in _divisions(count) if n * each <= self.width()), 1
+        )
+        if (count, beside) == self._arranged:
+            return
+        self._arranged = count, beside
+        for index, heat_map in enumerate(self.maps):
+            row, column = divmod(index, beside)
+            self._grid.addWidget(self._signs[index], row, 2 * column)
+            self._grid.addWidget(heat_map, row, 2 * column + 1)
+            heat_map.setMinimumSize(least)
+        for column in range(self._grid.columnCount() // 2):
+            self._grid.setColumnStretch(2 * column + 1, int(column < beside))
+        for row in range(self._grid.rowCount()):
+            self._grid.setRowStretch(row, int(row * beside < count))
+
+    def _least(self) -> QSize:
+        metrics = self.fontMetrics()
+        width = max(200, CHARACTERS * metrics.averageCharWidth())
+        return QSize(width, LINES * metrics.lineSpacing())
+
+    def minimumSizeHint(self) -> QSize:
+        """As wide as the grid that is wanted, or as one map."""
+        width = max(1, self._columns) * self._least().width()
+        return QSize(width, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Give the maps the room that the new font needs."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_grid"):
+            self._arranged = (0, 0)
+            self._arrange()
 
     def _mark(
         self,
@@ -83,6 +138,7 @@ class StageMaps(QWidget):
             (row, column) if row is not None and column is not None else None,
             rows=() if row is None else (row,),
             columns=() if column is None else (column,),
+            value=heat_map.underMouse(),  # the words below have all maps' values
         )
 
     def _at(self, index: int, at: MapCell | None) -> dict[Axis, int] | None:
@@ -107,3 +163,8 @@ def _inside(index: int | None, first: int, size: int) -> int | None:
     if index is None or not 0 <= index - first < size:
         return None
     return index - first
+
+
+def _divisions(count: int) -> list[int]:
+    """Return in how many columns so many maps may stand, the most first."""
+    return [count, -(-count // 2), 1] if count > 1 else [1]

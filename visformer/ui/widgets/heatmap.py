@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.theme import TITLE, gap, sized
+from visformer.ui.theme import TITLE, gap, hue, sized
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
@@ -121,6 +121,7 @@ class HeatMap(QWidget):
         self._hint.setText(matrix.note if empty else "")
         self._sign.draw(matrix.sign)
         self._title.setText(matrix.title)
+        self._colour_title(matrix)
         self._gist.setText(matrix.gist)
         self._gist.setVisible(bool(matrix.gist))
         self._done.setText(matrix.done)
@@ -228,6 +229,14 @@ class HeatMap(QWidget):
         if room != self._room:
             self._room = room
             self._place(extent, longest)
+
+    def _colour_title(self, matrix: Matrix) -> None:
+        """Write a matrix of one role in its hue."""
+        palette = self.palette()
+        if matrix.role:
+            palette.setColor(QPalette.ColorRole.WindowText, hue(palette, matrix.role))
+        if palette != self._title.palette():
+            self._title.setPalette(palette)
 
     def _width_of(self, labels: tuple[str, ...]) -> int:
         """Return the width of the widest label; only the longest few are measured."""

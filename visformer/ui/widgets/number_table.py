@@ -145,10 +145,22 @@ class NumberTable(QTableView):
         """Frame a row and a column."""
         if self.marked == (row, column):
             return
+        if column is not None and column != self.marked[1]:
+            self._show_column(column)
         self.marked = row, column
         for header in (self.horizontalHeader(), self.verticalHeader()):
             header.viewport().update()
         self.viewport().update()
+
+    def _show_column(self, column: int) -> None:
+        """Scroll to a column that is out of sight, into the middle."""
+        if column < self._model.columnCount():
+            left = self.columnViewportPosition(column)
+            wide = self.columnWidth(column)
+            if left < 0 or left + wide > self.viewport().width():
+                bar = self.horizontalScrollBar()
+                middle = left + (wide - self.viewport().width()) // 2
+                bar.setValue(bar.value() + middle)
 
     def table(self) -> Table | None:
         """Return the numbers for export."""
