@@ -184,3 +184,18 @@ def test_changes_are_undone_and_made_again(session: Session, engine: Engine) -> 
     session.do(runs.undo)
     session.do(runs.change_run, OPEN)  # nothing is left to make again
     assert session.state.history.redo == ()
+
+
+def test_the_source_and_the_end_of_a_run_are_noticed_once(
+    session: Session, engine: Engine
+) -> None:
+    text = "He left. She stayed."
+    trace = replace(TRACE, source_text=text)
+    session.do(runs.translate, text)
+    for length in range(len(trace) + 1):
+        take(session, Decoded(number=1, trace=trace.until(length), limit=len(trace)))
+    said = take(session, Finished(number=1, step_ms=2.0)).notice
+    assert said.count("2 sentences are read as one") == 1
+    assert said.count("ended at its limit of 5 tokens") == 1
+    session.do(runs.translate, "another")
+    assert session.state.notice == ""

@@ -13,6 +13,7 @@ from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
+from visformer.pictures.run_notices import end_notice, source_notice
 from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.history import EditedRun, EditName, History
 from visformer.session.live import fixed_words, other_model_words
@@ -221,6 +222,7 @@ def decoded(state: State, event: Decoded) -> Next:
         if len(trace) < state.step:
             return Next(state)
         made_for = _request(state, event.number)
+        state = replace(state, notice=_notice(state, event, ""))
         return Next(replace(state, trace=trace, made_for=made_for, passes=event.passes))
     asked = _request(state, event.number)
     prefix = () if asked is None else asked.prefix
@@ -236,7 +238,7 @@ def decoded(state: State, event: Decoded) -> Next:
             step=cursor if arrived else len(trace),
             cursor=None if arrived else cursor,
             recorded=False,
-            notice=_cut_words(trace) or state.notice,
+            notice=_notice(state, event, source_notice(trace)),
         )
     )
 
@@ -247,15 +249,11 @@ def _request(state: State, number: int) -> Decode | None:
     return sent.request if sent and isinstance(sent.request, Decode) else None
 
 
-def _cut_words(trace: Trace) -> str:
-    if not trace.truncated_from:
-        return ""
-    return ngettext(
-        "The sentence has {n:,} token, the model {positions:,} positions: it is cut.",
-        "The sentence has {n:,} tokens, the model {positions:,} positions: it is cut.",
-        trace.truncated_from,
-        positions=trace.model.config.max_positions,
-    )
+def _notice(state: State, event: Decoded, source: str) -> str:
+    """Return what is worth knowing of the run so far: its source, and then its end."""
+    said = source or state.notice
+    ended = end_notice(event.trace, event.limit)
+    return said if ended in said else " ".join(filter(None, (said, ended)))
 
 
 def _broken_words(state: State) -> str:
