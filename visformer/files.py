@@ -200,11 +200,27 @@ class _RefusedJson(ValueError):
 
 
 def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
-    """Read one JSON object, strictly: no NaN, unique keys, at most ``limit`` bytes."""
+    """Read one JSON object as ``read_json_value`` does."""
+    value = read_json_value(path, limit)
+    if not isinstance(value, dict):
+        raise CheckpointError(
+            _(
+                "{file} must hold one JSON object, from {{ to }}.",
+                file=short(path.name),
+            )
+        )
+    return value
+
+
+def read_json_value(path: Path, limit: int = MAX_JSON) -> Any:
+    """Read JSON, strictly: no NaN, unique keys, at most ``limit`` bytes.
+
+    Raises CheckpointError if it is not valid.
+    """
     data, name = read_regular(path, limit), short(path.name)
     refuse_foreign(data[:512], name)
     try:
-        value = json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
+        return json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
             _(
@@ -213,11 +229,6 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
                 reason=_reason(error),
             )
         ) from error
-    if not isinstance(value, dict):
-        raise CheckpointError(
-            _("{file} must hold one JSON object, from {{ to }}.", file=name)
-        )
-    return value
 
 
 def _no_constant(text: str) -> float:

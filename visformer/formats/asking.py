@@ -13,12 +13,13 @@ from typing import get_args
 from visformer.errors import CheckpointError
 from visformer.files import short
 from visformer.formats.asking_names import name_questions
+from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import possible_heads
 from visformer.formats.misfits import remedy_where_needed
 from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorial_files import TutorialFiles, known_config
 from visformer.language import N_, _, ngettext
-from visformer.tokenizers.sides import open_side, special_ids
+from visformer.tokenizers.sides import special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
     NAMES,
@@ -230,13 +231,16 @@ class _Asking:
 
     def _named(self) -> dict[str, int]:
         """Return the special ids that the tokenizer names, as far as it can be read."""
-        if self.options.tokenizer is None:
-            return {}
+        sides = self._sides()
+        return special_ids(sides.target) if sides and sides.given else {}
+
+    def _sides(self) -> FoundSides | None:
+        config = self.config
+        rows = (config.source_vocabulary, config.target_vocabulary)
         try:
-            side = open_side(self.options.tokenizer[1], self.config.target_vocabulary)
+            return sides_of(self.files, rows)
         except CheckpointError:  # reported on opening, if it is still the answer
-            return {}
-        return special_ids(side)
+            return None
 
     def fields(self) -> Iterator[Question]:
         """Ask for the choices of the model that its tensors do not reveal."""
@@ -285,17 +289,19 @@ class _Asking:
     def tokenizers(self) -> Iterator[Question]:
         """Ask for tokenizers, which are optional."""
         source, target = self.options.tokenizer or (None, None)
+        sides = None if source else self._sides()
+        found = sides.said[0] if sides and sides.given and sides.said else ""
         yield Question(
             name="tokenizer",
             label=_("Tokenizer"),
             kind="file",
             why=_(
-                "A sentencepiece model, or a vocab.json that maps each token to its "
-                "id. If it names pad, start and end tokens, they replace the ids left "
-                "unchanged here."
+                "A sentencepiece model, a tokenizer.json, or a vocabulary as JSON, "
+                "text or pickle. If it names pad, start and end tokens, they replace "
+                "the ids left unchanged here."
             ),
             default=_text(source),
-            nothing=_("none: type token ids as numbers"),
+            nothing=found or _("none: type token ids as numbers"),
         )
         yield Question(
             name=TARGET_TOKENIZER,

@@ -17,6 +17,7 @@ from visformer.language import _
 from visformer.values.config import ModelConfig
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
+NO_TOKENIZER = Path("numbers")  # type ids as numbers, whatever is found
 _BOTH = ("encoder_layers", "decoder_layers")
 _ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's name -> fields of ModelConfig
     **dict.fromkeys(

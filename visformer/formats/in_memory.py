@@ -14,6 +14,7 @@ from visformer.files import short
 from visformer.formats.module_settings import modules, settings_of, tensors_of
 from visformer.formats.saved import options_of
 from visformer.formats.weight_file import Weights, checked_state
+from visformer.tokenizers.vocabularies import vocabularies_in
 
 
 def name_in_memory(source: nn.Module | Mapping[str, Any]) -> Path:
@@ -29,6 +30,7 @@ def weights_in_memory(source: nn.Module | Mapping[str, Any]) -> Weights:
     Raises CheckpointError if there are none, or if one cannot be shown.
     """
     options: Mapping[str, Any]
+    vocabularies: Mapping[str, Mapping[str, int]] = {}
     if isinstance(source, nn.Module):
         tree = list(modules(source, _look))
         tables = {k: t for k, t in tensors_of(tree).items() if torch.is_tensor(t)}
@@ -36,6 +38,7 @@ def weights_in_memory(source: nn.Module | Mapping[str, Any]) -> Weights:
         options = settings_of(tree)
     else:
         value, options = source, options_of(source)
+        vocabularies = vocabularies_in(source)
     name = str(name_in_memory(source))
     tensors = {
         key: tensor.detach().to("cpu", copy=True).contiguous()
@@ -45,7 +48,7 @@ def weights_in_memory(source: nn.Module | Mapping[str, Any]) -> Weights:
     for key, tensor in tensors.items():
         digest.update(f"{key} {tensor.dtype} {list(tensor.shape)} ".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return Weights(tensors, digest.hexdigest(), options)
+    return Weights(tensors, digest.hexdigest(), options, vocabularies)
 
 
 def _look(value: Any) -> tuple[str, Mapping[str, Any]] | None:

@@ -17,6 +17,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.foreign import foreign, supported
+from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
@@ -61,8 +62,10 @@ def load(
     shown is the model of its layout with these weights, not the module's ``forward``.
 
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
-    for source and target each; ``tokenizer`` a sentencepiece model or ``vocab.json``,
-    or one for each side (without it, ids are typed as numbers); ``names`` what a file
+    for source and target each; ``tokenizer`` a sentencepiece model, a tokenizer.json or
+    a vocabulary (JSON, text or pickle), or one for each side: without it, those in the
+    file or beside it are used where they fit, else (or with "numbers") ids are typed as
+    numbers; ``names`` what a file
     calls its embeddings, positions and output, for all layouts but native and marian;
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
     and ``ignore`` lists patterns of names to leave out; ``device`` as torch names it,
@@ -255,7 +258,13 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     if path != folder and path.name != CONFIG:
         return (path,) if exists(path) else ()
     inside = folder.iterdir() if is_folder(folder) else iter(())
-    weights = [file for file in inside if file.suffix in _ENDINGS and is_file(file)]
+    weights = [
+        file
+        for file in inside
+        if file.suffix in _ENDINGS
+        and is_file(file)
+        and not VOCABULARY.search(file.stem)
+    ]
     return tuple(weights) if len(weights) == 1 else ()
 
 

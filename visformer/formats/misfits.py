@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -175,4 +176,5 @@ def _used(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def _read(files: TutorialFiles, tensors: Tensors) -> TutorialFiles:
-    return read_tensors(files.spec, files.name, tensors, files.weights, files.options)
+    made = read_tensors(files.spec, files.name, tensors, files.weights, files.options)
+    return dataclasses.replace(made, paths=files.paths)

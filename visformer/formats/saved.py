@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from visformer.text import clean
+from visformer.tokenizers.vocabularies import is_vocabulary
 
 _WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the weights
 _PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
@@ -57,10 +58,11 @@ def _items(part: object) -> Iterator[tuple[str, Any]]:
 
 
 def _may_hold_options(part: object) -> bool:
-    """Leave out weights and the state of an optimizer, which has options too."""
+    """Leave out weights, vocabularies, and an optimizer's state, which has options."""
     inside = dict(_items(part))
     tensors = any(isinstance(value, Tensor) for value in inside.values())
-    return not tensors and "param_groups" not in inside
+    vocabulary = isinstance(part, Mapping) and is_vocabulary(part)
+    return not tensors and not vocabulary and "param_groups" not in inside
 
 
 def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:

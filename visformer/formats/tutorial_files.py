@@ -42,6 +42,17 @@ class TutorialFiles:
     spelling: Spelling
     assumed: tuple[str, ...]  # a line for each name that was guessed
     options: GivenOptions  # by the caller, a config.json beside it, and saved ones
+    paths: tuple[Path, ...] = ()  # of the files; none in memory
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the first file lies in; None in memory."""
+        return self.paths[0].parent if self.paths else None
+
+    @property
+    def file_names(self) -> set[str]:
+        """The names of the files."""
+        return {path.name for path in self.paths}
 
     @property
     def parameters(self) -> dict[str, Tensor]:
@@ -83,9 +94,13 @@ def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> Tutoria
     """Read the files of a layout; what they do not say is not needed yet."""
     name = " and ".join(file.name for file in files)
     tensors = joined(files, spec.halves_of)
+    paths: tuple[Path, ...] = ()
     if not files[0].reader.holds(files[0].path):
-        options = with_config(options, config_beside(files[0].path))
-    return read_tensors(spec, name, tensors, [file.weights for file in files], options)
+        paths = tuple(file.path for file in files)
+        options = with_config(options, config_beside(paths[0]))
+    weights = [file.weights for file in files]
+    read = read_tensors(spec, name, tensors, weights, options)
+    return dataclasses.replace(read, paths=paths)
 
 
 def read_tensors(

@@ -12,6 +12,7 @@ from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
 from visformer.formats.diagnoses import findings_of
+from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import (
     GivenOptions,
 )
@@ -21,8 +22,8 @@ from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorial_files import TutorialFiles, config_of, read_files
 from visformer.formats.weight_file import Weights
 from visformer.language import N_, _
-from visformer.tokenizers.sides import NumberSide, open_side, special_ids
-from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
+from visformer.tokenizers.sides import special_ids
+from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
 
 
@@ -60,7 +61,7 @@ def read_tutorial(
         assumed=(
             *(_assumed(field, getattr(config, field)) for field in read.left_open),
             *read.assumed,
-            *(_assumed(name, value) for name, value in guessed.items()),
+            *guessed,
         ),
         findings=(
             *spec.findings_of(config),
@@ -122,38 +123,29 @@ def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
 
 def _tokenizer(
     read: TutorialFiles, config: ModelConfig
-) -> tuple[Tokenizer, dict[str, str]]:
-    """Return the given tokenizer, or one of numbers, and what was assumed."""
-    options, rows = read.options, (config.source_vocabulary, config.target_vocabulary)
-    source: TokenizerSide = NumberSide(rows[0])
-    target: TokenizerSide = NumberSide(rows[1])
-    assumed: dict[str, str] = {}
-    if options.tokenizer is None:
-        assumed["tokenizer"] = "numbers"
-    else:
-        paths = options.tokenizer
-        source = open_side(paths[0], rows[0])
-        same = paths[0] == paths[1] and rows[0] == rows[1]
-        target = source if same else open_side(paths[1], rows[1])
-    ids, usual = _ids(read, config, target)
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """Return the tokenizer that is given or found, and what was assumed."""
+    options = read.options
+    sides = sides_of(read, (config.source_vocabulary, config.target_vocabulary))
+    ids, usual = _ids(read, config, sides)
     tokenizer = Tokenizer(
-        source,
-        target,
+        sides.source,
+        sides.target,
         pad=ids["pad"] if options.target_pad is None else options.target_pad,
         bos=ids["bos"],
         eos=ids["eos"],
         source_pad=ids["pad"],
-        ends_source=options.tokenizer is not None and read.spec.ends_source,
+        ends_source=sides.given and read.spec.ends_source,
     )
-    return tokenizer, assumed | {name: str(ids[name]) for name in usual}
+    return tokenizer, (*sides.said, *(_assumed(name, ids[name]) for name in usual))
 
 
 def _ids(
-    read: TutorialFiles, config: ModelConfig, target: TokenizerSide
+    read: TutorialFiles, config: ModelConfig, sides: FoundSides
 ) -> tuple[dict[str, int], list[str]]:
     """Return the special ids, and the names of those that are assumed."""
     options = read.options
-    named = {} if options.tokenizer is None else special_ids(target)
+    named = special_ids(sides.target) if sides.given else {}
     ids = read.spec.usual_ids(named)
     given = {n: id for n in ids if (id := getattr(options, n)) is not None}
     usual = [name for name in ids if name not in given and name not in named]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import safetensors
@@ -25,6 +26,7 @@ from visformer.formats.name_rules import NameRules
 from visformer.formats.saved import options_of, state_of
 from visformer.formats.torch_file import SAVE, check_archive, unpickled
 from visformer.language import _
+from visformer.tokenizers.vocabularies import vocabularies_in
 
 MAX_FILE = 20 << 30
 MAX_HEADER = 16 << 20
@@ -52,6 +54,7 @@ class Weights(NamedTuple):
     tensors: dict[str, Tensor]
     digest: str  # SHA-256 of the file
     options: Mapping[str, Any]  # plain values that were saved beside the tensors
+    vocabularies: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
 class WeightReader:
@@ -131,19 +134,21 @@ def read_weights(path: Path) -> Weights:
     refuse_foreign(data[:512], name)
     zipped = data.startswith(b"PK\x03\x04")
     options: Mapping[str, Any] = {}
+    vocabularies: Mapping[str, Mapping[str, int]] = {}
     if zipped:
         check_archive(data, name)
     if zipped or (data[:1] == b"\x80" and data[8:9] not in (b"{", b"")):
         loaded = unpickled(data, name)
         tensors = checked_state(loaded.value, name)
         options = options_of(loaded.value) | loaded.settings
+        vocabularies = vocabularies_in(loaded.value)
     else:
         tensors = _parse_safetensors(data, name)
     if not tensors:
         raise CheckpointError(
             _("{file} holds no tensors. Choose the file of weights.", file=name)
         )
-    return Weights(tensors, hashlib.sha256(data).hexdigest(), options)
+    return Weights(tensors, hashlib.sha256(data).hexdigest(), options, vocabularies)
 
 
 def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:

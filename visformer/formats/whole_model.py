@@ -52,6 +52,11 @@ def read_whole(data: bytes) -> WholeFile:
     return WholeFile(plain.of(value, 0), plain.settings)
 
 
+def plain_value(value: Any) -> Any:
+    """Return what stand-ins hold as plain values, where there are no tensors."""
+    return _Plain({}).of(value, 0)
+
+
 def _read_archive(data: bytes) -> tuple[Any, dict[str, bytearray]]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}

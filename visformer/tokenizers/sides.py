@@ -11,7 +11,7 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import read_json, read_regular, refuse_foreign, short
-from visformer.language import _, ngettext
+from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
     MAX_TOKENIZER,
@@ -19,10 +19,9 @@ from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
     Token,
     TokenizerSide,
-    VocabularySide,
 )
 
-UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "<unknown>")
+UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "<unknown>", "UNK")
 _CODE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")  # a multilingual Marian's target language
 
 
@@ -71,7 +70,8 @@ class WordSide:
     kind: ClassVar[str] = "word"
 
     def __init__(self, ids: Mapping[str, int], size: int) -> None:
-        self.size = max(size, max(ids.values()) + 1)
+        self.known = max(ids.values()) + 1
+        self.size = max(size, self.known)
         self.unknown = next((ids[token] for token in UNKNOWN if token in ids), -1)
         self._ids = dict(ids)
         self._tokens = [f"<{id}>" for id in range(self.size)]
@@ -177,46 +177,22 @@ def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
     return MarianSide(data, ids, short(pieces.name))
 
 
-def open_side(path: Path, rows: int) -> TokenizerSide:
-    """Open one side of a tokenizer for an embedding of ``rows`` rows.
-
-    A ``.json`` is a vocabulary: of characters if it has nothing longer and an
-    ``<unk>``, else of words. Any other file is a sentencepiece model.
-    """
-    side: TokenizerSide
-    if path.suffix == ".json":
-        ids = read_ids(path)
-        letters = all(len(t) == 1 or t.startswith("<") for t in ids) and "<unk>" in ids
-        side = VocabularySide(ids, ids["<unk>"]) if letters else WordSide(ids, rows)
-    else:
-        data = read_regular(path, MAX_TOKENIZER)
-        refuse_foreign(data[:512], short(path.name))
-        side = SentencePieceSide(data, short(path.name))
-    if side.size != rows:
-        raise CheckpointError(
-            ngettext(
-                "{file} has {n:,} token but the model's embedding has {rows:,} rows: "
-                "they belong to different models.",
-                "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
-                "they belong to different models.",
-                side.size,
-                file=short(path.name),
-                rows=rows,
-            )
-        )
-    return side
-
-
 def special_ids(side: TokenizerSide) -> dict[str, int]:
     """Return the ids of the special tokens that have one of the usual names."""
     spellings = {
-        "pad": ("<pad>", "[PAD]", "<blank>"),
-        "bos": ("<s>", "<sos>", "<bos>", "<begin>", "<start>", "[cls]"),
-        "eos": ("</s>", "<eos>", "<end>", "[sep]"),
+        "pad": ("<pad>", "[pad]", "<blank>", "PAD", "PAD_TOKEN"),
+        "bos": (
+            *("<s>", "<sos>", "<bos>", "<begin>", "<start>", "[cls]", "[bos]", "[sos]"),
+            *("SOS", "BOS", "SOS_TOKEN", "BOS_TOKEN"),
+        ),
+        "eos": ("</s>", "<eos>", "<end>", "[sep]", "[eos]", "EOS", "EOS_TOKEN"),
     }
-    ids = {side.token(id).lower(): id for id in reversed(range(side.size))}
+    tokens = {id: side.token(id) for id in reversed(range(side.size))}
+    ids = {
+        token.lower() if token[:1] in "<[" else token: i for i, token in tokens.items()
+    }
     known = {
-        name: next((ids[t.lower()] for t in tokens if t.lower() in ids), None)
-        for name, tokens in spellings.items()
+        name: next((ids[token] for token in usual if token in ids), None)
+        for name, usual in spellings.items()
     }
     return {name: id for name, id in known.items() if id is not None}

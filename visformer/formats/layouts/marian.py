@@ -28,9 +28,10 @@ from visformer.formats.names import (
 )
 from visformer.formats.sizes import sizes_of
 from visformer.language import _, ngettext
-from visformer.tokenizers.sides import NumberSide, open_side
+from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
+from visformer.tokenizers.vocabularies import open_side
 from visformer.values.config import ModelConfig
 
 CONFIG = "config.json"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
 FILES = "*.safetensors *.pt *.pth *.bin *.ckpt *.vis"
-_TOKENIZERS = (".model", ".spm", ".json")
+_TOKENIZERS = (".model", ".spm", ".json", ".txt", ".vocab", ".pkl", ".pickle")
 
 
 def together(files: Sequence[str]) -> tuple[str, Overrides]:
@@ -82,7 +82,7 @@ def choose_tokenizer(window: MainWindow) -> None:
         tokenizers = {"tokenizer": files[0], TARGET_TOKENIZER: None}
         window.session.do(open_with, tokenizers)
 
-    title = _("Choose a SentencePiece model or a vocab.json file")
+    title = _("Choose a tokenizer or vocabulary file")
     _ask(window, title, QFileDialog.FileMode.ExistingFile, tokenizer_files(), use)
 
 

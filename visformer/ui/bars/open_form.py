@@ -30,7 +30,7 @@ from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import OTHER, Question, Value
 
-TOKENIZERS = "*.model *.spm *.json"
+TOKENIZERS = "*.model *.spm *.json *.txt *.vocab *.pkl *.pickle"
 WEIGHTS = "*.pt *.pth *.bin *.ckpt *.safetensors"
 COLUMNS = 96  # width of the form in characters
 
