@@ -32,6 +32,7 @@ from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
+from visformer.session.runs import look_at_telling_head
 from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
 from visformer.ui.heap import return_what_is_freed
@@ -110,6 +111,7 @@ class App:
             log.warning("no recorded first trace")
             return
         self.window.show_run(session.shown)
+        self.window.session.do(look_at_telling_head)
 
     def close(self) -> None:
         """End the engine and the window."""

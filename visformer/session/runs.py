@@ -13,6 +13,7 @@ from visformer.engine.messages import Decode, Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.run_notices import end_notice, source_notice
 from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.history import EditedRun, EditName, History
@@ -78,6 +79,15 @@ def show_trace(
             passes=(),
         )
     )
+
+
+def look_at_telling_head(state: State) -> Next:
+    """Go to the head and the step that say most of the Trace on screen."""
+    if state.trace is None:
+        return Next(state)
+    kind, layer, head, step = telling_head(state.trace)
+    led = state.trace.model.digest
+    return Next(replace(state, kind=kind, layer=layer, head=head, step=step, led=led))
 
 
 def translate(state: State, text: str, *, reference: str = "") -> Next:
@@ -270,6 +280,9 @@ def finished(state: State, event: Finished) -> Next:
         step_ms=event.step_ms or state.step_ms,
         notice=_broken_words(state) or state.notice,
     )
+    if state.led and state.trace is not None and state.led != state.trace.model.digest:
+        step = state.step  # another model's first sentence begins at its first step
+        state = replace(look_at_telling_head(state).state, step=step)
     if state.intervention and state.baseline is None:
         prefix = state.made_for.prefix if state.made_for is not None else ()
         original = replace(state.wish, prefix=prefix)

@@ -62,6 +62,7 @@ class State:
     made_for: Decode | None = None  # the request that the Trace answers
     shown: Trace | None = None  # derived
     step: int = 0
+    led: str = ""  # digest of the model whose telling head was gone to
     recorded: bool = False  # the Trace was read from a file, not made by the engine
     parameters: LayerParameters | None = None  # of the selected layer, once they came
     lens: LensRows | None = None  # what each layer would predict, as far as it came
@@ -173,6 +174,7 @@ class Change(TypedDict, total=False):
     trace: Trace | None
     made_for: Decode | None
     step: int
+    led: str
     recorded: bool
     parameters: LayerParameters | None
     lens: LensRows | None

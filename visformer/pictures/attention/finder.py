@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.language import _
+from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import row_weights
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
 from visformer.words import head_words, probability
@@ -16,11 +16,11 @@ from visformer.words import head_words, probability
 
 def find_words(trace: Trace, cell: AttentionCell) -> str:
     """Ask which head reads a cell's key from its query."""
-    queries, keys = trace.tokens(cell.kind)
+    queries, keys = labels(trace, cell.kind)
     return _(
         "Which head reads “{key}” from “{query}”?",
-        key=visible(keys[cell.key]),
-        query=visible(queries[cell.query]),
+        key=keys[cell.key],
+        query=queries[cell.query],
     )
 
 

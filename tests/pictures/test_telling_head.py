@@ -1,0 +1,64 @@
+"""Where the window opens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.traces import make_trace
+from visformer import paths
+from visformer.analysis.head_measures import maximum, place_correlation
+from visformer.pictures.attention import telling_head as telling
+from visformer.pictures.attention.telling_head import telling_head
+from visformer.session.runs import look_at_telling_head
+from visformer.session.state import State
+from visformer.values.trace_file import read_session
+
+
+def test_the_first_picture_is_il_reading_it() -> None:
+    trace = read_session(Path(paths.resource(paths.FIRST_TRACE))).shown.trace
+    found = telling_head(trace)
+    assert found.kind == "cross"
+    row = trace.attention("cross", found.layer, found.head)[found.step - 1]
+    assert trace.source[int(row.argmax())] == "▁it"
+    assert trace.steps[found.step - 1].token == "▁il"
+    assert row.max() > 0.9
+
+
+def test_it_is_the_best_aligned_head_backwards_too() -> None:
+    trace = make_trace(9, 8, layers=3, heads=4, sharpness=8)
+    measures = {
+        (layer, head): abs(place_correlation(weights)) * maximum(weights)
+        for layer in range(3)
+        for head, weights in enumerate(trace.attention("cross", layer))
+    }
+    found = telling_head(trace)
+    assert (found.layer, found.head) == max(measures, key=lambda at: measures[at])
+    assert 2 < found.step < 7
+
+
+@pytest.mark.parametrize("target", [0, 1, 2, 5])
+def test_short_ones_have_a_step_of_their_own(target: int) -> None:
+    found = telling_head(make_trace(4, target))
+    assert 0 <= found.step <= target
+
+
+def test_without_numbers_the_first_head_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trace = make_trace(4, 4)
+    nothing = replace(trace, masks={**trace.masks, "cross": np.zeros((4, 4), bool)})
+    assert telling_head(nothing)[:3] == ("cross", 0, 0)
+    monkeypatch.setattr(telling, "is_large", lambda *_: True)
+    assert telling_head(make_trace(4, 4)) == ("cross", 0, 0, 2)
+
+
+def test_the_state_goes_there() -> None:
+    trace = make_trace(9, 8, layers=3, heads=4, sharpness=8)
+    state = look_at_telling_head(State(trace=trace)).state
+    found = telling_head(trace)
+    assert (state.kind, state.layer, state.head, state.step) == found
+    assert look_at_telling_head(State()).state.trace is None

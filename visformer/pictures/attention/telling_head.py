@@ -1,0 +1,72 @@
+"""The head and the step that say most at first sight."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from visformer.analysis.head_measures import maximum, offset_mass, place_correlation
+from visformer.pictures.attention.mosaic import is_large
+from visformer.pictures.attention.weights import head_weights
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+
+SHARP = 0.9  # of the largest weight: rows that read one key
+
+
+class TellingHead(NamedTuple):
+    """Where to look first; layers and heads count from 0, steps from 1."""
+
+    kind: Kind
+    layer: int
+    head: int
+    step: int
+
+
+def telling_head(trace: Trace) -> TellingHead:
+    """Return the best aligned cross head, and an open choice in mid-sentence.
+
+    Without cross-attention it is the head that reads a neighbour most. The heads of a
+    long sentence are not measured: its first one is returned.
+    """
+    order: tuple[Kind, ...] = ("cross", "decoder", "encoder")
+    kind = next(kind for kind in order if kind in trace.kinds)
+    middle = (len(trace) + 1) // 2
+    if is_large(trace, kind) or not trace.tokens(kind)[0]:
+        return TellingHead(kind, 0, 0, middle)
+    places = np.ndindex(trace.layers(kind), trace.heads(kind))
+    layer, head = max(places, key=lambda at: _measure(trace, kind, *at))
+    if kind == "encoder" or not trace.steps:
+        return TellingHead(kind, layer, head, middle)
+    weights = head_weights(trace, kind, layer, head)
+    return TellingHead(kind, layer, head, _open_step(trace, weights))
+
+
+def _measure(trace: Trace, kind: Kind, layer: int, head: int) -> float:
+    """Return how telling a head is, -1 where it has no numbers."""
+    weights = head_weights(trace, kind, layer, head)
+    if kind == "cross":
+        value = abs(place_correlation(weights)) * maximum(weights)
+    else:
+        value = max(offset_mass(weights, -1), offset_mass(weights, 1))
+    return -1.0 if math.isnan(value) else value
+
+
+def _open_step(trace: Trace, weights: Floats) -> int:
+    """Return a step of the middle half: of sharp rows, the least certain choice."""
+    steps = len(trace.steps)
+    rows = range(steps // 4, max(steps // 4, 3 * steps // 4 - 1) + 1)
+    peaks = {row: float(weights[row].max()) for row in rows if row < steps}
+    most = max(peaks.values(), default=0.0)
+    sharp = [row for row, peak in peaks.items() if peak >= SHARP * most]
+    if not sharp:
+        return (steps + 1) // 2
+    return 1 + min(sharp, key=lambda row: _certainty(trace, row))
+
+
+def _certainty(trace: Trace, row: int) -> float:
+    candidates = trace.steps[row].candidates
+    return candidates[0].probability if len(candidates) else 1.0
