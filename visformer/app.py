@@ -33,6 +33,7 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
 from visformer.session.runs import look_at_telling_head
+from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
 from visformer.ui.heap import return_what_is_freed
@@ -137,6 +138,7 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     app.window.show()
     app.start(path, text, overrides or None)
     app.window.files.offer()
+    show_first_steps(app.window)
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()

@@ -93,3 +93,18 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     strip.draw((*chips[:3], changed, *chips[4:]))
     qtbot.waitUntil(lambda: bool(painted))
     assert painted == [3]
+
+
+def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:
+    strip = TokenStrip("strip", "empty")
+    qtbot.addWidget(strip)
+    strip.resize(300, 60)
+    strip.show()
+    qtbot.waitExposed(strip)
+    chips = [Chip(f"token {at}", at, 0.0, False, False) for at in range(12)]
+    strip.draw((*chips, Chip("the last", 12, 0.0, True, False)))
+    row = strip._row
+    right = row.boxes[-1].right()
+    qtbot.waitUntil(lambda: strip.horizontalScrollBar().value() > 0)
+    assert row.mapTo(strip, row.boxes[-1].topRight()).x() <= strip.viewport().width()
+    assert right <= row.width()

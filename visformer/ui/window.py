@@ -34,6 +34,7 @@ from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.choosing import local, open_together
 from visformer.ui.bars.drawer import Drawer
+from visformer.ui.bars.first_steps import close_first_steps
 from visformer.ui.bars.header import Header
 from visformer.ui.bars.message_stack import MessageStack
 from visformer.ui.bars.modified_bar import ModifiedBar
@@ -286,8 +287,8 @@ class MainWindow(QMainWindow):
             self.session.set(tab=name)
 
     def escape(self) -> None:
-        """Take back the topmost: drawer, presentation, large picture, cell, message."""
-        if self.drawer.close_up():
+        """Take back the topmost: drawer or card, what is large, a cell, a message."""
+        if self.drawer.close_up() or close_first_steps(self):
             return
         if self.presentation.on:
             self.presentation.end()

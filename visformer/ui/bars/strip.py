@@ -41,6 +41,8 @@ class TokenStrip(QScrollArea):
         super().__init__()
         self._row = _ChipRow(empty)
         self._row.clicked.connect(self.clicked)
+        # only then is there room to scroll to
+        self.horizontalScrollBar().rangeChanged.connect(lambda *_range: self._follow())
         self.setWidget(self._row)
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
@@ -66,10 +68,14 @@ class TokenStrip(QScrollArea):
             else ""
         )
         self._fit()
-        current = next((i for i, c in enumerate(chips) if c.current), None)
-        if current is not None:
-            box = self._row.boxes[current]
-            self.ensureVisible(box.center().x(), 0, box.width(), 0)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Scroll to the current token."""
+        row = self._row
+        for chip, box in zip(row.chips, row.boxes, strict=True):
+            if chip.current:
+                self.ensureVisible(box.center().x(), 0, box.width(), 0)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font."""
