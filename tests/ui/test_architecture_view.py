@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QAbstractAnimation, QPoint, Qt
 from PySide6.QtGui import QFontMetricsF, QImage
+from PySide6.QtWidgets import QApplication, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -213,3 +214,39 @@ def test_without_a_model_it_says_so(qtbot: QtBot) -> None:
     view.draw(State())
     assert view.diagram.drawing is None
     assert not view.grab().isNull()
+
+
+def test_it_never_scrolls_sideways_and_can_be_seen_whole(
+    view: ArchitectureView,
+) -> None:
+    view.resize(1000, 550)
+    QApplication.sendPostedEvents()
+    font = view.font()
+    font.setPointSizeF(1.5 * font.pointSizeF())
+    view.setFont(font)
+    QApplication.sendPostedEvents()
+    scroll = view.findChildren(QScrollArea)[0]
+    assert scroll.horizontalScrollBar().maximum() == 0
+    assert scroll.verticalScrollBar().maximum() > 0
+    assert view.whole.isVisible()
+    view.whole.click()
+    QApplication.sendPostedEvents()
+    assert scroll.verticalScrollBar().maximum() == 0
+    assert scroll.horizontalScrollBar().maximum() == 0
+    view.whole.click()
+    QApplication.sendPostedEvents()
+    assert scroll.verticalScrollBar().maximum() > 0
+    view.resize(2600, 2000)
+    QApplication.sendPostedEvents()
+    assert view.whole.isHidden()  # all of it fits
+
+
+def test_queries_keys_and_values_have_their_hues(view: ArchitectureView) -> None:
+    view.diagram.choose("decoder.0.cross_attention")
+    drawing = view.diagram.drawing
+    assert drawing is not None
+    named = {box.title: box.role for box in drawing.boxes}
+    for letter, role in (("Q", "query"), ("K", "key"), ("V", "value")):
+        assert named[f"Linear W_{letter}"] == role
+        assert named["Concat"] == ""
+        assert role in {arrow.role for arrow in drawing.arrows}

@@ -9,7 +9,7 @@ from visformer.pictures.diagram.block_names import BlockPath, block_path
 from visformer.pictures.diagram.blocks import shape
 from visformer.pictures.diagram.columns import Arrow, text
 from visformer.pictures.diagram.facts_words import attention_words
-from visformer.pictures.diagram.figure import STEP, Figure
+from visformer.pictures.diagram.figure import STEP, Figure, FigureRoles
 from visformer.pictures.masks import attends_to_nothing
 from visformer.words import masked_value_text, number
 
@@ -18,6 +18,9 @@ def _sizes(figure: Figure, path: BlockPath) -> tuple[int | str, int | str]:
     """Return the number of queries and of keys of an attention."""
     queries = figure.source if path.kind == "encoder" else figure.target
     return queries, figure.target if path.kind == "decoder" else figure.source
+
+
+VKQ: FigureRoles = ("value", "key", "query")  # as the paper's figure 2 has them
 
 
 def attention(figure: Figure, path: BlockPath, id: str) -> None:
@@ -50,17 +53,20 @@ def attention(figure: Figure, path: BlockPath, id: str) -> None:
     name = _("Scaled dot-product attention × {heads}", heads=heads)
     figure.row((0.06, 0.94, name), stack=3, id="")
     figure.y += 0.35
-    figure.up(0.17, 0.5, 0.83, words=shape(heads, queries, size), height=0.9)
+    words = shape(heads, queries, size)
+    figure.up(0.17, 0.5, 0.83, words=words, height=0.9, roles=VKQ)
     figure.row(
         (0.0, 0.33, _("Linear W_V")),
         (0.335, 0.665, _("Linear W_K")),
         (0.67, 1.0, _("Linear W_Q")),
+        roles=VKQ,
     )
-    figure.up(0.17, 0.5, 0.83, height=0.7)
+    figure.up(0.17, 0.5, 0.83, height=0.7, roles=VKQ)
     figure.labels(
         (0.17, f"V {shape(keys, width)}"),
         (0.5, f"K {shape(keys, width)}"),
         (0.83, f"Q {shape(queries, width)}"),
+        roles=VKQ,
     )
     figure.y += 0.4
     _one_head(figure, id, queries, keys)
@@ -99,14 +105,15 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
     figure.row((0.04, 0.74, factor))
     figure.up(0.32, words="", height=0.6)
     figure.row((0.04, 0.74, _("MatMul: Q Kᵀ   {shape}", shape=weights)))
-    figure.up(0.16, 0.58, height=0.6)
+    figure.up(0.16, 0.58, height=0.6, roles=("query", "key"))
     value = figure.x + 0.87 * figure.width
     ends = (value, figure.y), (value, top.y + top.height)
-    figure.arrows.append(Arrow(points=ends))
+    figure.arrows.append(Arrow(points=ends, role="value"))
     figure.labels(
         (0.16, f"Q {shape(queries, size)}"),
         (0.52, f"K {shape(keys, size)}"),
         (0.87, f"V {shape(keys, facts.value_size)}"),
+        roles=("query", "key", "value"),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
+from visformer.pictures.picture import AttentionRole
 from visformer.values.facts import Kind
 
 Style = Literal[
@@ -45,6 +46,7 @@ class Box:
     words: str = ""  # what it is, for screen readers
     strong: bool = False  # on the current step's path
     stack: int = 1  # how many times it is drawn, one behind the other
+    role: AttentionRole = ""
 
     @property
     def centre(self) -> Point:
@@ -65,6 +67,7 @@ class Arrow:
     line: Line = "flow"
     strong: bool = False
     head: bool = True
+    role: AttentionRole = ""  # of what flows along it
 
 
 class Goal(TypedDict, total=False):

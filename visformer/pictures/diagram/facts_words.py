@@ -44,7 +44,7 @@ def attention_words(model: ModelFacts, kind: Kind) -> str:
     return _(template, heads=facts.heads, size=facts.head_size, keys=_keys(facts))
 
 
-def facts_words(model: ModelFacts, path: BlockPath, part: str) -> str:
+def part_facts_words(model: ModelFacts, path: BlockPath, part: str) -> str:
     """Name a part of a layer."""
     if part == "other":
         return _(OTHER_BLOCKS)

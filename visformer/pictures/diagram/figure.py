@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from visformer.pictures.diagram.blocks import Counts, lengths
 from visformer.pictures.diagram.columns import BLOCK, Arrow, Box, Style, paragraph, text
+from visformer.pictures.picture import AttentionRole
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
 
+FigureRoles = Sequence[AttentionRole]
 STEP = 0.95  # lines: the length of an arrow
 
 
@@ -46,8 +51,12 @@ class Figure:
         style: Style = "block",
         id: str = "",
         stack: int = 1,
+        roles: FigureRoles = (),
     ) -> list[Box]:
-        """Put blocks side by side: (left, right, title), the edges as shares."""
+        """Put blocks side by side: (left, right, title), the edges as shares.
+
+        ``roles``: of each block; () for none.
+        """
         boxes = [
             Box(
                 x=self.x + left * self.width,
@@ -58,19 +67,31 @@ class Figure:
                 id=id,
                 words=name,
                 stack=stack,
+                role=role,
             )
-            for left, right, name in blocks
+            for (left, right, name), role in zip(
+                blocks, _each(roles, len(blocks)), strict=True
+            )
         ]
         self.boxes += boxes
         self.y += BLOCK
         return boxes
 
-    def up(self, *at: float, words: str = "", height: float = STEP) -> None:
-        """Put arrows from the next row up to the last one, at shares of the width."""
-        for share in at:
+    def up(
+        self,
+        *at: float,
+        words: str = "",
+        height: float = STEP,
+        roles: FigureRoles = (),
+    ) -> None:
+        """Put arrows from the next row up to the last one, at shares of the width.
+
+        ``roles``: of each arrow; () for none.
+        """
+        for share, role in zip(at, _each(roles, len(at)), strict=True):
             x = self.x + share * self.width
             points = (x, self.y + height), (x, self.y)
-            self.arrows.append(Arrow(points=points))
+            self.arrows.append(Arrow(points=points, role=role))
         if words:
             beside = at[-1] if at[-1] < 0.75 else at[len(at) // 2]
             x = self.x + beside * self.width + 1
@@ -78,10 +99,16 @@ class Figure:
             self.boxes.append(text(x, self.y, room, words, height=height, small=True))
         self.y += height
 
-    def labels(self, *names: tuple[float, str]) -> None:
-        """Put labels centred at shares of the width."""
-        for share, name in names:
+    def labels(self, *names: tuple[float, str], roles: FigureRoles = ()) -> None:
+        """Put labels centred at shares of the width, each in its role's hue."""
+        for (share, name), role in zip(names, _each(roles, len(names)), strict=True):
             wide = len(name) + 2.0
             x = self.x + share * self.width - wide / 2
-            self.boxes.append(text(x, self.y, wide, name))
+            self.boxes.append(replace(text(x, self.y, wide, name), role=role))
         self.y += 1.1
+
+
+def _each(roles: FigureRoles, count: int) -> FigureRoles:
+    """Return a role for each of ``count`` things; none where none are given."""
+    none: list[AttentionRole] = [""] * count
+    return roles or none

@@ -21,7 +21,7 @@ from visformer.pictures.diagram.blocks import (
     width_of,
 )
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
-from visformer.pictures.diagram.facts_words import facts_words
+from visformer.pictures.diagram.facts_words import part_facts_words
 from visformer.pictures.diagram.figure import Figure
 from visformer.pictures.diagram.model_words import (
     activation,
@@ -228,7 +228,7 @@ def _layer(figure: Figure, path: BlockPath, id: str) -> None:
     figure.say(_("Click or press Enter to open or close this layer."))
     for part in names(model, path.stack, path.layer or 0):
         if model.known is None:
-            figure.say(facts_words(model, path, part))
+            figure.say(part_facts_words(model, path, part))
             continue
         parts = (f"{id}.{part}_norm", f"{id}.{part}")
         for block in parts if model.config.norm_first else reversed(parts):

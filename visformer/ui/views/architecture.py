@@ -25,7 +25,14 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QScrollArea, QStyle, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QFrame,
+    QScrollArea,
+    QStyle,
+    QVBoxLayout,
+    QWidget,
+)
 
 from visformer.language import N_, _
 from visformer.pictures.diagram.architecture import architecture
@@ -43,7 +50,9 @@ from visformer.ui.widgets.plain_keys import keeps
 
 FLOW_MS = 700  # that a step's token takes on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # typical text, to measure a character
-SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text; if none fits, the diagram scrolls
+SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text; if none fits, it scrolls downwards
+NARROW = (*SCALES, 0.8, 0.75, 0.7, 0.65, 0.6)  # to fit the width alone
+WHOLE = (*NARROW, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3)  # to fit all, when asked to
 NOTHING = N_("No model is open yet.")
 WALKS = {
     Qt.Key.Key_Left: (-1, 0),
@@ -69,25 +78,47 @@ class ArchitectureView(View):
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.diagram.walked.connect(self._follow)
+        self.whole = QCheckBox(_("&Whole model"), self)
+        self.whole.setToolTip(
+            _("Show the whole model at once, in smaller text where it needs to be")
+        )
+        self.whole.toggled.connect(self._fit_whole)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._scroll)
+        layout.setSpacing(0)
+        layout.addWidget(self._scroll, 1)
+        layout.addWidget(self.whole)
         can_be_large(self)
 
     def draw(self, state: State) -> None:
         """Show a State."""
         self.diagram.draw(state)
+        if self._changed("fit", state.model, state.layer, state.trace is None):
+            self._fit()
+
+    def _fit_whole(self, whole: bool) -> None:
+        self.diagram.whole = whole
+        self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Lay out for the new size."""
         super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Lay the diagram out; where it scrolls, offer to show all of it."""
         self.diagram.fit(self.size())
+        scrolls = self.whole.isChecked() or self.diagram.scrolls
+        self.whole.setVisible(scrolls)
+        if scrolls:
+            row = QSize(0, self.whole.sizeHint().height())
+            self.diagram.fit(self.size() - row)
 
     def changeEvent(self, event: QEvent) -> None:
         """Lay out again when the size of the text changes."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "diagram"):
-            self.diagram.fit(self.size())
+            self._fit()
 
     def _follow(self, box: QRectF) -> None:
         centre = box.center().toPoint()
@@ -111,6 +142,7 @@ class _Diagram(QWidget):
         self._closed: frozenset[str] = frozenset()
         self._room = QSize(1, 1)
         self._scale = 1.0  # of the text
+        self.whole = False  # shown at once, however small
         self._bars = 0  # pixels that scroll bars take
         self._changed = Changed()
         self.export = Export(self, self._counts)
@@ -150,6 +182,11 @@ class _Diagram(QWidget):
         same = before.trace is not None and before.trace is state.trace
         return same and state.step == before.step + 1
 
+    @property
+    def scrolls(self) -> bool:
+        """Whether there is too little room for the whole diagram."""
+        return self._bars > 0
+
     def fit(self, room: QSize) -> None:
         """Lay out for this size in pixels."""
         self._room = room
@@ -169,7 +206,7 @@ class _Diagram(QWidget):
     def _lay_out(self) -> None:
         state = self._state
         needs = (self._room, self.font().key(), state.model, state.layer, self._closed)
-        if self._changed("size of the text", *needs, state.trace is None):
+        if self._changed("size of the text", *needs, state.trace is None, self.whole):
             self._fit()
         wide, high = self._units()
         self.drawing = self._drawing_of(self.chosen)
@@ -184,14 +221,25 @@ class _Diagram(QWidget):
     def _fit(self) -> None:
         """Choose the size of the text, whichever block will be shown inside."""
         self._bars = 0
-        for self._scale in SCALES:
-            drawing, (wide, high) = self._drawing_of(""), self._units()
-            across = drawing is None or drawing.width * wide < self._room.width() + 1
-            down = drawing is None or drawing.height * high < self._room.height() + 1
+        scales = WHOLE if self.whole else SCALES
+        for self._scale in scales:
+            across, down = self._fits()
             if across and down:
                 return
-        self._scale = 1.0  # it is scrolled, and the bars take room
+        # it is scrolled, and the bar takes room
         self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+        for self._scale in NARROW:
+            if self._fits()[0]:
+                return
+        self._scale = 1.0
+
+    def _fits(self) -> tuple[bool, bool]:
+        """Tell whether the diagram fits across and down."""
+        drawing, (wide, high) = self._drawing_of(""), self._units()
+        if drawing is None:
+            return True, True
+        across = drawing.width * wide < self._room.width() - self._bars + 1
+        return across, drawing.height * high < self._room.height() + 1
 
     def _counts(self) -> Table | None:
         return counts_table(model_of(self._state.shown, self._state.model))

@@ -17,6 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
+from visformer.ui.theme import hue
 
 BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
@@ -95,7 +96,10 @@ class Painting:
         if arrow.line == "next":
             role = ColorRole.Highlight
         colour = self._colour(role)
-        pen = QPen(colour, 2.2 if arrow.strong else 1.2, _PENS[arrow.line])
+        if arrow.role:
+            colour = hue(self._palette, arrow.role)
+        wide = arrow.strong or arrow.role
+        pen = QPen(colour, 2.2 if wide else 1.2, _PENS[arrow.line])
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
         points = [self._point(point) for point in arrow.points]
         tip, before = points[-1], points[-2]
@@ -142,6 +146,8 @@ class Painting:
         style = Qt.PenStyle.SolidLine
         if box.style in ("outside", "row", "mask"):
             style = Qt.PenStyle.DashLine
+        if box.role:
+            return QPen(hue(self._palette, box.role), 2, style)
         if box.strong:
             return QPen(self._colour(ColorRole.Highlight), 1.4, style)
         return QPen(self._colour(ColorRole.Mid), 1.2, style)
@@ -171,7 +177,9 @@ class Painting:
         needed = small.horizontalAdvance(box.detail)
         beside = bool(box.detail) and bool(box.title)
         fits = taken + needed + 1.5 * self._wide <= rect.width()
-        painter.setPen(self._colour(ColorRole.Text))
+        painter.setPen(
+            hue(self._palette, box.role) if box.role else self._colour(ColorRole.Text)
+        )
         if box.title:
             painter.setFont(font)
             left = beside or box.style in ("text", "head")
