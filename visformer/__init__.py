@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from visformer.values.trace import Trace
     from visformer.watching.watched_attention import WatchedAttention
     from visformer.watching.watcher import Watched, Watcher, watch
+    from visformer.watching.wrapped import WrappedModel, wrap
+    from visformer.watching.wrapped_decoding import WrappedDecoding
 
 __version__ = "0.1.0"
 __all__ = [
@@ -68,6 +70,8 @@ __all__ = [
     "Watched",
     "WatchedAttention",
     "Watcher",
+    "WrappedDecoding",
+    "WrappedModel",
     "build",
     "inspect",
     "leaks",
@@ -80,6 +84,7 @@ __all__ = [
     "show",
     "translate",
     "watch",
+    "wrap",
 ]
 _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
@@ -106,6 +111,8 @@ _MODULES = {  # where the names that are not defined here are defined
     "Watched": "watching.watcher",
     "WatchedAttention": "watching.watched_attention",
     "Watcher": "watching.watcher",
+    "WrappedDecoding": "watching.wrapped_decoding",
+    "WrappedModel": "watching.wrapped",
     "build": "formats.fresh",
     "inspect": "api",
     "leaks": "analysis.leaks",
@@ -118,6 +125,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "show": "api",
     "translate": "api",
     "watch": "watching.watcher",
+    "wrap": "watching.wrapped",
 }
 _TAKE_A_PATH = ("Decoding", "run")  # in place of a checkpoint
 

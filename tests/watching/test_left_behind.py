@@ -136,7 +136,10 @@ def test_a_scripted_and_a_compiled_model_are_seen_through() -> None:
             return torch.matmul(scores.softmax(-1), x)
 
     x = torch.randn(2, 7, 16)
-    models: list[Any] = [torch.jit.trace(Small(), x), torch.compile(Small())]
+    models: list[Any] = [
+        torch.jit.trace(Small(), x),
+        torch.compile(Small(), backend="eager"),
+    ]
     for model in models:
         watched = watch(model)(x)
         assert [one.weights.shape for one in watched.attentions] == [(2, 1, 7, 7)]

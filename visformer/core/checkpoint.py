@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -151,7 +152,14 @@ def accept_paths(opener: Opener) -> None:
     _openers[:] = [opener]
 
 
-def opened(checkpoint: Checkpoint | str | Path) -> Checkpoint:
+class OwnDecoding(Protocol):
+    """A model that is decoded with in a way of its own, as a wrapped one."""
+
+    def begin_decoding(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is used as a ``Decoding``."""
+
+
+def opened(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Checkpoint:
     """Return a checkpoint, read from its path where that is given.
 
     Raises TypeError for anything else, and what reading it raises.

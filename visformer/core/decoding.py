@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import one_of, whole_number, wrong_type
-from visformer.core.checkpoint import Checkpoint, opened
+from visformer.core.checkpoint import Checkpoint, OwnDecoding, opened
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
     as_intervention,
@@ -56,14 +56,18 @@ class Decoding:
     """The decoding of one sentence by a model.
 
     ``trace`` is always the part up to the current step; later steps are kept, so that
-    stepping forward again after ``back`` neither computes nor samples anything.
-    ``changed`` is the first row that the last computation changed. The model may be
-    edited and hooked between sentences, but not within one: call ``restart`` then.
+    ``step`` after ``back`` computes and samples nothing. ``changed`` is the first row
+    that the last computation changed. The model may be edited and hooked between
+    sentences, but not within one: call ``restart`` then.
     """
+
+    def __new__(cls, checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
+        begin = getattr(checkpoint, "begin_decoding", None)  # of a wrapped model
+        return object.__new__(cls) if begin is None else begin(*args, **kwargs)
 
     def __init__(
         self,
-        checkpoint: Checkpoint | str | Path,
+        checkpoint: Checkpoint | str | Path | OwnDecoding,
         source: str | Sequence[int],
         *,
         strategy: Strategy | StrategyName | None = None,
@@ -73,12 +77,11 @@ class Decoding:
         """Encode ``source``; nothing is decoded yet.
 
         ``limit`` is the largest number of target tokens (default: 2 S + 50 or the
-        checkpoint's own rule; never more than the model's positions). The generation
-        rules restrict what the model's steps choose, but the probabilities stay the
-        model's own. An ``intervention`` that changes masks makes every step a full
-        pass, as do hooks on the decoder and replaced modules in it. Raises InputError
-        for an empty source, ids outside the vocabulary, a limit below 1, or an
-        intervention that does not fit.
+        checkpoint's own rule; never more than the model's positions). Generation rules
+        restrict what steps choose, but the probabilities stay the model's own. An
+        ``intervention`` that changes masks makes every step a full pass, as do hooks on
+        the decoder and replaced modules in it. Raises InputError for no source, unknown
+        ids, a limit below 1, or a change that does not fit.
         """
         self._given = checkpoint = opened(checkpoint)  # whose model a script may edit
         self.intervention = as_intervention(intervention)
@@ -88,18 +91,16 @@ class Decoding:
 
     def __repr__(self) -> str:
         """Name the sentence, the step and what was decoded."""
-        trace = self.trace
-        return f"<Decoding at step {len(trace)}: {trace!r}>"
+        return f"<Decoding at step {len(self.trace)}: {self.trace!r}>"
 
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Start again with another sentence."""
         model, positions = self.checkpoint.model, self.checkpoint.config.max_positions
         pieces, cut = source_pieces(self.checkpoint, source)
         if limit is not None:
-            limit = whole_number("limit", limit, least=1)
+            limit = min(whole_number("limit", limit, least=1), positions)
         self.intervention.check(self.checkpoint.facts, len(pieces))
-        most = self.checkpoint.most_tokens(len(pieces))
-        self.limit = most if limit is None else min(limit, positions)
+        self.limit = limit or self.checkpoint.most_tokens(len(pieces))
         with torch.inference_mode(), few_threads(work(model, len(pieces))):
             self._encode(source, pieces, cut)
 
@@ -249,10 +250,8 @@ class Decoding:
                     most=self.limit,
                 )
             )
-        if choices:
-            check_ids(
-                [choice[0] for choice in choices], self.checkpoint.tokenizer.target.size
-            )
+        if ids := [choice[0] for choice in choices]:
+            check_ids(ids, self.checkpoint.tokenizer.target.size)
         common = self.common(choices)
         dropped = common < len(self._recording)
         if dropped and self._unsettled(self._recording.ids[:common]):

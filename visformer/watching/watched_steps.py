@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from visformer.values.step import CANDIDATES, Candidates, Step
+from visformer.values.step import CANDIDATES, Candidates, Origin, Step
 
 TINY = 1e-38  # float32 holds its logarithm
 
@@ -18,44 +19,56 @@ if TYPE_CHECKING:
 def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
     """Return the steps of a row; none where the output is no distribution."""
     length = len(tokens.target)
-    numbers = _logits(watched.output, length)
+    numbers = logits_of(watched.output, length)
     if numbers is None or not length or not _is_vocabulary(watched, numbers):
         return ()
     rows = numbers if numbers.shape[1] == length else numbers.transpose(0, 1)
     if row >= len(rows) or int(tokens.target_ids.max()) >= rows.shape[-1]:
         return ()
-    mine = rows[row].detach().float().cpu()
-    given = bool((mine >= 0).all()) and bool(((mine.sum(-1) - 1).abs() < 1e-3).all())
-    probabilities = mine if given else mine.softmax(-1)
-    steps, text = [], ""
-    for at in range(length):
-        forced = at + 1 < length
-        p = probabilities[at]
-        id = int(tokens.target_ids[at + 1]) if forced else int(p.argmax())
-        token = tokens.piece(id)
-        text = f"{text} {token}".strip()
-        best = p.topk(min(CANDIDATES, len(p)))
-        named = [tokens.piece(int(i)) for i in best.indices]
-        steps.append(
-            Step(
-                id=id,
-                token=token,
-                probability=float(p[id]),
-                rank=1 + int((p > p[id]).sum()),
-                candidates=Candidates(best.indices.numpy(), named, best.values.numpy()),
-                entropy=_bits(p),
-                origin="reference" if forced else "model",
-                text=text,
-            )
-        )
-    return tuple(steps)
+    probabilities = probabilities_of(rows[row])
+    ids = [int(id) for id in tokens.target_ids[1:]]
+    choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
+    choices.append((int(probabilities[-1].argmax()), "model"))
+    texts = [" ".join(map(tokens.piece, [*ids[: at + 1]])) for at in range(length - 1)]
+    texts.append(" ".join(map(tokens.piece, [*ids, choices[-1][0]])))
+    return tuple(
+        step_of(probabilities[at], choice, tokens.piece, text)
+        for at, (choice, text) in enumerate(zip(choices, texts, strict=True))
+    )
+
+
+def probabilities_of(numbers: Tensor) -> Tensor:
+    """Return probabilities [T, V] of logits, or of what are probabilities already."""
+    numbers = numbers.detach().float().cpu()
+    given = bool((numbers >= 0).all())
+    given = given and bool(((numbers.sum(-1) - 1).abs() < 1e-3).all())
+    return numbers if given else numbers.softmax(-1)
+
+
+def step_of(
+    p: Tensor, choice: tuple[int, Origin], piece: Callable[[int], str], text: str
+) -> Step:
+    """Return the step that made a choice from probabilities [V]."""
+    id, origin = choice
+    best = p.topk(min(CANDIDATES, len(p)))
+    named = [piece(int(i)) for i in best.indices]
+    return Step(
+        id=id,
+        token=piece(id),
+        probability=float(p[id]),
+        rank=1 + int((p > p[id]).sum()),
+        candidates=Candidates(best.indices.numpy(), named, best.values.numpy()),
+        entropy=_bits(p),
+        origin=origin,
+        text=text,
+    )
 
 
 def _bits(p: Tensor) -> float:
     return float(-(p * p.clamp_min(TINY).log2()).sum())
 
 
-def _logits(output: Any, length: int) -> Tensor | None:
+def logits_of(output: Any, length: int) -> Tensor | None:
     """Return [B, T, V], or [T, B, V], of what a model returned."""
     for one in (getattr(output, "logits", None), output, *_first(output)):
         if isinstance(one, Tensor):

@@ -200,7 +200,9 @@ class Watched:
         of_queries, of_keys, _of_values = one.marks
         if one.border is not None:
             return "merged"
-        if not self.targets or not self.sources:
+        if not self.sources:
+            return "decoder"
+        if not self.targets:
             return "decoder" if is_causal(one.weights.numpy()) else "encoder"
         if not of_queries & TARGET and not of_keys & TARGET:
             return "encoder"

@@ -1,0 +1,161 @@
+"""A wrapped model is decoded with as a checkpoint is: type, step, back, force, feed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import visformer
+from tests.watching.comparing import apart
+from tests.watching.faulty_models import built
+from visformer.watching.wrapped import wrap
+
+WORDS = [*"@$", *"abcdefghijklmnopqrstuv"]  # pad, end, and 22 letters
+
+
+def encode(text: str) -> list[int]:
+    return [WORDS.index(letter) for letter in text.split()]
+
+
+def decode(ids: list[int]) -> list[str]:
+    return [WORDS[id] for id in ids]
+
+
+def greedy(model: nn.Module, source: list[int], steps: int) -> list[int]:
+    ids = [2]
+    for _step in range(steps):
+        with torch.no_grad():
+            logits = model(torch.tensor([source]), torch.tensor([ids]))
+        ids.append(int(logits[0, -1].argmax()))
+    return ids[1:]
+
+
+@pytest.fixture
+def decoding() -> Any:
+    model = built("healthy")
+    wrapped = visformer.wrap(
+        lambda src, tgt: model(src, tgt),
+        bos=2,
+        eos=1,
+        pad=0,
+        encode=encode,
+        decode=decode,
+    )
+    return visformer.Decoding(wrapped, "d e f g", limit=6)
+
+
+def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
+    model = decoding.checkpoint.model.model
+    own = greedy(model, encode("d e f g"), 4)
+    for at in range(4):
+        trace = decoding.step()
+        assert [step.id for step in trace.steps] == own[: at + 1]
+        assert trace.target_ids.tolist() == [2, *own[:at]]
+        assert trace.steps[-1].origin == "model"
+    assert trace.source == ("d", "e", "f", "g")
+    assert trace.source_text == "d e f g"
+    assert trace.text == " ".join(decode(own))
+    assert decoding.text == trace.text
+    with torch.no_grad():
+        watched = visformer.watch(model)(
+            torch.tensor([encode("d e f g")]), torch.tensor([[2, *own[:3]]])
+        )
+    for kind in trace.kinds:
+        same = [one for one in watched.attentions if one.kind == kind]
+        for layer, one in enumerate(same):
+            assert apart(trace.attention(kind, layer), one.weights[0]) <= 2e-5
+    assert decoding.watched.certificate.passed
+    assert trace.model.name == "Healthy"
+
+
+def test_going_back_computes_nothing(decoding: Any) -> None:
+    decoding.step(3)
+    passes = len(decoding._passes)
+    assert len(decoding.back(2)) == 1
+    assert len(decoding.step(2)) == 3
+    assert len(decoding._passes) == passes
+    assert len(decoding.back(5)) == 0
+    assert decoding.trace.attention("encoder", 0).shape == (4, 4, 4)
+    assert decoding.trace.attention("cross", 0).shape == (4, 0, 4)
+
+
+def test_a_forced_token_is_consumed_by_the_next_row(decoding: Any) -> None:
+    decoding.step(2)
+    trace = decoding.force("k")
+    assert (trace.steps[-1].token, trace.steps[-1].origin) == ("k", "forced")
+    assert decoding.step().target[-1] == "k"
+    with pytest.raises(visformer.InputError, match="exactly one token"):
+        decoding.force("k l")
+    with pytest.raises(visformer.InputError, match="from 0 to 23"):
+        decoding.force(99)
+
+
+def test_a_reference_is_fed_in_one_pass(decoding: Any) -> None:
+    trace = decoding.feed("h i j")
+    assert [step.token for step in trace.steps] == ["h", "i", "j", "$"]
+    assert {step.origin for step in trace.steps} == {"reference"}
+    assert trace.target == ("a", "h", "i", "j")
+    assert decoding.ended
+    assert len(decoding.step()) == 4
+    with pytest.raises(visformer.InputError, match="at most 6 are allowed"):
+        decoding.feed("h i j k l m n")
+
+
+class Causal(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(9)
+        self.embed, self.head = nn.Embedding(24, 16), nn.Linear(16, 24)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, ids: Tensor) -> Any:
+        mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+        return {"logits": self.head(self.body(self.embed(ids), mask=mask))}
+
+
+@pytest.mark.parametrize("prompt", ["d", "d e f"])
+def test_a_model_of_the_target_alone_goes_on_from_a_prompt(prompt: str) -> None:
+    wrapped = wrap(Causal().eval(), bos=2, eos=1, encode=encode, decode=decode)
+    decoding = visformer.Decoding(wrapped, prompt, limit=3)
+    given = len(encode(prompt))
+    assert len(decoding.trace) == given - 1
+    trace = decoding.step(3)
+    assert trace.kinds == ("decoder",)
+    assert len(trace) == given + 2
+    assert trace.prompt == given
+    assert trace.target[:given] == tuple(prompt.split())
+    assert trace.target_ids[given] == trace.steps[given - 1].id
+    assert np.allclose(trace.attention("decoder", 1).sum(-1), 1, atol=1e-5)
+
+
+def test_without_a_vocabulary_ids_are_typed() -> None:
+    decoding = visformer.Decoding(
+        visformer.wrap(built("healthy"), bos=2, eos=1), "5 6 7"
+    )
+    assert decoding.step().source == ("5", "6", "7")
+    with pytest.raises(visformer.InputError, match="as there is no encode"):
+        visformer.Decoding(decoding.checkpoint, "five")
+
+
+def test_misuse_is_refused_in_a_sentence() -> None:
+    with pytest.raises(TypeError, match="call is"):
+        visformer.wrap("model", bos=2, eos=1)  # type: ignore[arg-type]
+    wrong = visformer.wrap(lambda src, tgt: (src, tgt), bos=2, eos=1)
+    with pytest.raises(visformer.InputError, match="logits"):
+        visformer.Decoding(wrong, "5 6").step()
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1)
+    with pytest.raises(visformer.InputError, match="runs as it is"):
+        visformer.Decoding(wrapped, "5 6", intervention="causal off")
+
+
+def test_what_the_model_raises_is_its_own() -> None:
+    def call(src: Tensor, tgt: Tensor) -> Tensor:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        visformer.Decoding(visformer.wrap(call, bos=2, eos=1), "5 6").step()

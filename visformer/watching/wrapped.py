@@ -1,0 +1,190 @@
+"""A function of ids around a model of anybody's, to be decoded with as a checkpoint."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
+from visformer.language import _
+from visformer.values.strategy import Strategy, StrategyName
+from visformer.watching.watched_steps import logits_of
+from visformer.watching.wrapped_decoding import WrappedDecoding
+
+
+def wrap(
+    call: Callable[..., Any],
+    *,
+    bos: int,
+    eos: int,
+    pad: int | None = None,
+    encode: Callable[[str], Sequence[int]] | None = None,
+    decode: Callable[[list[int]], Sequence[str]] | None = None,
+) -> WrappedModel:
+    """Return what ``visformer.Decoding`` decodes with as with a checkpoint.
+
+    ``call`` takes int64 ids [B, S] and [B, T], or [B, T] alone, and gives logits
+    [B, T, V] (or what has them as ``logits``, or first). ``encode`` turns a text into
+    ids, ``decode`` ids into as many pieces; without them texts are ids with spaces
+    between. Masks and weights are those of the model as ``watch`` sees them. Raises
+    TypeError for what cannot be called so.
+    """
+    if not callable(call):
+        raise wrong_type("call", call, _("a function, or a torch.nn.Module"))
+    return WrappedModel(call, bos, eos, pad, encode, decode)
+
+
+class WrappedModel:
+    """A function around a model; see ``wrap``."""
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        bos: int,
+        eos: int,
+        pad: int | None,
+        encode: Callable[[str], Sequence[int]] | None,
+        decode: Callable[[list[int]], Sequence[str]] | None,
+    ) -> None:
+        self.bos, self.eos = whole_number("bos", bos), whole_number("eos", eos)
+        self.pad, self._encode, self._decode = pad, encode, decode
+        self.alone = _takes_one(call)
+        self.model = _Called(call)
+
+    def __repr__(self) -> str:
+        """Name the model."""
+        return f"<WrappedModel of {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the largest module that the function uses, or its own."""
+        modules = list(self.model.children())
+        if not modules:
+            return str(getattr(self.model.call.func, "__name__", "call"))
+        size = {m: sum(p.numel() for p in m.parameters()) for m in modules}
+        return type(max(modules, key=size.__getitem__)).__name__
+
+    def begin_decoding(
+        self,
+        source: str | Sequence[int],
+        *,
+        strategy: Strategy | StrategyName | None = None,
+        limit: int | None = None,
+        intervention: Any = None,
+    ) -> WrappedDecoding:
+        """Return what ``visformer.Decoding`` is for a checkpoint.
+
+        Raises InputError for an intervention: the model's forward is its own.
+        """
+        if intervention is not None:
+            allowed = _("None: a wrapped model runs as it is")
+            raise wrong_value("intervention", str(intervention), allowed)
+        return WrappedDecoding(self, source, strategy=strategy, limit=limit)
+
+    def ids(self, text: str | Sequence[int]) -> list[int]:
+        """Return the ids of a text; TypeError or InputError where it has none."""
+        allowed = _("a text, or ids")
+        if not isinstance(text, str):
+            if not is_several(text):
+                raise wrong_type("source", text, allowed)
+            ids = [whole_number("source", id) for id in text]
+        elif self._encode is not None:
+            ids = [int(id) for id in self._encode(text)]
+        elif all(word.isdigit() for word in text.split()):
+            ids = [int(word) for word in text.split()]
+        else:
+            raise wrong_value("source", text, _("ids, as there is no encode"))
+        if not ids:
+            raise wrong_value("source", text, _("at least one token"))
+        return ids
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the piece of each id; InputError where ``decode`` gives others."""
+        if self._decode is None:
+            return [str(id) for id in ids]
+        made = self._decode(list(ids))
+        if isinstance(made, str) or len(made) != len(ids):
+            made = [self._one(id) for id in ids]
+        return [str(piece) for piece in made]
+
+    def _one(self, id: int) -> str:
+        assert self._decode is not None
+        made = self._decode([id])
+        return made if isinstance(made, str) else "".join(map(str, made))
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return a text of ids, without the end."""
+        pieces = self.pieces([id for id in ids if id != self.eos])
+        if any("▁" in piece for piece in pieces):
+            return "".join(pieces).replace("▁", " ").strip()
+        return " ".join(pieces)
+
+
+class _Called(nn.Module):
+    """The function as a module, with the modules that it uses as its own."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        found = dict(_modules_of(call))
+        for name, module in found.items():
+            self.add_module(name.replace(".", "_"), module)
+        self.call = functools.partial(call)  # no module of its own
+        self.training = any(module.training for module in found.values())
+
+    def forward(self, *ids: Tensor) -> Any:
+        output = self.call(*ids)
+        logits = logits_of(output, ids[-1].shape[1])
+        if logits is None or logits.shape[:2] != ids[-1].shape:
+            shape = getattr(output, "shape", None)
+            given = type(output).__name__ if shape is None else tuple(shape)
+            raise wrong_value("call", given, _("what gives logits [B, T, V]"))
+        return logits
+
+
+def _takes_one(call: Callable[..., Any]) -> bool:
+    """Whether a function takes the target alone."""
+    try:
+        parameters = inspect.signature(
+            call.forward if isinstance(call, nn.Module) else call
+        ).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [
+        p
+        for p in parameters
+        if p.default is p.empty
+        and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return len(needed) == 1 and not several
+
+
+def _modules_of(call: Any) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that a function uses, by the names that it has for them."""
+    if isinstance(call, nn.Module):
+        yield "model", call
+        return
+    if isinstance(call, functools.partial):
+        yield from _modules_of(call.func)
+        named = {str(at): value for at, value in enumerate(call.args)}
+        yield from _those_of({**named, **call.keywords})
+        return
+    owner = getattr(call, "__self__", None)
+    if owner is not None:
+        yield from _those_of({"model": owner})
+        yield from _those_of(getattr(owner, "__dict__", {}))
+    try:
+        used = inspect.getclosurevars(call)
+    except TypeError:
+        return
+    yield from _those_of({**used.globals, **used.nonlocals})
+
+
+def _those_of(values: dict[str, Any]) -> Iterator[tuple[str, nn.Module]]:
+    for name, value in values.items():
+        if isinstance(value, nn.Module):
+            yield name, value
