@@ -13,8 +13,11 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import make_view, make_window, show
+from visformer.pictures.diagram.columns import Drawing
 from visformer.session.state import Session, State
 from visformer.ui.views.architecture import ArchitectureView
+from visformer.ui.widgets.diagram_canvas import Painting
+from visformer.ui.widgets.diagram_image import DiagramImage
 from visformer.values.trace import Trace
 
 
@@ -250,3 +253,41 @@ def test_queries_keys_and_values_have_their_hues(view: ArchitectureView) -> None
         assert named[f"Linear W_{letter}"] == role
         assert named["Concat"] == ""
         assert role in {arrow.role for arrow in drawing.arrows}
+
+
+@pytest.mark.parametrize("changes", [{"step": 3}, {"layer": 1}, {"step": 4}])
+def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
+    qtbot: QtBot, view: ArchitectureView, trace: Trace, changes: dict[str, Any]
+) -> None:
+    image(view)
+    show(view, shown(trace, **{"step": 2, **changes}))
+    view.diagram.flow.stop()
+    fresh = make_view(qtbot, ArchitectureView)
+    fresh.resize(view.size())
+    fresh.show()
+    show(fresh, shown(trace, **{"step": 2, **changes}))
+    view.diagram.choose("decoder.1.feed_forward")
+    fresh.diagram.choose("decoder.1.feed_forward")
+    fresh.diagram.clearFocus()
+    view.diagram.clearFocus()
+    assert image(view) == image(fresh)
+
+
+def test_a_step_paints_only_what_it_changes(
+    view: ArchitectureView, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    draw = Painting.draw
+
+    def counted(self: Painting, drawing: Drawing) -> None:
+        counts.append(len(drawing.boxes))
+        draw(self, drawing)
+
+    monkeypatch.setattr(Painting, "draw", counted)
+    view.diagram._image = DiagramImage()
+    image(view)
+    show(view, shown(trace, 3))
+    image(view)
+    image(view)  # nothing has changed: nothing is painted
+    assert len(counts) == 2
+    assert counts[1] < counts[0]

@@ -45,10 +45,11 @@ from visformer.ui.changed import Changed
 from visformer.ui.large import can_be_large
 from visformer.ui.views.view import View
 from visformer.ui.widgets.diagram_canvas import Painting
+from visformer.ui.widgets.diagram_image import DiagramImage
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_keys import keeps
 
-FLOW_MS = 700  # that a step's token takes on its way through the decoder
+FLOW_MS = 240  # that a step's token takes on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # typical text, to measure a character
 SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text; if none fits, it scrolls downwards
 NARROW = (*SCALES, 0.8, 0.75, 0.7, 0.65, 0.6)  # to fit the width alone
@@ -145,6 +146,7 @@ class _Diagram(QWidget):
         self.whole = False  # shown at once, however small
         self._bars = 0  # pixels that scroll bars take
         self._changed = Changed()
+        self._image = DiagramImage()
         self.export = Export(self, self._counts)
         self.flow = QVariantAnimation(self)  # runs after a step, then stops
         self.flow.setStartValue(0.0)
@@ -276,10 +278,11 @@ class _Diagram(QWidget):
             painter.setPen(self.palette().placeholderText().color())
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, _(NOTHING))
             return
-        painting = Painting(painter, self, self._font(), *self._units())
-        painting.draw(self.drawing)
+        font, units = self._font(), self._units()
+        painter.drawPixmap(0, 0, self._image.of(self.drawing, self, font, units))
         running = self.flow.state() == QVariantAnimation.State.Running
         if running and self.drawing.path:
+            painting = Painting(painter, self, font, *units)
             painting.token(self.drawing, float(self.flow.currentValue()))
 
     def hideEvent(self, event: QHideEvent) -> None:
