@@ -34,7 +34,21 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return row and column labels; target rows name the next token too."""
+    """Return row and column labels; target rows name the next token too.
+
+    They are cached: every picture of a step has the same ones.
+    """
+    parts = *trace.storage, trace.source, trace.steps[-1] if trace.steps else None
+    name = "labels", kind, len(trace)
+    kept: tuple[tuple[str, ...], tuple[str, ...]] | None
+    kept = trace.memo.find(parts, name)
+    if kept is None:
+        kept = _labels_of(trace, kind)
+        trace.memo.keep(parts, name, kept, sum(map(len, kept)))
+    return kept
+
+
+def _labels_of(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     queries, keys = trace.tokens(kind)
     columns = tuple(visible(token) for token in keys)
     if kind == "encoder" or not trace.steps:

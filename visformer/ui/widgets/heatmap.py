@@ -28,8 +28,7 @@ from visformer.ui.widgets.labels import (
     Caption,
     Labels,
     axis_ink,
-    label_font,
-    short,
+    labels_width,
 )
 from visformer.ui.widgets.map_room import LEAST, square_cells
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
@@ -220,8 +219,8 @@ class HeatMap(QWidget):
         rows, columns = self._extent or (len(matrix.rows), len(matrix.columns))
         extent = max(1, rows), max(1, columns)
         longest = (
-            self._width_of((self._longest[0], *matrix.rows)),
-            self._width_of((self._longest[1], *matrix.columns)),
+            labels_width(self.font(), (self._longest[0], *matrix.rows)),
+            labels_width(self.font(), (self._longest[1], *matrix.columns)),
         )
         bar = self._bar.heightForWidth(self.width())
         words = matrix.done, matrix.title, matrix.gist, matrix.sign, bar
@@ -237,18 +236,6 @@ class HeatMap(QWidget):
             palette.setColor(QPalette.ColorRole.WindowText, hue(palette, matrix.role))
         if palette != self._title.palette():
             self._title.setPalette(palette)
-
-    def _width_of(self, labels: tuple[str, ...]) -> int:
-        """Return the width of the widest label; only the longest few are measured."""
-        candidates = sorted({short(label) for label in labels}, key=len)[-3:]
-        widest = max(
-            (
-                QFontMetrics(label_font(self.font(), text)).horizontalAdvance(text)
-                for text in candidates
-            ),
-            default=0,
-        )
-        return widest + self.fontMetrics().averageCharWidth()
 
     def _place(self, extent: tuple[int, int], longest: tuple[int, int]) -> None:
         """Put the parts around the largest map that there is room for.

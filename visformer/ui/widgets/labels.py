@@ -45,6 +45,23 @@ def label_font(font: QFont, text: str) -> QFont:
     return sized(font, WIDE_SIZE) if _is_wide(text) else font
 
 
+def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
+    """Return the room of the widest label; only the longest few are measured."""
+    widest = max(
+        (
+            QFontMetricsF(label_font(font, text)).horizontalAdvance(text)
+            for text in _longest(labels)
+        ),
+        default=0.0,
+    )
+    return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
+
+
+@lru_cache(maxsize=64)
+def _longest(labels: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({short(label) for label in labels}, key=len)[-3:])
+
+
 @lru_cache(maxsize=8192)
 def _is_wide(text: str) -> bool:
     return any(
