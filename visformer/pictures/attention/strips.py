@@ -137,7 +137,7 @@ def target_strip(
     chips = _sequence(trace, selection, look)[first_chip(trace) :]
     if not trace.steps:
         return chips
-    current = _after(trace.steps[-1], current=True)
+    current = _after(trace, len(trace.steps) - 1, current=True)
     return (*chips, current, *_later(trace))
 
 
@@ -146,15 +146,18 @@ def _later(trace: Trace) -> tuple[Chip, ...]:
     whole = trace.whole
     if not is_taught(whole):
         return ()
-    rest = whole.steps[len(trace) :]
-    return tuple(_after(step, later=True) for step in rest)
+    rest = range(len(trace), len(whole.steps))
+    return tuple(_after(whole, row, later=True) for row in rest)
 
 
-def _after(step: Step, *, current: bool = False, later: bool = False) -> Chip:
+def _after(
+    trace: Trace, row: int, *, current: bool = False, later: bool = False
+) -> Chip:
     """Return the chip of a step's own token, which no row has read yet."""
+    step = trace.steps[row]
     token = visible(step.token)
     chip = Chip(token, step.id, 0.0, current, False, later=later)
-    return replace(chip, **_fed(step)) if is_fed(step) else chip
+    return replace(chip, **_fed(trace, row)) if is_fed(step) else chip
 
 
 class _Fed(TypedDict):
@@ -163,8 +166,20 @@ class _Fed(TypedDict):
     loss: float | None
 
 
-def _fed(step: Step) -> _Fed:
-    """Say of a forced or fed token what the model would have said."""
+def _fed(trace: Trace, row: int) -> _Fed:
+    """Say of a forced or fed token what the model would have said; cached."""
+    kept: dict[int, tuple[Step, _Fed]] | None
+    kept = trace.memo.find(trace.storage, "fed")
+    if kept is None:
+        kept = {}
+        trace.memo.keep(trace.storage, "fed", kept, 0)
+    step = trace.steps[row]
+    if row not in kept or kept[row][0] is not step:
+        kept[row] = step, _fed_words(step)
+    return kept[row][1]
+
+
+def _fed_words(step: Step) -> _Fed:
     below = _("✓") if is_best(step) else _("model: {token}", token=best_token(step))
     loss = token_loss(step) if step.origin == "reference" else None
     return {"fed": short_choice(step), "below": below, "loss": loss}
@@ -183,7 +198,7 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     fed = {
-        row + 1: _fed(trace.steps[row])
+        row + 1: _fed(trace, row)
         for row, origin in enumerate(step_origins(trace.steps))
         if origin in FED
     }
