@@ -147,13 +147,14 @@ def test_labels_of_arcs_stand_where_the_arcs_end(qtbot: Any) -> None:
     values[0, 3] = 1  # one arc alone
     canvas.draw(named(values=values, shade=values), 1.0, (3, 4))
     canvas.mark(Marks((0, 3), (0,), (3,)), "query")
-    canvas.resize(300, 120)
+    line, title = 30, canvas._line()
+    canvas.resize(300, title + 4 * line)
     canvas.show()
-    picture, image, line = painted(canvas), pixels(canvas).astype(int), 120 / 4
+    picture, image = painted(canvas), pixels(canvas).astype(int)
     for labels in (ROWS, COLUMNS):
         for index, text in enumerate(labels):
             at = middle_of(picture.word(text), canvas)
-            assert at.y() == pytest.approx((index + 0.5) * line, abs=2)
+            assert at.y() == pytest.approx(title + (index + 0.5) * line, abs=2)
             assert (at.x() < 150) == (labels is ROWS)
     marked = QPalette.ColorRole.HighlightedText
     inks = {word.text: word.ink for word in picture.words}
@@ -161,10 +162,14 @@ def test_labels_of_arcs_stand_where_the_arcs_end(qtbot: Any) -> None:
         t for t, ink in inks.items() if ink == canvas.palette().color(marked).name()
     ]
     assert light == ["q0", "k3"]
-    ink = np.abs(image - image[119, 150]).sum(axis=2) > 60
+    ink = np.abs(image - image[-1, 150])[title:].sum(axis=2) > 60
     starts, ends = ink[:, 40:60].any(axis=1), ink[:, 240:260].any(axis=1)
     assert np.flatnonzero(starts).mean() == pytest.approx(0.5 * line, abs=3)
     assert np.flatnonzero(ends).mean() == pytest.approx(3.5 * line, abs=3)
+    number = middle_of(picture.word("1.0"), canvas)
+    assert number.y() == pytest.approx(title + 3.5 * line, abs=2)
+    assert 150 < number.x() < middle_of(picture.word("k3"), canvas).x()
+    assert picture.word("query").x < 150 < picture.word("key").x
 
 
 # ---- cells -------------------------------------------------------------------------

@@ -19,14 +19,18 @@ from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
-from visformer.ui.widgets.labels import short
+from visformer.ui.theme import hue
+from visformer.ui.widgets.labels import axis_ink, short
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
+from visformer.words import share
 
 WIDEST = 3.5  # pixels that an arc of weight 1 is wider than the thinnest, of 0.5
 FAINTEST = 0.25  # opacity of an arc of weight 0; of weight 1 it is 1
 FADED = 0.15  # opacity of the arcs when some stand out
 LEVELS = 20  # of width and opacity
 LABEL_SHARES = 0.46, 0.3  # of the width: the most that the labels of each side take
+
+SIDES = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight  # of the titles
 
 
 class ArcsCanvas(TokenCanvas):
@@ -49,7 +53,7 @@ class ArcsCanvas(TokenCanvas):
         self._matrix, self._mass = matrix, mass
         self._arcs = self._layer = None
         self._extent = max(1, *extent, *matrix.values.shape)
-        self.setMinimumHeight(math.ceil(self._extent * self._line()))
+        self.setMinimumHeight(math.ceil((self._extent + 1) * self._line()))
         self.update()
 
     def mark(self, marks: Marks, by: TokenRole) -> None:
@@ -60,17 +64,18 @@ class ArcsCanvas(TokenCanvas):
 
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().height()
-        return QSize(20 * line, self._extent * line)
+        return QSize(20 * line, (self._extent + 1) * line)
 
     def _line(self) -> int:
         return self.fontMetrics().height() + 1
 
     def _pitch(self) -> float:
-        return min(2.5 * self._line(), self.height() / self._extent)
+        room = self.height() - self._line()  # below the titles of both sides
+        return min(2.5 * self._line(), room / self._extent)
 
-    def line_of(self, index: int) -> float:
+    def line_of(self, index: float) -> float:
         """Return the y of a row's or a column's middle."""
-        return (index + 0.5) * self._pitch()
+        return self._line() + (index + 0.5) * self._pitch()
 
     def _sides(self) -> tuple[float, float]:
         """Return where arcs begin and end."""
@@ -101,13 +106,14 @@ class ArcsCanvas(TokenCanvas):
             return
         painter = QPainter(self)
         pitch, seen = self._pitch(), self.visibleRegion().boundingRect()
-        first = max(0, math.floor(seen.top() / pitch))
-        last = math.ceil((seen.bottom() + 1) / pitch)
+        first = max(0, math.floor((seen.top() - self._line()) / pitch))
+        last = max(0, math.ceil((seen.bottom() + 1 - self._line()) / pitch))
         rows = range(min(first, len(matrix.rows)), min(last, len(matrix.rows)))
         if self._arcs is None or self._arcs[0] != rows:
             self._arcs, self._layer = (rows, arcs(matrix, self._mass, rows)), None
         edges = self._sides()
-        self._paint_border(painter, matrix, pitch, edges)
+        self._paint_titles(painter, matrix, edges)
+        self._paint_border(painter, matrix, edges)
         self._paint_arcs(painter, self._arcs[1], pitch, edges)
         for side, labels in enumerate(self._labels()):
             marked = self._marks.rows if side == 0 else self._marks.columns
@@ -119,7 +125,6 @@ class ArcsCanvas(TokenCanvas):
         self,
         painter: QPainter,
         matrix: Matrix,
-        pitch: float,
         edges: tuple[float, float],
     ) -> None:
         """Draw a line below the prompt, on each side that has one."""
@@ -127,7 +132,7 @@ class ArcsCanvas(TokenCanvas):
         lines = (0.0, edges[0]), (edges[1], float(self.width()))
         for count, (left, right) in zip(matrix.border or (0, 0), lines, strict=True):
             if count:
-                y = count * pitch
+                y = self.line_of(count - 0.5)
                 painter.drawLine(QPointF(left, y), QPointF(right, y))
 
     def _paint_arcs(
@@ -145,6 +150,45 @@ class ArcsCanvas(TokenCanvas):
             rows, columns, strengths = lines
             some = Arcs(rows[bold], columns[bold], strengths[bold])
             self._stroke(painter, some, pitch, edges)
+            self._paint_numbers(painter, some, edges)
+
+    def _paint_titles(
+        self, painter: QPainter, matrix: Matrix, edges: tuple[float, float]
+    ) -> None:
+        """Say above each side what its tokens are, in their role's hue."""
+        middle, line = sum(edges) / 2, self._line()
+        sides = (
+            (matrix.row_axis, matrix.row_role, QRectF(0, 0, middle, line)),
+            (
+                matrix.column_axis,
+                matrix.column_role,
+                QRectF(middle, 0, self.width() - middle, line),
+            ),
+        )
+        for (text, role, box), align in zip(sides, SIDES, strict=True):
+            painter.setPen(axis_ink(self.palette(), role))
+            cut = Qt.TextElideMode.ElideRight
+            text = self.fontMetrics().elidedText(text, cut, int(box.width()) - line)
+            painter.drawText(box, align | Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _paint_numbers(
+        self, painter: QPainter, some: Arcs, edges: tuple[float, float]
+    ) -> None:
+        """Write the weights of the arcs that stand out where these end."""
+        if self._matrix is None:
+            return
+        metrics, at_keys = self.fontMetrics(), self._by == "query"
+        ends = (some.columns if at_keys else some.rows).tolist()
+        values = self._matrix.values[some.rows, some.columns].tolist()
+        painter.setPen(self.palette().windowText().color())
+        for place, value in zip(ends, values, strict=True):
+            text = share(value)
+            wide, gap = metrics.horizontalAdvance(text), metrics.averageCharWidth() / 2
+            x = edges[1] - wide - gap if at_keys else edges[0] + gap
+            y = self.line_of(place) - self._line() / 2
+            box = QRectF(x, y, wide, self._line())
+            painter.fillRect(box, self.palette().window())
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
     def _layer_of(
         self, lines: Arcs, pitch: float, edges: tuple[float, float], seen: QRect
@@ -175,8 +219,9 @@ class ArcsCanvas(TokenCanvas):
             shade = self.palette().color(QPalette.ColorRole.Highlight)
             shade.setAlphaF(FAINTEST + (1 - FAINTEST) * strength)
             painter.setPen(QPen(shade, 0.5 + WIDEST * strength))
-            tops = ((lines.rows[here] + 0.5) * pitch).tolist()
-            bottoms = ((lines.columns[here] + 0.5) * pitch).tolist()
+            top = self.line_of(0)
+            tops = (lines.rows[here] * pitch + top).tolist()
+            bottoms = (lines.columns[here] * pitch + top).tolist()
             path = QPainterPath()
             for y, to in zip(tops, bottoms, strict=True):
                 path.moveTo(start, y)
@@ -192,12 +237,8 @@ class ArcsCanvas(TokenCanvas):
         marked: bool,
     ) -> None:
         (start, end), (side, index) = edges, at
-        gap, pitch, line = (
-            self.fontMetrics().averageCharWidth(),
-            self._pitch(),
-            self._line(),
-        )
-        top = (index + 0.5) * pitch - line / 2
+        gap, line = self.fontMetrics().averageCharWidth(), self._line()
+        top = self.line_of(index) - line / 2
         align = Qt.AlignmentFlag.AlignVCenter
         if side == 0:
             box = QRectF(0, top, start - gap / 2, line)
@@ -205,11 +246,13 @@ class ArcsCanvas(TokenCanvas):
         else:
             box = QRectF(end + gap / 2, top, self.width() - end - gap / 2, line)
             align |= Qt.AlignmentFlag.AlignLeft
-        role = QPalette.ColorRole.WindowText
+        palette, matrix = self.palette(), self._matrix
         if marked:
-            painter.fillRect(box, self.palette().highlight())
-            role = QPalette.ColorRole.HighlightedText
-        painter.setPen(self.palette().color(role))
+            painter.fillRect(box, palette.highlight())
+            painter.setPen(palette.color(QPalette.ColorRole.HighlightedText))
+        elif matrix is not None:
+            roles = matrix.row_role, matrix.column_role
+            painter.setPen(hue(palette, roles[side]))
         cut = Qt.TextElideMode.ElideMiddle
         text = self.fontMetrics().elidedText(short(label), cut, int(box.width()))
         painter.drawText(box, align, text)
@@ -220,7 +263,7 @@ class ArcsCanvas(TokenCanvas):
         """Return the token at a point: its line, in its half of the picture."""
         start, end = self._sides()
         side: TokenRole = "query" if at.x() < (start + end) / 2 else "key"
-        index = math.floor(at.y() / self._pitch())
+        index = math.floor((at.y() - self._line()) / self._pitch())
         count = len(self._labels()[0 if side == "query" else 1])
         usable = self._matrix is not None and self._matrix.values.size > 0
         return SideToken(side, index) if usable and 0 <= index < count else None
@@ -229,4 +272,4 @@ class ArcsCanvas(TokenCanvas):
         """Follow the font."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and self.__dict__.get("_matrix"):
-            self.setMinimumHeight(math.ceil(self._extent * self._line()))
+            self.setMinimumHeight(math.ceil((self._extent + 1) * self._line()))

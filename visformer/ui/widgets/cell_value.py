@@ -7,7 +7,7 @@ from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
 from visformer.language import _, ngettext
-from visformer.pictures.picture import AttentionRole, Matrix
+from visformer.pictures.picture import AttentionRole, Matrix, named
 from visformer.ui.theme import TITLE, gap, hue, sized
 from visformer.ui.widgets.labels import short
 from visformer.words import number
@@ -86,8 +86,8 @@ def value_text(matrix: Matrix, at: tuple[int, int]) -> str:
 
 def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
     """Say which cell it is, in pieces that each have a role."""
-    row = short(matrix.row_names[at[0]])
-    column = short(matrix.column_names[at[1]])
+    row = short(_name(matrix.row_unit, matrix.rows[at[0]]))
+    column = short(_name(matrix.column_unit, matrix.columns[at[1]]))
     if (matrix.row_role, matrix.column_role) == ("query", "key"):
         sentence = _("{query} reads {key}", query=QUERY, key=KEY)
     else:
@@ -103,6 +103,10 @@ def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
         else:
             found[-1] = (found[-1][0] + letter, "")
     return tuple(piece for piece in found if piece[0])
+
+
+def _name(unit: str, label: str) -> str:
+    return named(unit, (label,))[0] if unit else label
 
 
 def is_inside(matrix: Matrix, cell: tuple[int, int]) -> bool:
@@ -121,8 +125,8 @@ def description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
         )
     row, column = cell
     fields = {
-        "row": matrix.row_names[row],
-        "column": matrix.column_names[column],
+        "row": named(matrix.row_unit, (matrix.rows[row],))[0],
+        "column": named(matrix.column_unit, (matrix.columns[column],))[0],
         "value": number(float(matrix.values[row, column])),
     }
     if matrix.done:
