@@ -80,7 +80,7 @@ def test_a_cell_in_focus_is_what_is_spoken_of() -> None:
     selection = Selection(kind="cross", layer=1, head=1, cell=cell)
     looked = scene(selection=selection, stage="softmax")
     assert looked.trace is not None
-    assert "after “▁t0”" in explanation(("attention",), looked)
+    assert "After “▁t0”" in explanation(("attention",), looked)
     weight = probability(float(looked.trace.attention("cross", 1, 1)[1, 3]))
     expected = f"“▁t0” gives “{looked.trace.source[3]}” {weight}."
     assert explanation(("computation",), looked).endswith(expected)

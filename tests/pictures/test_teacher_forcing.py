@@ -47,8 +47,8 @@ def test_losses_are_torchs_cross_entropy(reference: str) -> None:
         int((logits.argmax(1) == ids).sum()),
     )
     words = score_words(trace)
-    assert f"Cross-entropy {mean:.3f} nats per token ({total:.2f} over" in words
-    assert f"the model would say {found.agreed} of {len(ids)} itself." in words
+    assert f"Cross-entropy {mean:.3f} per token ({total:.2f} nats)" in words
+    assert f"{found.agreed} of {len(ids)} as the model says" in words
 
 
 def test_a_run_of_the_models_own_has_no_score() -> None:

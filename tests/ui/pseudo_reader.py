@@ -87,7 +87,9 @@ class Reader:
     def read(self, widget: QWidget | None = None, *, paint: bool = True) -> None:
         """Read the window, or a widget; ``paint``: also as it is painted."""
         root = widget or self.window
-        self.own.update(WORD.findall(self.window.sentence.words.text()))
+        sentence = self.window.sentence
+        for part in (*sentence.words.parts, *sentence.other.parts):
+            self.own.update(WORD.findall(part.text))
         self.own.update(WORD.findall(self.window.header.model.text()))
         for text in texts(root):
             self.note(text)

@@ -52,16 +52,16 @@ _ROWS: dict[Kind, str] = {  # without a row in focus
 }
 _READS: dict[Kind, str] = {
     "encoder": N_(
-        "Each row is a source word, {dark} are what it reads: “{query}” reads “{key}” "
-        "most ({weight})."
+        "“{query}” reads “{key}” most ({weight}): rows are source words, {dark} what "
+        "they read."
     ),
     "decoder": N_(
-        "Each row is a target word, {dark} are what it reads (never later words): "
-        "“{query}” reads “{key}” most ({weight})."
+        "“{query}” reads “{key}” most ({weight}): rows are target words, {dark} what "
+        "they read, never later ones."
     ),
     "cross": N_(
-        "Each row is a word being written, {dark} are where it looks: after “{query}”, "
-        "mostly at “{key}” ({weight})."
+        "After “{query}” it looks mostly at “{key}” ({weight}): rows are words being "
+        "written, {dark} where they look."
     ),
 }
 _SUMMARISED: dict[str, str] = {

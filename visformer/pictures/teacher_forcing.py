@@ -71,10 +71,10 @@ def score_words(trace: Trace) -> str:
     if found is None:
         return ""
     return ngettext(
-        "Cross-entropy {mean} nats per token ({total} over {n:,} token), perplexity "
-        "{perplexity}; the model would say {agreed:,} of {n:,} itself.",
-        "Cross-entropy {mean} nats per token ({total} over {n:,} tokens), perplexity "
-        "{perplexity}; the model would say {agreed:,} of {n:,} itself.",
+        "Cross-entropy {mean} per token ({total} nats), perplexity {perplexity}, "
+        "{agreed:,} of {n:,} as the model says",
+        "Cross-entropy {mean} per token ({total} nats), perplexity {perplexity}, "
+        "{agreed:,} of {n:,} as the model says",
         found.tokens,
         total=decimals(found.total, 2),
         mean=decimals(found.mean, 3),

@@ -72,7 +72,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage("input", N_("input"), "attention", input_stage),
-    Stage("projections", "Q, K, V", "attention", projections_stage),
+    Stage("projections", N_("Q, K, V"), "attention", projections_stage),
     Stage("query", "Q", "attention", projection_stage("query")),
     Stage("key", "K", "attention", projection_stage("key")),
     Stage("value", "V", "attention", projection_stage("value")),

@@ -53,9 +53,7 @@ class Sentence(QWidget):
         self._text = state.shown.text if state.shown is not None else ""
         said = compared(state)
         self.words.set_parts(said.parts)
-        before = ""
-        if said.other:
-            before = _("{against}: ", against=_(AGAINST[said.against]))
-        self.other.set_parts(said.other, before)
+        around = _(AGAINST[said.against], text="\0").split("\0")
+        self.other.set_parts(said.other, *around)
         self.other.setVisible(bool(said.other))
         self.copy.setEnabled(bool(self._text))

@@ -17,14 +17,16 @@ class MarkedLabel(PlainLabel):
         super().__init__()
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.parts: tuple[TextPart, ...] = ()
-        self._before = ""  # said before the parts
+        self._around = "", ""  # said before and after the parts
 
-    def set_parts(self, parts: tuple[TextPart, ...], before: str = "") -> None:
-        """Show a sentence in parts, after words that are not of it."""
-        if (parts, before) == (self.parts, self._before):
+    def set_parts(
+        self, parts: tuple[TextPart, ...], before: str = "", after: str = ""
+    ) -> None:
+        """Show a sentence in parts, between words that are not of it."""
+        if (parts, (before, after)) == (self.parts, self._around):
             return
-        self.parts, self._before = parts, before
-        self.setText(before + "".join(part.text for part in parts))
+        self.parts, self._around = parts, (before, after)
+        self.setText("".join((before, *(part.text for part in parts), after)))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -35,7 +37,8 @@ class MarkedLabel(PlainLabel):
         painter, metrics = QPainter(self), self.fontMetrics()
         usual = self.palette().color(self.foregroundRole())
         x, end = self.contentsRect().left(), self.contentsRect().right()
-        for part in (TextPart(self._before, differs=False), *self.parts):
+        before, after = (TextPart(text, differs=False) for text in self._around)
+        for part in (before, *self.parts, after):
             room = end - x
             text = part.text
             if metrics.horizontalAdvance(text) > room:
