@@ -153,6 +153,10 @@ _STAGES: dict[str, str] = {
         "The rows as they enter layer {layer}: one vector per token, the same for all "
         "heads."
     ),
+    "projections": N_(
+        "The same rows three ways: what “{query}” asks for (Q), what “{key}” offers "
+        "(K) and hands over (V)."
+    ),
     "query": N_("Q: what “{query}” asks for. Its row of X times W_Q, {d} numbers."),
     "key": N_("K: what “{key}” offers to be found by. Its row times W_K, {d} numbers."),
     "value": N_("V: what “{key}” hands over when it is read. Its row times W_V."),
