@@ -16,9 +16,10 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import checkpoint_files, load
-from visformer.values.questions import Overrides, Question, Questionnaire
+from visformer.values.questions import BY_PAIRS, Overrides, Question, Questionnaire
 
-FILES = {"tokenizer", "target_tokenizer"}
+FILES = {"tokenizer", "target_tokenizer", "pairs"}
+TOKENIZERS = ["target_tokenizer", "tokenizer"]
 
 
 def saved(path: Path, layout: str) -> str:
@@ -80,7 +81,7 @@ def test_sizes_are_told_by_the_tensors(tmp_path: Path) -> None:
 
 def test_only_possible_heads_are_offered(tmp_path: Path) -> None:
     heads = asked(saved(tmp_path / "m.pt", "labml"))["heads"]
-    assert [value for value, _ in heads.choices] == [1, 2, 4, 8]
+    assert [value for value, _ in heads.choices] == [1, 2, 4, 8, BY_PAIRS]
     narrow = {
         name: tensor[
             tuple(slice(6 if size == WIDTH else size) for size in tensor.shape)
@@ -89,7 +90,7 @@ def test_only_possible_heads_are_offered(tmp_path: Path) -> None:
     }
     torch.save({k: t.clone() for k, t in narrow.items()}, tmp_path / "n.pt")
     heads = asked(str(tmp_path / "n.pt"))["heads"]
-    assert [value for value, _ in heads.choices] == [1, 2, 3, 6]
+    assert [value for value, _ in heads.choices] == [1, 2, 3, 6, BY_PAIRS]
     assert heads.default is None  # the tutorial's four do not divide six
 
 
@@ -124,7 +125,7 @@ def test_a_tokenizer_that_names_its_ids_answers(tmp_path: Path) -> None:
     assert set(asked(path, overrides)) - FILES == {"heads", "max_positions"}
     again = asked(path, overrides, every=True)
     assert [again[n].default for n in ("pad", "bos", "eos")] == [0, 1, 2]
-    assert [again[n].default for n in sorted(FILES)] == tokenizers[::-1]
+    assert [again[n].default for n in TOKENIZERS] == tokenizers[::-1]
     opened = load_with(path, (*overrides, ("heads", 2)))
     assert opened.tokenizer.source.token(3) == "w0"
     assert opened.tokenizer.pad == 0

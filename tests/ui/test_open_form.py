@@ -313,3 +313,30 @@ def test_large_text_scrolls_inside_the_window(pair: Pair) -> None:
     assert size.height() <= 800
     assert window.form._area.verticalScrollBar().maximum() > 0
     assert window.form._area.horizontalScrollBar().maximum() == 0
+
+
+def test_an_accepted_guess_is_told_and_shown_in_the_title(pair: Pair) -> None:
+    window, engine = pair
+    heads = Question(
+        name="heads",
+        label="Heads",
+        kind="choice",
+        why="How many.",
+        default=8,
+        choices=((4, "4"), (8, "8")),
+        mandatory=True,
+        guess=True,
+    )
+    form = Questionnaire(layout="x", sizes="y", introduction="z", questions=(heads,))
+    window.open("/x/m.pt")
+    window.receive(Asked(number=-len(engine.opened), path="/x/m.pt", form=form))
+    assert window.form.answers() == {"heads": 8, "guessed.heads": True}
+    window.form.open_button.click()
+    assert engine.overrides[-1][0] == (("heads", 8), ("guessed.heads", True))
+    window.receive(opened(guessed_heads=8))
+    assert "(8 heads assumed)" in window.windowTitle()
+    window.receive(opened())
+    assert "assumed" not in window.windowTitle()
+    window.receive(Asked(number=-len(engine.opened), path="/x/m.pt", form=form))
+    editor(window, "heads").setCurrentIndex(0)
+    assert window.form.answers() == {"heads": 4, "guessed.heads": None}

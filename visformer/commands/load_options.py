@@ -25,7 +25,7 @@ from visformer.values.questions import (
     Value,
 )
 
-_PLAIN = ("layout", "heads", "pad", "bos", "eos")
+_PLAIN = ("layout", "heads", "pad", "bos", "eos", "pairs")
 _PAIRS = {"rename": RENAME, "names": NAMES}  # option -> prefix of its overrides
 _QUOTED = r'["“\']([^"”\']*)["”\']'
 _DICT = re.compile(rf"\b(rename|names)=\{{({_QUOTED}: [^{{}}]*)\}}")
@@ -100,6 +100,14 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         help=_(
             "which tensor is the source_embedding, target_embedding, output or "
             "positions; may be repeated"
+        ),
+    )
+    group.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help=_(
+            "reference pairs (source, tab, target): the number of heads is the one "
+            "under which they are likeliest; “inspect” lists what else fits better"
         ),
     )
     group.add_argument(

@@ -159,6 +159,7 @@ class Opened(Answer):
     findings: tuple[Finding, ...]  # what is unusual or wrong with the checkpoint
     assumed: tuple[str, ...] = ()  # what neither its file nor the user stated
     numbers: int = 0  # ids that are typed as numbers, 0 to n - 1; 0: it reads text
+    guessed_heads: int = 0  # if their number is only the usual one
     asks: bool = False  # whether its file leaves questions that can be answered again
     smoothing: float | None = None  # label smoothing in training, if its card says so
 

@@ -191,6 +191,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             findings=checkpoint.findings,
             assumed=checkpoint.assumed,
             numbers=source.size if isinstance(source, NumberSide) else 0,
+            guessed_heads=files.guessed_heads,
             asks=files.asks,
             smoothing=label_smoothing(Path(request.path)),
         )

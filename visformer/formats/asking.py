@@ -22,8 +22,10 @@ from visformer.language import N_, _, ngettext
 from visformer.tokenizers.sides import special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
+    BY_PAIRS,
     NAMES,
     OTHER,
+    PAIRS,
     TARGET_PAD,
     TARGET_TOKENIZER,
     AnswerKind,
@@ -191,8 +193,12 @@ class _Asking:
                     width=self.config.d_model,
                 ),
                 default=usual if usual in self.heads else None,
-                choices=tuple((n, str(n)) for n in self.heads),
+                choices=(
+                    *((n, str(n)) for n in self.heads),
+                    (BY_PAIRS, _("found by the reference pairs below")),
+                ),
                 mandatory=True,
+                guess=given is None or "heads" in self.options.guessed,
             )
 
     def ids(self) -> Iterator[Question]:
@@ -287,7 +293,7 @@ class _Asking:
             )
 
     def tokenizers(self) -> Iterator[Question]:
-        """Ask for tokenizers, which are optional."""
+        """Ask for tokenizers and reference pairs, which are optional."""
         source, target = self.options.tokenizer or (None, None)
         sides = None if source else self._sides()
         found = sides.said[0] if sides and sides.given and sides.said else ""
@@ -310,6 +316,19 @@ class _Asking:
             why=_("Needed only if source and target have separate tokenizers."),
             default=_text(target if target != source else None),
             nothing=_("the same"),
+        )
+        pairs = self.options.pairs
+        yield Question(
+            name=PAIRS,
+            label=_("Reference pairs"),
+            kind="file",
+            why=_(
+                "A few sentences with their translations, separated by a tab. With "
+                "them, the number of heads can be found: the true one has the lowest "
+                "loss."
+            ),
+            default=_text(pairs),
+            nothing=_("none"),
         )
 
 

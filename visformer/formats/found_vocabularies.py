@@ -24,7 +24,7 @@ from visformer.language import N_, _
 from visformer.tokenizers.sides import NumberSide, WordSide
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER, TokenizerSide
 from visformer.tokenizers.vocabularies import (
-    Ids,
+    TokenIds,
     fitting,
     open_side,
     side_of,
@@ -52,7 +52,7 @@ class FoundSides(NamedTuple):
     given: bool  # whether there is a vocabulary at all
 
 
-class _Candidate(NamedTuple):
+class _FoundVocabulary(NamedTuple):
     name: str
     source: TokenizerSide | None  # None: it has another size
     target: TokenizerSide | None
@@ -91,8 +91,8 @@ def sides_of(read: TutorialFiles, rows: tuple[int, int]) -> FoundSides:
 
 
 def _chosen(
-    candidates: Sequence[_Candidate],
-) -> tuple[_Candidate, _Candidate] | None:
+    candidates: Sequence[_FoundVocabulary],
+) -> tuple[_FoundVocabulary, _FoundVocabulary] | None:
     """Return the vocabularies of both sides: by name, else by order; None: none."""
     sources = [c for c in candidates if c.source is not None]
     targets = [c for c in candidates if c.target is not None]
@@ -112,11 +112,11 @@ def _side(name: str) -> str:
     return "source" if source else "target"
 
 
-def _inside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_Candidate]:
+def _inside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_FoundVocabulary]:
     for part in read.weights:
         for name, ids in part.vocabularies.items():
             sides = (_fits(ids, size) for size in rows)
-            yield _Candidate(name, *sides)
+            yield _FoundVocabulary(name, *sides)
 
 
 def _fits(ids: Mapping[str, int], rows: int) -> TokenizerSide | None:
@@ -128,7 +128,7 @@ def _fits(ids: Mapping[str, int], rows: int) -> TokenizerSide | None:
         return None
 
 
-def _beside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_Candidate]:
+def _beside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_FoundVocabulary]:
     """Look at the files whose names speak of a vocabulary."""
     if read.folder is None:
         return
@@ -146,7 +146,7 @@ def _beside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_Candidate]:
                 side = _opened(path, size)
             short_of = isinstance(side, WordSide) and side.known < size
             sides.append(None if short_of else side)
-        yield _Candidate(path.name, *sides)
+        yield _FoundVocabulary(path.name, *sides)
 
 
 def _may_hold_one(path: Path) -> bool:
@@ -178,7 +178,7 @@ def _opened(path: Path, rows: int) -> TokenizerSide:
     return fitting(side_of(ids, rows), rows, name)
 
 
-def _pickled(path: Path) -> Ids | None:
+def _pickled(path: Path) -> TokenIds | None:
     """Read a pickled vocabulary without running anything of the file; None: it is none.
 
     Raises CheckpointError if it would run code.

@@ -15,6 +15,7 @@ from visformer.formats.name_rules import NameRules, name_rules
 from visformer.formats.proposing import place_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
+from visformer.values.questions import BY_PAIRS
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 NO_TOKENIZER = Path("numbers")  # type ids as numbers, whatever is found
@@ -78,6 +79,8 @@ class GivenOptions:
     eos: int | None = None
     tokenizer: tuple[Path, Path] | None = None  # source, target
     names: Mapping[str, str] = field(default_factory=dict)  # ours -> the file's
+    pairs: Path | None = None  # references by which unknown heads are chosen
+    guessed: frozenset[str] = frozenset()  # answers that are the defaults offered
     rules: NameRules = field(default=NameRules(), compare=False)  # of its tensors
 
     @property
@@ -98,6 +101,8 @@ def given_options(
     rename: Mapping[str, str] | None = None,
     ignore: Iterable[str] | None = None,
     place: Mapping[str, str] | None = None,
+    pairs: str | Path | None = None,
+    guessed: Iterable[str] | None = None,
 ) -> GivenOptions:
     """Read the keywords of ``load``; InputError for an unknown one.
 
@@ -113,13 +118,15 @@ def given_options(
             )
         )
     words = dict(config)
-    words |= {"heads": heads} if heads is not None else {}
+    words |= {"heads": heads} if heads not in (None, BY_PAIRS) else {}
     special = {"pad": pad, "bos": bos, "eos": eos}
     options = _sorted(words, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
         options,
         tokenizer=_pair(tokenizer),
         names={} if names is None else _tensor_names(names),
+        pairs=None if pairs is None else as_path("pairs", pairs),
+        guessed=frozenset(guessed or ()),
         rules=name_rules(rename, ignore, place_rules(place or {})),
     )
 

@@ -13,6 +13,7 @@ import torch
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError
 from visformer.files import exists, is_folder
+from visformer.formats.fitting import Fit
 from visformer.formats.layouts.native import WEIGHTS
 from visformer.formats.loading import (
     Location,
@@ -25,7 +26,10 @@ from visformer.formats.loading import (
 )
 from visformer.formats.native_config import CONFIG, stored_config
 from visformer.formats.weight_file import WeightReader
+from visformer.language import _
 from visformer.text import clean
+
+_MOST_FITS = 8  # that are listed
 
 
 def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
@@ -33,8 +37,9 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
 
     ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
     missing files; ``proposed`` are keywords of ``load`` under which a file whose names
-    are not known would fit; unknown values are None or empty. ``overrides`` are
-    keywords of ``load``.
+    are not known would fit; ``fits`` the settings under which ``pairs=`` are likeliest,
+    the best first, if those are given; unknown values are None or empty.
+    ``overrides`` are keywords of ``load``.
     """
     path = as_location(path)
     report = _nothing_known(path)
@@ -45,6 +50,8 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     try:
         files = opening(path, layout, options, reader)
         report |= _described(files.load(device))
+        if options.pairs is not None:
+            report["fits"] = [_fit(fit) for fit in files.fits()[:_MOST_FITS]]
     except CheckpointError as error:
         report |= {"problem": str(error), "layout": _supposed(path, reader)}
         with contextlib.suppress(CheckpointError):
@@ -53,6 +60,12 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
     for key in set.intersection(*map(set, stored)):
         report[key] = functools.reduce(operator.add, (part[key] for part in stored))
     return report
+
+
+def _fit(fit: Fit) -> dict[str, Any]:
+    """Describe a combination of settings."""
+    words = fit.words or _("as it is")
+    return {"settings": words, "loss": round(fit.loss, 4)}
 
 
 def _supposed(path: Location, reader: WeightReader) -> str | None:
@@ -73,7 +86,7 @@ def _nothing_known(path: Location) -> dict[str, Any]:
         "problem": None,
         "tokenizer": None,
     }
-    known["proposed"] = {}
+    known |= {"proposed": {}, "fits": None}
     return known | dict.fromkeys(single) | {key: [] for key in several}
 
 

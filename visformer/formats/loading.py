@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
 from visformer.files import exists, is_file, is_folder, read_json, short
 from visformer.formats.asking import questionnaire_for
+from visformer.formats.fitting import (
+    Fit,
+    ReferencePair,
+    best_fits,
+    heads_by_loss,
+    read_references,
+)
 from visformer.formats.foreign import foreign, supported
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
@@ -26,7 +33,7 @@ from visformer.formats.layouts.marian import WEIGHT_FILES
 from visformer.formats.misfits import guessed_layout, remedy_where_needed
 from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
-from visformer.formats.tutorial_files import read_files
+from visformer.formats.tutorial_files import known_config, read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
 from visformer.values.questions import (
@@ -37,7 +44,7 @@ from visformer.values.questions import (
 from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
-_RULES = ("rename", "ignore", "place")
+_RULES = ("rename", "ignore", "place", "pairs", "guessed")
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
@@ -53,6 +60,7 @@ def load(
     names: Mapping[str, str] | None = None,
     rename: Mapping[str, str] | None = None,
     ignore: Iterable[str] | None = None,
+    pairs: str | Path | None = None,
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
@@ -68,7 +76,9 @@ def load(
     numbers; ``names`` what a file
     calls its embeddings, positions and output, for all layouts but native and marian;
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
-    and ``ignore`` lists patterns of names to leave out; ``device`` as torch names it,
+    and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
+    reference pairs (source, tab, target), and heads that nothing says are then those
+    under which the references are likeliest; ``device`` as torch names it,
     by default the best available. ``config`` are fields of ModelConfig, or the
     tutorials' own names for them; they win over a config.json
     beside the file, which wins over options saved in the file. What the tensors
@@ -86,6 +96,7 @@ def load(
         names=names,
         rename=rename,
         ignore=ignore,
+        pairs=pairs,
     )
     where = choose_device(device)
     if isinstance(path, nn.Module | Mapping):
@@ -105,9 +116,49 @@ class CheckpointFiles:
     def load(self, device: torch.device) -> Checkpoint:
         """Open it; CheckpointError says what is wrong or missing."""
         with _said_if_too_large(self.path, device):
-            checkpoint = self.spec.read(self.spec, self.files, self.options, device)
+            options, chosen = self._with_heads()
+            checkpoint = self.spec.read(self.spec, self.files, options, device)
             self.files[0].reader.check_rules()
-            return checkpoint
+            assumed = (*chosen, *checkpoint.assumed)
+            return replace(checkpoint, assumed=assumed) if chosen else checkpoint
+
+    def fits(self) -> list[Fit]:
+        """Return the settings under which ``pairs`` are likeliest, the best first.
+
+        Raises CheckpointError where there are none, or no answer could open the file.
+        """
+        read = read_files(self.spec, self.files, self.options)
+        pairs = self._pairs()
+        return best_fits(self._read, read.options, known_config(read).d_model, pairs)
+
+    def _pairs(self) -> tuple[ReferencePair, ...]:
+        if self.options.pairs is None or not self.asks:
+            raise InputError(
+                _("pairs= is for files of weights that do not say their settings.")
+            )
+        return read_references(self.options.pairs)
+
+    def _read(self, options: GivenOptions) -> Checkpoint:
+        return self.spec.read(self.spec, self.files, options, torch.device("cpu"))
+
+    def _with_heads(self) -> tuple[GivenOptions, tuple[str, ...]]:
+        """Choose the heads by the references, where nothing says how many there are."""
+        if self.options.pairs is None:
+            return self.options, ()
+        pairs = self._pairs()
+        read = read_files(self.spec, self.files, self.options)
+        if "heads" in read.options.fields:
+            return self.options, ()
+        width = known_config(read).d_model
+        first, *others = heads_by_loss(self._read, self.options, width, pairs)
+        fields = {**self.options.fields, **first.settings}
+        words = _(
+            "heads = {n} (loss {loss:.2f} of the reference pairs; {others})",
+            n=first.settings["heads"],
+            loss=first.loss,
+            others=", ".join(f"{o.words}: {o.loss:.2f}" for o in others[:3]),
+        )
+        return replace(self.options, fields=fields), (words,)
 
     def proposed(self) -> dict[str, Any]:
         """Return keywords of ``load`` under which a misfit would fit; {} if none."""
@@ -118,6 +169,12 @@ class CheckpointFiles:
         if remedy is None:
             return {}
         return {"rename": dict(remedy.rename), "ignore": [*remedy.ignore]}
+
+    @property
+    def guessed_heads(self) -> int:
+        """The number of heads, if it is only the usual one; 0 if it is known."""
+        guessed = "heads" in self.options.guessed
+        return int(self.options.fields.get("heads", 0)) if guessed else 0
 
     @property
     def asks(self) -> bool:

@@ -59,6 +59,7 @@ def read_tutorial(
         tokenizer=tokenizer,
         digest=_digest(read.weights),
         assumed=(
+            *(_accepted(field, getattr(config, field)) for field in guessed_of(read)),
             *(_assumed(field, getattr(config, field)) for field in read.left_open),
             *read.assumed,
             *guessed,
@@ -80,6 +81,19 @@ _ONLY_HALF = {  # by the half that is there
         "(encoder file, decoder file)."
     ),
 }
+
+
+def guessed_of(read: TutorialFiles) -> list[str]:
+    """Return the fields whose usual values were accepted without knowing better."""
+    return sorted(read.options.guessed & read.options.fields.keys())
+
+
+def _accepted(name: str, value: object) -> str:
+    return _(
+        "{name} = {value} (the usual value, accepted: the file does not say)",
+        name=name,
+        value=value,
+    )
 
 
 def _assumed(name: str, value: object) -> str:

@@ -35,10 +35,10 @@ _SPECIAL = {
 }
 _FEW = 3  # tokens that a dict without special ones needs to be a vocabulary
 _DEEPEST = 3
-Ids = dict[str, int]
+TokenIds = dict[str, int]
 
 
-def vocabulary_in(value: Any, depth: int = 0) -> Ids | None:
+def vocabulary_in(value: Any, depth: int = 0) -> TokenIds | None:
     """Return the vocabulary that a value is, or holds under a usual name; else None."""
     if isinstance(value, Mapping):
         made = _of_dict(value)
@@ -54,7 +54,7 @@ def vocabulary_in(value: Any, depth: int = 0) -> Ids | None:
     return None
 
 
-def _of_dict(value: Mapping[Any, Any]) -> Ids | None:
+def _of_dict(value: Mapping[Any, Any]) -> TokenIds | None:
     keys, ids = [*value], [*value.values()]
     if ids and all(type(id) is int for id in ids) and _texts(keys):
         return _checked(dict(zip(keys, ids, strict=True)))
@@ -68,7 +68,7 @@ def _of_dict(value: Mapping[Any, Any]) -> Ids | None:
     return None
 
 
-def _of_list(value: Sequence[Any]) -> Ids | None:
+def _of_list(value: Sequence[Any]) -> TokenIds | None:
     """Read tokens in the order of their ids; or pairs of a token and its score."""
     if value and all(isinstance(p, list | tuple) and len(p) == 2 for p in value):
         value = [pair[0] for pair in value]
@@ -81,14 +81,14 @@ def _texts(values: Sequence[Any]) -> bool:
     return bool(values) and all(isinstance(value, str) for value in values)
 
 
-def _unique(pairs: Any) -> Ids:
-    made: Ids = {}
+def _unique(pairs: Any) -> TokenIds:
+    made: TokenIds = {}
     for token, id in pairs:
         made.setdefault(token, id)
     return made
 
 
-def _checked(ids: Ids) -> Ids | None:
+def _checked(ids: TokenIds) -> TokenIds | None:
     """Return plausible ids: unique, from 0 without large gaps."""
     numbers = ids.values()
     few = len(ids) < _FEW and not any(token.lower() in _SPECIAL for token in ids)
@@ -106,9 +106,9 @@ def is_vocabulary(value: Mapping[Any, Any]) -> bool:
     return special > 1 or len(made) >= 20
 
 
-def vocabularies_in(value: Any) -> dict[str, Ids]:
+def vocabularies_in(value: Any) -> dict[str, TokenIds]:
     """Return every vocabulary in what a script saved, by the names that lead to it."""
-    made: dict[str, Ids] = {}
+    made: dict[str, TokenIds] = {}
     for name, inside in _dicts(value, "", 0, set()):
         found = vocabulary_in(inside)
         if found is not None and len(made) < 20:
@@ -133,7 +133,7 @@ def _dicts(
             yield from _dicts(inside, path, depth + 1, seen)
 
 
-def side_of(ids: Ids, rows: int) -> TokenizerSide:
+def side_of(ids: TokenIds, rows: int) -> TokenizerSide:
     """Return a side for a vocabulary: of characters if it has nothing longer."""
     ids = {clean(token): id for token, id in ids.items()}
     letters = all(len(t) == 1 or t.startswith("<") for t in ids) and "<unk>" in ids
@@ -205,7 +205,7 @@ def _of_tokenizer_json(
     return HuggingFaceSide(read_regular(path, MAX_TOKENIZER), short(path.name))
 
 
-def _lines(path: Path) -> list[str] | Ids:
+def _lines(path: Path) -> list[str] | TokenIds:
     """Read a token a line, or a token and its id."""
     data, name = read_regular(path, MAX_TOKENIZER), short(path.name)
     refuse_foreign(data[:512], name)

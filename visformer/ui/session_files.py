@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
 from visformer.errors import InputError, VisformerError, brief
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.session import openings
 from visformer.session.keeper import Keeper, Work
 from visformer.session.kept import KeptWork, left_behind, mark
@@ -83,6 +83,13 @@ class SessionFiles(QObject):
     def _title(self, state: State) -> str:
         file = _brief(Path(self.path).name)
         model = _brief(state.model.name) if state.model is not None else ""
+        if model and state.opened is not None and state.opened.guessed_heads:
+            model = ngettext(
+                "{model} ({n} head assumed)",
+                "{model} ({n} heads assumed)",
+                state.opened.guessed_heads,
+                model=model,
+            )
         if file and model:
             return _("{file} - {model} - Visformer", file=file, model=model)
         if file or model:

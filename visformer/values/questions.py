@@ -14,6 +14,9 @@ NAMES = "names."  # prefix of a part around a Transformer: which tensor it is
 RENAME = "rename."  # prefix of a pattern of names: its replacement
 PLACE = "place."  # prefix of a module of a layout: which one of the file it is
 IGNORE = "ignore."  # prefix of a pattern of names to leave out: whether to
+GUESSED = "guessed."  # prefix of a question whose default was accepted
+PAIRS = "pairs"  # a file of reference pairs, by which heads are chosen
+BY_PAIRS = 0  # heads: the number under which the references are likeliest
 TARGET_PAD = "target_pad"  # if it differs from the source's
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
@@ -35,6 +38,7 @@ class Question:
     most: int = 0  # of an integer, which is not negative
     nothing: str = ""  # what no answer means, in words; "": an answer is needed
     mandatory: bool = False  # whether ``load`` assumes nothing
+    guess: bool = False  # whether the default offered is only the usual one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +60,14 @@ def location_and_keywords(
     target = words.pop(TARGET_TOKENIZER, None)
     if target is not None:
         words["tokenizer"] = (words.get("tokenizer", target), target)
-    for prefix in (NAMES, RENAME, PLACE, IGNORE):
+    for prefix in (NAMES, RENAME, PLACE, IGNORE, GUESSED):
         told = {key: words.pop(key) for key in [*words] if key.startswith(prefix)}
         given = {key.removeprefix(prefix): told[key] for key in told}
         if prefix != RENAME:  # whose replacement may be nothing
             given = {key: value for key, value in given.items() if value}
         if told:
-            words[prefix.removesuffix(".")] = [*given] if prefix == IGNORE else given
+            listed = prefix in (IGNORE, GUESSED)
+            words[prefix.removesuffix(".")] = [*given] if listed else given
     if TARGET_PAD in words:
         words["tgt_pad_idx"] = words.pop(TARGET_PAD)
     return (path, str(other)) if other else path, words

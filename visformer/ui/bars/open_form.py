@@ -28,7 +28,7 @@ from visformer.engine.messages import Asked
 from visformer.language import _
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.values.questions import OTHER, Question, Value
+from visformer.values.questions import GUESSED, OTHER, Question, Value
 
 TOKENIZERS = "*.model *.spm *.json *.txt *.vocab *.pkl *.pickle"
 WEIGHTS = "*.pt *.pth *.bin *.ckpt *.safetensors"
@@ -110,12 +110,17 @@ class OpenForm(QDialog):
         precedence over the defaults.
         """
         every = {name: row.answer() for name, row in self.rows.items()}
-        return {
+        given: dict[str, Value | None] = {
             name: answer
             for name, answer in every.items()
             if (question := self.rows[name].question).mandatory
             or answer != question.default
         }
+        for name, row in self.rows.items():
+            if row.question.guess:
+                accepted = every[name] == row.question.default
+                given[f"{GUESSED}{name}"] = True if accepted else None
+        return given
 
     def accept(self) -> None:
         """Report the answers; the State closes the form when the file is open."""
