@@ -26,6 +26,7 @@ GROUPS: dict[str, tuple[int, ...]] = {
     "opening": (13,),
     "starting": (14, 15),
     "training": (22,),
+    "watching": (28, 29),
 }
 
 FAILED = "failed"

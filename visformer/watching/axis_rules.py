@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from visformer.watching.axes import (
@@ -70,17 +69,24 @@ def _dimensions(
         return _where_same(first, shape)
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
-    if shape == torch.broadcast_shapes(*(t.shape for t in ins)) if _fits(ins) else 0:
+    if shape == _broadcast(ins):
         return aligned(several, shape)
     return kept(first, shape) if len(shape) != len(first) else _where_same(first, shape)
 
 
-def _fits(ins: Sequence[Tensor]) -> bool:
-    try:
-        torch.broadcast_shapes(*(one.shape for one in ins))
-    except RuntimeError:
-        return False
-    return True
+def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
+    """Return the shape that tensors are broadcast to; torch's own is slow."""
+    shape: list[int] = []
+    for one in ins:
+        own = one.shape
+        shape = [1] * (len(own) - len(shape)) + shape
+        for at in range(1, len(own) + 1):
+            n = own[-at]
+            if n != shape[-at] and n != 1:
+                if shape[-at] != 1:
+                    return None
+                shape[-at] = n
+    return tuple(shape)
 
 
 def _where_same(before: DataDimensions, shape: tuple[int, ...]) -> DataDimensions:
