@@ -12,8 +12,9 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
 from tests.ui.windows import make_view, show
+from visformer.pictures.attention.attention import offered_scale
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import AttentionCell, Scale
 from visformer.session.state import State
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
@@ -210,6 +211,23 @@ def test_a_click_in_the_grid_chooses_layer_and_head(
     left = Qt.MouseButton.LeftButton
     qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
     assert (view.session.state.layer, view.session.state.head) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale", "offered"),
+    [
+        ([[0.2, 0.1]], "fixed", "head"),
+        ([[0.4, 0.1], *[[0.1, 0.1]] * 9], "fixed", "row"),
+        ([[0.9, 0.1]], "fixed", None),
+        ([[0.0, 0.0]], "log", None),
+        ([[0.2, 0.1]], "head", "fixed"),
+        ([[0.2, 0.1]], "row", "fixed"),
+    ],
+)
+def test_a_range_is_offered_where_all_is_pale(
+    values: list[list[float]], scale: Scale, offered: Scale | None
+) -> None:
+    assert offered_scale(np.array(values, np.float32), scale) == offered
 
 
 def test_arrows_walk_the_grid_and_stop_at_its_edge(

@@ -29,6 +29,7 @@ def mosaic() -> Mosaic:
         heads=HEADS,
         height=4,
         width=5,
+        shape=(4, 5),
         filled=(4, 5),
         chosen=(1, 2),
         note="0 to 1, linear",
@@ -133,3 +134,35 @@ def test_what_is_not_decoded_is_not_painted(overview: Overview) -> None:
             upper, lower = (round(box.y() + s * box.height()) for s in (0.25, 0.75))
             assert image[lower, x].tolist() == ground
             assert image[upper, x].tolist() != ground
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (20, 10), (10, 40)])
+def test_thumbnails_have_the_proportions_of_their_map(
+    overview: Overview, shape: tuple[int, int]
+) -> None:
+    overview.draw(replace(mosaic(), shape=shape))  # reduced by another factor each way
+    for row in thumbnails(overview, painted(overview)):
+        for box in row:
+            wide, high = box.width() + GAP, box.height() + GAP
+            assert wide / high == pytest.approx(shape[1] / shape[0], rel=0.02)
+
+
+def test_the_frame_hides_no_cell(overview: Overview) -> None:
+    picture = painted(overview)
+    accent = overview.palette().color(QPalette.ColorRole.Highlight).name()
+    (frame,) = (b for b in picture.boxes if b.pen == accent)
+    box = thumbnails(overview, picture)[1][2]
+    assert frame.rect.adjusted(
+        *(2 * [frame.wide / 2] + 2 * [-frame.wide / 2])
+    ).contains(box)
+
+
+def test_folded_it_is_one_line_that_names_the_head(overview: Overview) -> None:
+    whole = overview.sizeHint().height()
+    overview.header.fold.click()
+    overview.resize(500, overview.sizeHint().height())
+    assert overview.sizeHint().height() < whole / 3
+    words = [word.text for word in painted(overview).words]
+    assert words[0] == "all heads: layer 2, head 3"
+    assert "L1" not in words
+    assert overview.head_at(QPointF(250, 5)) is None

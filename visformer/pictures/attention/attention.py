@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from visformer.analysis.head_measures import maximum
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix, shade
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import AttentionCell, Scale, Selection
+from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 from visformer.words import number
@@ -49,7 +51,7 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
         done=shown.done,
         border=shown.border,
         current=last[0] if last and shown.kind != "encoder" else None,
-        offer=_offer(shown, selection),
+        offer=_offer(values, selection.scale),
         sign=shown.kind,
         gist=shown.gist,
         row_role="query",
@@ -57,16 +59,29 @@ def matrix(shown: Reading, selection: Selection) -> Matrix:
     )
 
 
-def _offer(shown: Reading, selection: Selection) -> str:
-    """Name another range of colours where everything is pale, or the way back."""
-    if not shown.values.size:
-        return ""
-    if selection.scale == "head":
-        return _("back to 0 to 1")
-    most = float(np.nanmax(shown.values, initial=0))
-    if selection.scale != "fixed" or not 0 < most < PALE:
-        return ""
-    return _("use this map's maximum, {number}", number=number(most, 2))
+def offered_scale(values: Floats, scale: Scale) -> Scale | None:
+    """Return a range of colours that shows more where all is pale, or the way back."""
+    if not values.size:
+        return None
+    if scale != "fixed":
+        return "fixed" if scale in ("head", "row") else None
+    most = float(np.nanmax(values, initial=0))
+    if 0 < most < PALE:
+        return "head"
+    return "row" if maximum(values) < PALE else None  # a few dark cells, all else pale
+
+
+def _offer(values: Floats, scale: Scale) -> str:
+    """Name the range of colours that is offered; "" for none."""
+    match offered_scale(values, scale):
+        case "fixed":
+            return _("back to 0 to 1")
+        case "head":
+            most = float(np.nanmax(values))
+            return _("use this map's maximum, {number}", number=number(most, 2))
+        case "row":
+            return _("use each row's maximum")
+    return ""
 
 
 def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:

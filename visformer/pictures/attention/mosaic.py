@@ -43,6 +43,7 @@ class Mosaic:
     heads: int
     height: int  # of a thumbnail, in pixels of the image
     width: int
+    shape: tuple[int, int]  # of a thumbnail, in rows and columns of the map
     filled: tuple[int, int]  # rows and columns of a thumbnail that are decoded
     chosen: tuple[int, int]  # layer and head
     note: str  # what was done to the numbers before painting
@@ -106,6 +107,7 @@ def mosaic_parts(
         heads=heads,
         height=height,
         width=width,
+        shape=extent,
         filled=filled,
         chosen=layer_and_head(trace, selection, kind),
         note=_note(trace, kind, selection.scale, factors),

@@ -21,6 +21,7 @@ from visformer.values.trace import Trace
 from visformer.words import decimals
 
 WORDS: dict[Order, str] = {
+    "cell": N_("lock a cell of the map to see its weight in every head"),
     "entropy": N_(
         "lowest entropy first: bits of each query's weights, mean over queries"
     ),

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
-from visformer.pictures.attention.attention import matrix, shown_marks
+from visformer.pictures.attention.attention import matrix, offered_scale, shown_marks
 from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.maps import all_numbers, layer_and_head
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
@@ -322,9 +322,11 @@ class AttentionView(View):
         self.session.set(scale=scale)
 
     def _take_offer(self) -> None:
-        """Use each head's own range of colours, or the one from 0 to 1 again."""
-        own = self._state.scale == "head"
-        self.session.set(scale="fixed" if own else "head")
+        """Use the range of colours that is offered."""
+        shown, scale = self._readings.get(self._state.kind), self._state.scale
+        wanted = None if shown is None else offered_scale(shown.values, scale)
+        if wanted is not None:
+            self.session.set(scale=wanted)
 
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))

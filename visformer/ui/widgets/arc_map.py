@@ -20,7 +20,7 @@ from visformer.pictures.attention.maps import Marks
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
 from visformer.ui.theme import hue
-from visformer.ui.widgets.labels import axis_ink, short
+from visformer.ui.widgets.labels import axis_ink, label_font, labels_width, short
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 from visformer.words import share
 
@@ -82,7 +82,9 @@ class ArcsCanvas(TokenCanvas):
         if self._matrix is None:
             return 0.0, float(self.width())
         left, right = (
-            min(self._label_width(labels), share * self.width())
+            min(
+                labels_width(self.font(), labels) + self._letter(), share * self.width()
+            )
             for labels, share in zip(self._labels(), LABEL_SHARES, strict=True)
         )
         return left, self.width() - right
@@ -91,11 +93,8 @@ class ArcsCanvas(TokenCanvas):
         matrix = self._matrix
         return (matrix.rows, matrix.columns) if matrix is not None else ((), ())
 
-    def _label_width(self, labels: tuple[str, ...]) -> float:
-        metrics = self.fontMetrics()
-        longest = sorted({short(label) for label in labels}, key=len)[-3:]
-        widest = max((metrics.horizontalAdvance(text) for text in longest), default=0)
-        return float(widest + 2 * metrics.averageCharWidth())
+    def _letter(self) -> int:
+        return self.fontMetrics().averageCharWidth()
 
     # ---- painting --------------------------------------------------------------
 
@@ -254,7 +253,8 @@ class ArcsCanvas(TokenCanvas):
             roles = matrix.row_role, matrix.column_role
             painter.setPen(hue(palette, roles[side]))
         cut = Qt.TextElideMode.ElideMiddle
-        text = self.fontMetrics().elidedText(short(label), cut, int(box.width()))
+        painter.setFont(label_font(self.font(), label))
+        text = painter.fontMetrics().elidedText(short(label), cut, int(box.width()))
         painter.drawText(box, align, text)
 
     # ---- mouse -----------------------------------------------------------------

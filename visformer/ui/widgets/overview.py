@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.mosaic import Mosaic
-from visformer.pictures.attention.ranking import Ranking
+from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
 from visformer.ui.widgets.colour_map import codes, colour_table, coloured
@@ -97,6 +97,8 @@ class Overview(QWidget):
         words = _("L: layer, H: head; colour: {scale}", scale=self._mosaic.note)
         if self._ranking is not None:
             words = self._ranking.words
+        elif self._order == "cell":
+            words = order_words(self._order, "cross")
         self.header.draw(self._mosaic.title, words, unknown=self._unknown)
 
     def _fold(self, folded: bool) -> None:
@@ -147,11 +149,11 @@ class Overview(QWidget):
         place, mosaic = self._place(), self._mosaic
         if mosaic is None or not mosaic.image.size:
             return place
-        across = place.width() / mosaic.image.shape[1]
-        down = place.height() / mosaic.image.shape[0]
-        least = LEAST * mosaic.heads, LEAST * mosaic.layers
-        wide = max(down * mosaic.image.shape[1], least[0])
-        high = max(across * mosaic.image.shape[0], least[1])
+        rows, columns = mosaic.shape
+        across = place.width() / (mosaic.heads * max(1, columns))
+        down = place.height() / (mosaic.layers * max(1, rows))
+        wide = max(down * columns, LEAST) * mosaic.heads
+        high = max(across * rows, LEAST) * mosaic.layers
         place.setWidth(min(place.width(), wide))
         place.setHeight(min(place.height(), high))
         return place
