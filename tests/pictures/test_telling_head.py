@@ -15,6 +15,9 @@ from visformer.pictures.attention import telling_head as telling
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.session.runs import look_at_telling_head
 from visformer.session.state import State
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 from visformer.values.trace_file import read_session
 
 
@@ -38,6 +41,20 @@ def test_it_is_the_best_aligned_head_backwards_too() -> None:
     found = telling_head(trace)
     assert (found.layer, found.head) == max(measures, key=lambda at: measures[at])
     assert 2 < found.step < 7
+
+
+def test_a_head_that_reads_backwards_is_as_telling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backwards, even = np.eye(6, dtype=np.float32)[::-1], np.full((6, 6), 1 / 6)
+
+    def weights(trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
+        made: Floats = backwards if (layer, head) == (1, 0) else even
+        return made
+
+    monkeypatch.setattr(telling, "head_weights", weights)
+    found = telling_head(make_trace(6, 6, layers=3, heads=2))
+    assert (found.layer, found.head) == (1, 0)
 
 
 @pytest.mark.parametrize("target", [0, 1, 2, 5])

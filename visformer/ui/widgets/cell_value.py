@@ -35,8 +35,6 @@ class CellValue(QWidget):
         assert parent is not None
         room, off = parent.rect(), gap(self, 1)
         x, y = cell.right() + off, cell.bottom() + off
-        if x + wide > room.right():
-            x = cell.left() - off - wide
         if y + high > room.bottom():
             y = cell.top() - off - high
         corner = QPoint(max(0, min(x, room.width() - wide)), max(0, y))
