@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -13,6 +14,8 @@ from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.teacher_forcing import score_words
 from visformer.ui.bars.strip import TokenStrip, chip_words
+from visformer.ui.widgets.export import CSV
+from visformer.ui.widgets.table_model import Role
 from visformer.values.trace import Trace
 
 
@@ -35,6 +38,24 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     assert bar.words.text() == score_words(trace)
     assert (bar.fed.isChecked(), bar.free.isChecked()) == (True, False)
     assert window.session.state.step == 1
+    assert window.strategy.taught.isVisible()  # in the strategy's place
+    assert not window.strategy.name.isVisible()
+    window.session.set(step=2)
+    panel = window.candidates
+    own = next(row for row, found in enumerate(panel.rows) if found.chosen)
+    tip = panel._cell(own, 1, Role.ToolTipRole)
+    assert isinstance(tip, str)
+    assert "fed: “▁w” 0.0300; the model would say: “▁t1”" in tip
+
+
+def test_the_next_tokens_can_be_copied(taught: tuple[Pair, Trace]) -> None:
+    (window, _engine), trace = taught
+    window.candidates.export.copy(CSV)
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0].endswith('"rank","id","probability"')
+    best = trace.steps[0].candidates[0]
+    assert lines[1].startswith(f'"{best.token}",1.0,{best.id}.0,')
+    assert "teacher forcing" in lines[0]
 
 
 def test_fed_and_free_are_one_click_apart(

@@ -6,9 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from visformer.language import _, ngettext
 from visformer.pictures.absent import without_steps_words
-from visformer.pictures.choices import WHO, is_best, is_fed, model_says, who_chose
+from visformer.pictures.choices import (
+    WHO,
+    is_best,
+    is_fed,
+    model_says,
+    short_choice,
+    who_chose,
+)
+from visformer.pictures.picture import Table
 from visformer.text import visible
 from visformer.values.step import Step
 from visformer.values.trace import Trace
@@ -34,6 +44,7 @@ class CandidateTable:
     summary: str
     rows: tuple[CandidateRow, ...]
     vocabulary: int = 0  # tokens that the distribution is over; 0: not known
+    choice: str = ""  # the step's token and who chose it, in words
 
     def best(self) -> tuple[CandidateRow, ...]:
         """Return the best rows, and the chosen one."""
@@ -99,7 +110,7 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
     title = _("next token, after “{token}”", token=visible(trace.target[-1]))
     words = _summary(step, choosable=choosable)
     size = trace.model.config.target_vocabulary if trace.model.known is not None else 0
-    return CandidateTable(title, words, tuple(rows), size)
+    return CandidateTable(title, words, tuple(rows), size, short_choice(step))
 
 
 def _summary(step: Step, *, choosable: bool) -> str:
@@ -122,3 +133,12 @@ def _summary(step: Step, *, choosable: bool) -> str:
     elif not is_best(step):
         lines.insert(1, _("most probable: {best}", best=model_says(step)))
     return "\n".join(lines)
+
+
+def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None:
+    """Return rows of the table for export; None where there are none."""
+    if not rows:
+        return None
+    names = tuple(row.token for row in rows)
+    values = np.array([(row.rank, row.id, row.probability) for row in rows])
+    return Table(names, (_("rank"), _("id"), _("probability")), values, title)

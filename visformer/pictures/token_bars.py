@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from visformer.language import _, ngettext
+from visformer.pictures.candidates import BEST
 from visformer.pictures.choices import choice_sentence, is_fed
 from visformer.pictures.picture import Table
 from visformer.text import visible
 from visformer.values.trace import Trace
 from visformer.words import probability
-
-BEST_BARS = 8
 
 
 class TokenBar(NamedTuple):
@@ -44,7 +43,7 @@ def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
     fed = is_fed(step)
     bars = [
         TokenBar(visible(c.token), c.probability, rank, c.id == step.id, fed)
-        for rank, c in enumerate(step.candidates[:BEST_BARS], 1)
+        for rank, c in enumerate(step.candidates[:BEST], 1)
     ]
     if not any(bar.own for bar in bars):
         own = visible(step.token)

@@ -16,6 +16,7 @@ def wire(window: MainWindow) -> None:
     _wire_teaching(window)
     session = window.session
     window.candidates.chosen.connect(lambda id: session.do(forcing.force, id))
+    window.candidates.failed.connect(lambda words: session.set(error=words))
     window.candidates.typed.connect(
         lambda text: session.do(side_requests.find_tokens, text)
     )

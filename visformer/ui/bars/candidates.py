@@ -25,13 +25,16 @@ from visformer.pictures.candidates import (
     CandidateRow,
     CandidateTable,
     candidate_table,
+    candidates_numbers,
     named_rows,
     others_words,
 )
 from visformer.pictures.fills import fill_table, masked_token
+from visformer.pictures.picture import Table
 from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
+from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
@@ -101,6 +104,7 @@ class CandidatesPanel(QWidget):
 
     chosen = Signal(int)  # token id
     typed = Signal(str)  # what a token is looked for by
+    failed = Signal(str)  # one sentence
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,6 +126,12 @@ class CandidatesPanel(QWidget):
         self.table.setAccessibleName(_("Next token: candidates, best first"))
         self.table.selectionModel().currentRowChanged.connect(
             lambda _now, _before: self.table.viewport().update()
+        )
+        self.export = Export(self.table, self._numbers)
+        self.export.failed.connect(self.failed)
+        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.table.customContextMenuRequested.connect(
+            lambda at: self.export.popup(self.table.viewport().mapToGlobal(at))
         )
         self.table.clicked.connect(self._choose)
         self.table.entered_row.connect(self._choose)
@@ -223,6 +233,9 @@ class CandidatesPanel(QWidget):
         if text.strip():
             self.typed.emit(text)
 
+    def _numbers(self) -> Table | None:
+        return candidates_numbers(self.rows, self.shown.title)
+
     def _choose_first(self) -> None:
         if self.rows and self.field.text().strip():
             self._choose(self._model.index(0, 0))
@@ -248,7 +261,12 @@ class CandidatesPanel(QWidget):
         if role == Role.ToolTipRole:
             fields = {"id": candidate.id, "probability": words.number(p, 9)}
             if candidate.chosen:
-                return _("id {id}, probability {probability}; chosen", **fields)
+                choice = self.shown.choice
+                return _(
+                    "id {id}, probability {probability}; {choice}",
+                    choice=choice,
+                    **fields,
+                )
             if self._fixed:
                 return _("id {id}, probability {probability}", **fields)
             return _(

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.pictures.absent import has_target
+from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui.icons import icon
 from visformer.ui.widgets.plain_label import plain_label
@@ -220,7 +221,13 @@ class StrategyControls(QWidget):
         self._drawn: tuple[Strategy, int | None] = Strategy(), None
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        self.taught = plain_label(_("teacher forcing"))
+        self.taught.setToolTip(
+            _("The tokens are those of the reference: no strategy chooses them.")
+        )
+        self.taught.hide()
         layout.addWidget(self.name)
+        layout.addWidget(self.taught)
         self.numbers = in_line(*self._sampling)
         self.name.currentIndexChanged.connect(self._name_changed)
         for box in self.fields:
@@ -231,6 +238,9 @@ class StrategyControls(QWidget):
     def draw(self, state: State) -> None:
         """Show how tokens are chosen; a value being typed stays."""
         strategy, limit = state.wish.strategy, state.wish.limit
+        taught = state.trace is not None and is_taught(state.trace)
+        self.taught.setVisible(taught)
+        self.name.setVisible(not taught)
         if (strategy, limit) == self._drawn:
             return
         self._drawn = strategy, limit
