@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -41,6 +42,8 @@ def nothing_left() -> Iterator[None]:
     if QApplication.instance() is not None:
         left = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
         assert left == []
+        # a test's windows go now: dressing all that were ever made takes ever longer
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
 
 
 @pytest.fixture

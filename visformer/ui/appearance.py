@@ -22,21 +22,26 @@ class Appearance:
     """Changes how a window looks."""
 
     def __init__(self, window: MainWindow) -> None:
+        """Dress the program before the window has parts, which is fastest.
+
+        Until a theme is chosen it is the system's.
+        """
         self._window, self._memory = window, window.memory
-        self.theme, self.zoom = "light", 100  # the zoom in percent
+        zoom = self._memory.number("zoom", 100)
+        self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))  # percent
+        dark = QGuiApplication.styleHints().colorScheme() == DARK
+        self.theme = self._memory.text("theme", "dark" if dark else "light")
+        if self.theme not in theme.THEMES:
+            self.theme = "light"
+        self._apply(self.theme)
 
     def restore(self) -> None:
-        """Take up what was remembered; until a theme is chosen it is the system's."""
+        """Take up the sizes that were remembered, and what was folded."""
         window, memory = self._window, self._memory
         window.resize(first_size(window))
         geometry = memory.data("geometry")
         if geometry is not None:
             window.restoreGeometry(geometry)
-        zoom = memory.number("zoom", 100)
-        self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
-        dark = QGuiApplication.styleHints().colorScheme() == DARK
-        name = memory.text("theme", "dark" if dark else "light")
-        self._apply(name if name in theme.THEMES else "light")
         parts = memory.data("parts")
         if parts is None or not window.tabs.middle.restoreState(parts):
             self._size_parts()

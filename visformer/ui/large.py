@@ -241,6 +241,8 @@ def _taken_out(picture: QWidget) -> Callable[[], None] | None:
     """
     parent, stand_in = picture.parentWidget(), QWidget()
     stand_in.setSizePolicy(picture.sizePolicy())
+    stand_in.setMinimumSize(picture.minimumSizeHint().expandedTo(picture.minimumSize()))
+    stand_in.setMaximumSize(picture.maximumSize())
     area = parent.parentWidget() if parent is not None else None
     layout = parent.layout() if parent is not None else None
     if isinstance(parent, QSplitter):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPalette
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from visformer.language import N_
 from visformer.pictures.picture import AttentionRole
+from visformer.ui.style_sheet import style_sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ BASE_SIZE = "points of text at 100 %"  # a property of the application
 def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     """Give every window the theme ``name`` and text at ``zoom`` percent."""
     colours = THEMES[name]
+    # fonts and palettes go from parents to children, as without a style sheet
+    app.setAttribute(Qt.ApplicationAttribute.AA_UseStyleSheetPropagationInWidgetStyles)
     if app.style().name() != "fusion":
         app.setStyle("Fusion")
     app.setPalette(palette(colours))
@@ -89,6 +93,9 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     font = QFont(app.font())
     font.setPointSizeF(size * zoom / 100)
     app.setFont(font)
+    sheet = style_sheet(name, colours, QFontMetrics(font).height())
+    if sheet != app.styleSheet():
+        app.setStyleSheet(sheet)
     QToolTip.setPalette(app.palette())
 
 
