@@ -70,7 +70,8 @@ ALLOWED = {  # what no translation changes, and what Qt and pyqtgraph say themse
     *("cpu", "Scroll", "Left", "Right", "Export"),
 }
 SYMBOLS = {  # titles of stages
-    *("Q", "K", "V", "QKᵀ", "÷ √d", "softmax", "× V", "× Wₒ", "× W₁", "× W₂"),
+    *("Q, K, V", "Q", "K", "V", "QKᵀ", "÷ √d", "softmax"),
+    *("× V", "× Wₒ", "× W₁", "× W₂"),
 }
 
 

@@ -300,3 +300,21 @@ def test_the_table_follows_the_chosen_cell(qtbot: QtBot) -> None:
     before = table.horizontalScrollBar().value()
     table.mark(None, 58)  # in sight: nothing moves
     assert table.horizontalScrollBar().value() == before
+
+
+def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:
+    maps = StageMaps()
+    qtbot.addWidget(maps)
+    checkpoint, trace = traced()
+    stage = shown(state_of(checkpoint, trace, kind="encoder"), "projections")
+    maps.draw(stage.maps, {}, columns=stage.columns)
+    maps.show()
+    maps.resize(maps.minimumSizeHint().width(), 900)
+    QApplication.sendPostedEvents()
+    parts = [
+        part
+        for part in (*maps.maps, *maps.findChildren(QLabel))
+        if part.isVisible() and part.parentWidget() is maps
+    ]
+    for one, two in combinations(parts, 2):
+        assert not one.geometry().intersects(two.geometry())

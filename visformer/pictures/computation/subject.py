@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -116,8 +117,13 @@ class Subject:
     def labels(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
         """Label all rows or columns of a map along an axis, ``size`` dimensions."""
         if axis in ("query", "key"):
-            return labels(self.trace, self.kind)[axis == "key"]
+            return self._tokens[axis == "key"]
         return tuple(map(str, range(size)))
+
+    @cached_property
+    def _tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The labels of queries and of keys, made once for all maps."""
+        return labels(self.trace, self.kind)
 
     def token(self, axis: Literal["query", "key"]) -> str:
         """Name the cell's query or key and its place."""

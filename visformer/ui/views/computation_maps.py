@@ -81,8 +81,7 @@ class StageMaps(QWidget):
     def _arrange(self) -> None:
         """Put as many maps beside each other as have room, in rows of equal length."""
         count, least = len(self._shown), self._least()
-        signs = max((len(one.sign) for one in self._shown), default=0)
-        each = least.width() + signs * self.fontMetrics().averageCharWidth()
+        each = self._each()
         beside = self._columns or next(
             (n for n in _divisions(count) if n * each <= self.width()), 1
         )
@@ -104,9 +103,15 @@ class StageMaps(QWidget):
         width = max(200, CHARACTERS * metrics.averageCharWidth())
         return QSize(width, LINES * metrics.lineSpacing())
 
+    def _each(self) -> int:
+        """Return the least width of a map and the sign before it."""
+        metrics = self.fontMetrics()
+        signs = (metrics.horizontalAdvance(one.sign) for one in self._shown)
+        return self._least().width() + max(signs, default=0) + metrics.height()
+
     def minimumSizeHint(self) -> QSize:
         """As wide as the grid that is wanted, or as one map."""
-        width = max(1, self._columns) * self._least().width()
+        width = max(1, self._columns) * self._each()
         return QSize(width, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
