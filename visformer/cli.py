@@ -22,6 +22,7 @@ from visformer.commands.load_options import (
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError
 from visformer.files import exists, short
+from visformer.formats.foreign import remote_words
 from visformer.language import N_, _
 from visformer.screen import check_screen
 
@@ -202,7 +203,8 @@ def _window(options: argparse.Namespace) -> int:
     for given in options.path:
         if not exists(Path(given)):
             raise InputError(
-                _(
+                remote_words(given)
+                or _(
                     "{path} does not exist. Give a checkpoint, a trace or a command "
                     "({names}).",
                     path=short(given, 90),

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from tests.formats import layout_models as models
 from tests.formats.layout_models import MAKERS, state
+from visformer.cli import main
 from visformer.errors import CheckpointError
 from visformer.files import read_regular
 from visformer.formats import weight_file as weights
-from visformer.formats.foreign import foreign, supported
-from visformer.formats.loading import load
+from visformer.formats.foreign import foreign, remote_words
+from visformer.formats.loading import checkpoint_files, load
 
 
 def saved(path: Path, what: object) -> Path:
@@ -172,7 +173,6 @@ FOREIGN = {
     "fairseq": "encoder.layers.0.self_attn_layer_norm.weight",
     "JoeyNMT": "decoder.layers.0.trg_trg_att.k_layer.weight",
     "The Annotated Transformer": "encoder.layers.0.self_attn.linears.0.weight",
-    "hyunwoongko": "encoder.layers.0.attention.w_q.weight",
     "a vision Transformer": "blocks.0.attn.qkv.weight",
     "a recurrent network": "encoder.rnn.weight_ih_l0",
 }
@@ -185,10 +185,83 @@ def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         load(path, heads=2, pad=1, device="cpu")
     assert str(caught.value).startswith(f"m.pt holds {what}")
-    assert str(caught.value).endswith(f". {supported()}")
+    ways = ("give the model to visformer.wrap.", "It has no attention to show.")
+    assert str(caught.value).endswith(ways[what == "a recurrent network"])
     assert len(str(caught.value)) <= 200
 
 
 @pytest.mark.parametrize("layout", MAKERS)
 def test_models_that_are_read_are_not_taken_for_others(layout: str) -> None:
     assert foreign(state(MAKERS[layout])) == ""
+
+
+OTHER_FILES = {
+    "a.gguf": b"x",
+    "weights.bin": b"GGUF\x03\0\0\0" + bytes(40),
+    "a.onnx": b"\x08\x07" + bytes(40),
+    "a.tflite": bytes(40),
+    "model.h5": b"\x89HDF\r\n\x1a\n" + bytes(40),
+    "saved_model.pb": b"\x08\x01",
+    "model.npz": b"PK\x03\x04" + bytes(40),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_files_of_other_programs_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(OTHER_FILES[name])
+    with pytest.raises(CheckpointError, match=r"which is not read.*visformer\.wrap"):
+        load(tmp_path / name, heads=2)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("Helsinki-NLP/opus-mt-en-fr", "“hf download Helsinki-NLP/opus-mt-en-fr "),
+        ("https://huggingface.co/google/t5", "“hf download google/t5 --local-dir t5”"),
+        ("https:/hf.co/a/b/tree/main", "“hf download a/b --local-dir b”"),
+        ("https://example.org/model.pt", "is an address, and nothing is downloaded"),
+        ("checkpoints/typo", ""),
+        ("model.pt", ""),
+        ("/a/b", ""),
+        ("a/b/c", ""),
+    ],
+)
+def test_what_is_not_here_is_not_fetched(
+    path: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    monkeypatch.chdir(tmp_path)
+    said = remote_words(path)
+    assert bool(said) == bool(words)
+    assert words in said
+    with pytest.raises(CheckpointError) as caught:
+        load(path, heads=2)
+    assert (words or "does not exist") in str(caught.value)
+    assert main([path]) == 2
+
+
+def test_the_model_that_a_tutorial_is_based_on(tmp_path: Path) -> None:
+    """hyunwoongko/transformer's names are proposed for the modular layout."""
+    names = {
+        "encoder.layers.{l}.mha.": "encoder.layers.{l}.attention.",
+        "decoder.layers.{l}.mha1.": "decoder.layers.{l}.self_attention.",
+        "decoder.layers.{l}.mha2.": "decoder.layers.{l}.enc_dec_attention.",
+    }
+    tensors = {}
+    for name, tensor in state(models.modular).items():
+        general = name.replace(".0.", ".{l}.").replace(".1.", ".{l}.")
+        for ours, theirs in names.items():
+            general = general.replace(ours, theirs)
+        new = general.replace("{l}", "1" if ".1." in name else "0")
+        new = new.replace(".ln", ".norm").replace(".fc.", ".w_concat.")
+        tensors[new.replace("ffn.fc", "ffn.linear")] = tensor
+    path = saved(tmp_path / "m.pt", tensors)
+    form = checkpoint_files(str(path), ()).questionnaire()
+    assert form is not None
+    given = {q.name: q.default for q in form.questions if q.mandatory} | {"heads": 2}
+    answers = tuple((n, v) for n, v in given.items() if v is not None)
+    made = checkpoint_files(str(path), answers).load(torch.device("cpu"))
+    plain = load(saved(tmp_path / "n.pt", state(models.modular)), heads=2, device="cpu")
+    assert made.layout == "modular"
+    for name, weight in plain.model.named_parameters():
+        assert torch.equal(made.model.get_parameter(name), weight), name

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
+from visformer.errors import CheckpointError
+from visformer.files import exists, short
 from visformer.language import N_, _
 
+_URL = re.compile(r"(https?|hf):/{1,2}(?:huggingface\.co/|hf\.co/)?(.*)", re.IGNORECASE)
+_HUB = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*)")
+_RECURRENT = N_("a recurrent network")
 _KNOWN = {  # what it is -> a pattern that matches names only in such files
     "T5": r"(en|de)coder\.block\.\d+\.layer\.\d+\.(Self|EncDec)Attention\.",
     N_("BERT, an encoder without a decoder"): r"\.layer\.\d+\.attention\.self\.query\.",
@@ -29,11 +35,8 @@ _KNOWN = {  # what it is -> a pattern that matches names only in such files
     ),
     "JoeyNMT": r"\.(trg_trg_att|src_trg_att|src_src_att)\.[kqv]_layer\.",
     "The Annotated Transformer": r"\.self_attn\.linears\.\d\.",
-    N_("hyunwoongko/transformer, on which the modular tutorial is based"): (
-        r"layers\.\d+\.(attention|self_attention|enc_dec_attention)\.w_[qkv]\."
-    ),
     N_("a vision Transformer"): r"blocks\.\d+\.attn\.qkv\.|patch_embed",
-    N_("a recurrent network"): r"\.weight_(ih|hh)_l\d|\.bias_ih_l\d",
+    _RECURRENT: r"\.weight_(ih|hh)_l\d|\.bias_ih_l\d",
 }
 
 
@@ -44,6 +47,69 @@ def foreign(names: Iterable[str]) -> str:
         if any(map(re.compile(pattern).search, every)):
             return _(what)
     return ""
+
+
+_TRANSFORMERS = ("T5", "BERT", "DistilBERT", "GPT", "Llama", "Whisper", "BART", "NLLB")
+_FILES: dict[str, tuple[bytes, int, str]] = {  # what it is -> first bytes, where, how
+    "GGUF": (b"GGUF", 0, ".gguf"),
+    "ONNX": (b"", 0, ".onnx"),
+    "TensorFlow Lite": (b"TFL3", 4, ".tflite"),
+    "Keras": (b"\x89HDF", 0, ".h5"),
+    "Keras 3": (b"", 0, ".keras"),
+    "TensorFlow": (b"", 0, ".pb"),
+    "NumPy": (b"", 0, ".npz"),
+}
+
+
+def way_in(what: str) -> str:
+    """Say the shortest way to see a model whose files are not read."""
+    if what.startswith(_(_RECURRENT)):
+        return _("It has no attention to show.")
+    if any(name in what for name in _TRANSFORMERS):
+        return _("Load it with transformers and give the model to visformer.wrap.")
+    return _("Load it in its own program and give the model to visformer.wrap.")
+
+
+def refuse_other_programs(start: bytes, name: str) -> None:
+    """Raise CheckpointError for the file of a program other than PyTorch.
+
+    ``start`` are its first bytes, ``name`` its name.
+    """
+    for what, (magic, at, ending) in _FILES.items():
+        told = magic and start[at : at + len(magic)] == magic
+        if told or (ending and name.lower().endswith(ending)):
+            raise CheckpointError(
+                _(
+                    "{file} is a file of {program}, which is not read. If the model "
+                    "exists in PyTorch, load it there and give it to visformer.wrap.",
+                    file=name,
+                    program=what,
+                )
+            )
+
+
+def remote_words(path: str) -> str:
+    """Say how to get a model that is named by an address, or as the Hub names it.
+
+    Returns "" for what looks like a path here. Nothing is downloaded.
+    """
+    url = _URL.match(path)
+    ours = url is not None and re.search(r"//?(huggingface|hf)\.co/|^hf:", path)
+    hub = _HUB.fullmatch(path) if url is None else _HUB.match(url[2]) if ours else None
+    if hub is not None and (url is not None or not exists(Path(hub[1]))):
+        return _(
+            "“{id}” is on the Hugging Face Hub, and nothing is downloaded here. Run "
+            "“hf download {id} --local-dir {name}” and open that folder.",
+            id=short(f"{hub[1]}/{hub[2]}"),
+            name=short(hub[2], 24),
+        )
+    if url is None:
+        return ""
+    return _(
+        "“{url}” is an address, and nothing is downloaded here. Download it, then open "
+        "the file or folder.",
+        url=short(path),
+    )
 
 
 def supported() -> str:

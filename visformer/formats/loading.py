@@ -23,7 +23,7 @@ from visformer.formats.fitting import (
     heads_by_loss,
     read_references,
 )
-from visformer.formats.foreign import foreign, supported
+from visformer.formats.foreign import foreign, way_in
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
@@ -220,7 +220,7 @@ def _in_memory(
     with _said_if_too_large(path, torch.device("cpu")):
         reader = WeightReader(options.rules, {path: weights_in_memory(source)})
         files: Files = (WeightFile(path, reader),)
-        name = layout or _recognised(files) or _renamed(files) or "native"
+        name = layout or _recognised(files) or "native"
         reader.check_rules()
     return CheckpointFiles(path, LAYOUTS[name], files, options)
 
@@ -300,7 +300,7 @@ def resolved(
     if stands_for_it and (named := _named_layout(folder)):
         return layout or named, (WeightFile(folder, reader),)
     files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
-    layout = layout or _recognised(files) or _renamed(files) or "native"
+    layout = layout or _recognised(files) or "native"
     whole = layout == "native" and path == folder
     return layout, (WeightFile(path, reader),) if whole or not files else files
 
@@ -336,16 +336,19 @@ def _recognised(files: Files) -> str:
     if what := foreign(names):
         raise CheckpointError(
             _(
-                "{file} holds {model}. {supported}",
+                "{file} holds {model}, which is not read. {way}",
                 file=files[0].name,
                 model=what,
-                supported=supported(),
+                way=way_in(what),
             )
         )
     counts = {layout: _count_known(spec, files) for layout, spec in LAYOUTS.items()}
     most = max(counts.values())
     best = [layout for layout, count in counts.items() if count == most]
-    return best[0] if len(best) == 1 else ""
+    alone = best[0] if len(best) == 1 else ""
+    if 3 * most < len(names):  # another may fit better, under other names
+        return _renamed(files) or alone
+    return alone
 
 
 def _renamed(files: Files) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from visformer.errors import CheckpointError
 from visformer.files import amount, read_regular, refuse_foreign, short
+from visformer.formats.foreign import refuse_other_programs
 from visformer.formats.name_rules import NameRules
 from visformer.formats.saved import options_of, state_of
 from visformer.formats.torch_file import SAVE, check_archive, unpickled
@@ -132,6 +133,7 @@ def read_weights(path: Path) -> Weights:
     """Read a file's tensors and its digest; CheckpointError if that is not safe."""
     data, name = read_regular(path, MAX_FILE), short(path.name)
     refuse_foreign(data[:512], name)
+    refuse_other_programs(data[:512], path.name)
     zipped = data.startswith(b"PK\x03\x04")
     options: Mapping[str, Any] = {}
     vocabularies: Mapping[str, Mapping[str, int]] = {}

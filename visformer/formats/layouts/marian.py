@@ -194,8 +194,8 @@ def _check(config: Mapping[str, Any]) -> None:
     if kind != "marian":
         raise CheckpointError(
             _(
-                "{file} describes a model of type “{kind}”. Of transformers' models, "
-                "Visformer opens only Marian.",
+                "{file} describes a model of type “{kind}”, which is not read from its "
+                "folder. Load it with transformers and give it to visformer.wrap.",
                 file=CONFIG,
                 kind=short(str(kind)),
             )

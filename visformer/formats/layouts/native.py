@@ -31,7 +31,7 @@ from visformer.files import (
     write_whole,
 )
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.foreign import supported
+from visformer.formats.foreign import remote_words, supported
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.native_config import (
@@ -269,6 +269,8 @@ def _folder(file: WeightFile) -> Path:
             )
         )
     if not exists(path) and not file.reader.holds(path):
+        if words := remote_words(str(path)):
+            raise CheckpointError(words)
         raise CheckpointError(
             _(
                 "{path} does not exist. Check the spelling, or choose another file or "
