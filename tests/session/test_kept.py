@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -325,3 +326,29 @@ def test_a_keeper_lives_on_after_what_nobody_expected(
     assert told[-1] == ""
     assert "ZeroDivisionError" in caplog.text
     assert len(left_behind(tmp_path / "root")) == 1
+
+
+def test_runs_leave_room_for_the_recipe(
+    session: Session,
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A disk that takes the runs and is full then, until they are away again."""
+    recipe, state = kept_state(session, engine)
+    folder = OwnFolder(tmp_path)
+    write = kept._write
+
+    def full(path: Path, facts: WorkFacts) -> None:
+        if [*folder.path.glob("runs-*")]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, facts)
+
+    monkeypatch.setattr(kept, "_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        folder.write(recipe, runs_of(state), FACTS)
+    folder.close()
+    (work,) = left_behind(tmp_path)
+    assert work.recipe == recipe
+    assert work.runs is None
+    assert not [*folder.path.glob("runs-*")]

@@ -142,6 +142,8 @@ def test_reopening_runs_the_sentence_again_without_changes(
     assert state.intervention == NO_CHANGES
     assert state.history.undo == ()
     assert state.trace is not None  # until the new model's comes
+    assert state.positions is None  # those of the new model are not its own
+    assert state.model == TRACE.model
     changed = Decoded(number=2, trace=make_trace(target=1), limit=9)
     assert take(session, changed).trace is state.trace  # of the engine that is gone
     assert take(session, Refused(number=4, reason="no")).trace is None

@@ -12,6 +12,7 @@ import torch
 
 from tests.formats.folders import pieces
 from tests.models import tiny_model
+from visformer.errors import CheckpointError
 from visformer.tokenizers.tokenizer import SentencePieceSide
 from visformer.training.data import Pair
 from visformer.training.growth import (
@@ -169,3 +170,9 @@ def test_old_rows_are_kept_and_new_ones_spread_alike(shared: bool) -> None:
     same = more.output.weight is more.target_embedding.weight
     assert same is shared
     assert grow_model(model, rows).state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("old", [b"\x0b", b"\x0a\x02\x0a", b"\x0a\x00", b"\xff"])
+def test_a_damaged_tokenizer_is_one_sentence(old: bytes) -> None:
+    with pytest.raises(CheckpointError, match="cannot be extended"):
+        grow_tokenizer(old, pieces())

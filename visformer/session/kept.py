@@ -103,10 +103,23 @@ class OwnFolder:
                     self._write_facts(recipe, facts, "")
                     raise
                 self._runs, self._name = traces, name
-        self._write_facts(recipe, facts, self._name)
+        try:
+            self._write_facts(recipe, facts, self._name)
+        except OSError:
+            if self._name == before:
+                raise
+            self._give_up_runs()
+            self._write_facts(recipe, facts, "")
+            raise
         if before and before != self._name:
             with contextlib.suppress(OSError):
                 (self.path / before).unlink()
+
+    def _give_up_runs(self) -> None:
+        """Delete the runs just written, which leave no room for the recipe."""
+        with contextlib.suppress(OSError):
+            (self.path / self._name).unlink()
+        self._runs, self._name = (), ""
 
     def _write_facts(self, recipe: Recipe, facts: WorkFacts, runs: str) -> None:
         raw = msgspec.Raw(written(recipe))

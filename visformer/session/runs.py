@@ -341,7 +341,9 @@ def picture_again(state: State) -> State:
 
 def leave_other_model(state: State) -> State:
     """Clear what another model made: it must not appear under this model's name."""
-    model, trace = state.model, state.trace
-    if trace is None or model is None or trace.model.digest == model.digest:
+    opened, trace = state.opened, state.trace
+    if trace is None or opened is None or state.recorded:
+        return state
+    if trace.model.digest == opened.model.digest:
         return state
     return replace(state, trace=None, made_for=None, passes=())

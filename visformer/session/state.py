@@ -95,13 +95,15 @@ class State:
     def about(self) -> Opened | None:
         """The open model, if it is the one on screen.
 
-        A recorded Trace belongs to its own model until something is decoded.
+        A Trace belongs to its own model: a recorded one until something is decoded, the
+        run of a model that was just closed until the new one's is there.
         """
-        if self.opened is None or not self.recorded or self.trace is None:
+        if self.opened is None or self.trace is None:
             return self.opened
-        recorded = self.trace.model
-        same = recorded.digest == self.opened.model.digest
-        return self.opened if same and recorded.known is not None else None
+        shown = self.trace.model
+        same = shown.digest == self.opened.model.digest
+        known = shown.known is not None or not self.recorded
+        return self.opened if same and known else None
 
     @property
     def model(self) -> ModelFacts | None:

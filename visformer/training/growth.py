@@ -16,12 +16,15 @@ import torch
 from torch import Tensor
 
 from visformer.core.model import Transformer
+from visformer.errors import CheckpointError
+from visformer.language import _
 
 PIECE, TRAINER, NORMALISER, DENORMALISER = 1, 2, 3, 5  # fields of a ModelProto
 TEXT, SCORE, TYPE = 1, 2, 3  # fields of a piece
 VOCABULARY_SIZE = 4  # a field of a TrainerSpec
 NORMAL, UNUSED, BYTE = 1, 5, 6  # types of pieces
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5  # types of fields
+_SIZES = {FIXED32: 4, FIXED64: 8}
 BY_TOKEN = ("source_embedding.", "target_embedding.", "output.")
 
 
@@ -46,7 +49,12 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
     normalised and split as by ``fresh``, digits one by one: an old piece of several
     characters that include a digit keeps its id but is no longer used.
     """
-    pieces = [_retired(piece) for piece in _pieces(old)]
+    try:
+        pieces = [_retired(piece) for piece in _pieces(old)]
+    except (ValueError, KeyError, IndexError, struct.error) as error:
+        raise CheckpointError(
+            _("The tokenizer to start from cannot be extended: its file is damaged.")
+        ) from error
     known = {piece.text for piece in pieces}
     pieces += [p for p in _pieces(fresh) if _is_sign(p) and p.text not in known]
     fields = [Field(PIECE, LENGTH, _piece_content(piece)) for piece in pieces]
@@ -120,7 +128,10 @@ def _sized(trainer: bytes, size: int) -> bytes:
 
 
 def read_fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a well-formed protocol buffer, in order."""
+    """Yield the fields of a protocol buffer, in order; ValueError or IndexError if not.
+
+    Groups, which nothing writes any more, are not read.
+    """
     at = 0
     while at < len(message):
         key, at = _read_varint(message, at)
@@ -130,8 +141,10 @@ def read_fields(message: bytes) -> Iterator[Field]:
         elif type == LENGTH:
             length, at = _read_varint(message, at)
             end = at + length
+        elif type in _SIZES:
+            end = at + _SIZES[type]
         else:
-            end = at + {FIXED32: 4, FIXED64: 8}[type]
+            raise ValueError(f"a field of type {type}")
         yield Field(number, type, message[at:end])
         at = end
 
