@@ -25,6 +25,7 @@ class StatusLine(QStatusBar):
         self.setSizeGripEnabled(False)
         self.labels = tuple(plain_label("") for _ in range(4))
         for index, label in enumerate(self.labels):
+            label.setMinimumWidth(1)  # it is cut; a tooltip has all of it
             self.addWidget(label, 1 if index == WORDS else 0)
         self._progress = QProgressBar()
         self._progress.setMaximumWidth(120)

@@ -34,7 +34,8 @@ class PlainLabel(QLabel):
         metrics, text = self.fontMetrics(), self.text()
         if metrics.horizontalAdvance(text[:MOST_SHOWN]) <= room:
             return ""
-        return metrics.elidedText(text[:MOST_SHOWN], Qt.TextElideMode.ElideRight, room)
+        cut = Qt.TextElideMode.ElideRight
+        return metrics.elidedText(text[:MOST_SHOWN], cut, room) or "…"
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the text, cut where there is no room for it."""

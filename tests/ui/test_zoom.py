@@ -1,0 +1,139 @@
+"""Zoom that holds: every tab and page, at every size of the text and of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QTabBar,
+    QToolButton,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+
+from tests.models import tiny_checkpoint
+from tests.pseudo import Unmarked
+from tests.ui.pseudo_reader import Reader
+from tests.ui.windows import make_window
+from visformer.ui.views import VIEWS
+from visformer.ui.views.view import PagedView
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.plain_label import PlainLabel
+
+LEAST_MAP = 120  # pixels of a map's longer side
+SMALL, LARGE, LEAST = (1280, 800), (1920, 1080), (800, 600)
+PLACES = [
+    *((SMALL, zoom) for zoom in (100, 130, 150, 200)),
+    *((LARGE, zoom) for zoom in (100, 130, 150, 200)),
+    (LEAST, 100),
+]
+FEW = [(SMALL, 100), (SMALL, 200), (LEAST, 100)]
+
+
+def faults(root: QWidget) -> Iterator[str]:
+    """Name each text that is cut without a sign, and each map that is too small."""
+    for widget in root.findChildren(QWidget):
+        if not widget.isVisible() or widget.visibleRegion().isEmpty():
+            continue
+        metrics, size = widget.fontMetrics(), widget.size()
+        where = f"{type(widget).__name__} {size.toTuple()}"
+        match widget:
+            case HeatMap() if widget.matrix is not None and widget.matrix.values.size:
+                sides = widget.canvas.size().toTuple()
+                if max(sides) < LEAST_MAP:
+                    yield f"map of {sides} in {where}: {widget.accessibleName()}"
+            case QLabel() if widget.text():
+                yield from _label(widget, where)
+            case QAbstractButton() if widget.text() and not _is_icon(widget):
+                text = metrics.size(0, widget.text().replace("&", ""))
+                if text.width() > size.width() or text.height() > size.height():
+                    yield f"button {widget.text()!r} in {where}"
+            case QLineEdit() | QComboBox():
+                if metrics.height() > size.height():
+                    yield f"field in {where}: {widget.accessibleName()}"
+            case QTabBar():
+                for tab in range(widget.count()):
+                    if metrics.height() > widget.tabRect(tab).height():
+                        yield f"tab {widget.tabText(tab)!r} in {where}"
+
+
+def _is_icon(button: QAbstractButton) -> bool:
+    icons = Qt.ToolButtonStyle.ToolButtonIconOnly
+    shows = isinstance(button, QToolButton) and button.toolButtonStyle() == icons
+    return shows and not button.icon().isNull()
+
+
+def _label(label: QLabel, where: str) -> Iterator[str]:
+    text, metrics = label.text(), label.fontMetrics()
+    text = text.replace("&", "") if label.buddy() is not None else text
+    if label.wordWrap():
+        room = label.contentsRect()
+        flags = 0x1000  # wrapped between words
+        box = metrics.boundingRect(QRect(0, 0, room.width(), 1 << 16), flags, text)
+        if box.height() > room.height() + 1:
+            yield f"text of {box.height()} pixels in {where}: {text!r}"
+        return
+    told = isinstance(label, PlainLabel) and bool(label.cut)
+    if metrics.size(0, text).width() > label.contentsRect().width() and not told:
+        yield f"line cut in {where}: {text!r}"
+    if metrics.height() > label.height() + 1:
+        yield f"line of {metrics.height()} pixels in {where}: {text!r}"
+
+
+def turned(reader: Reader) -> Iterator[str]:
+    """Show every tab and page, one after another; give its name."""
+    for kind in VIEWS:
+        reader.window.session.set(tab=kind.name)
+        reader.answer()
+        view = reader.window.tabs.view(kind.name)
+        for page in kind.pages or (None,):
+            if page is not None:
+                assert isinstance(view, PagedView)
+                view.turn(page.name)
+                reader.answer()
+            QApplication.processEvents()
+            yield f"{kind.name} {page.name if page is not None else ''}"
+
+
+def check(reader: Reader, places: list[tuple[tuple[int, int], int]]) -> None:
+    window, found = reader.window, []
+    for size, zoom in places:
+        if zoom != window.appearance.zoom:  # 0 would be 100 %
+            window.appearance.zoom_by(zoom - window.appearance.zoom)
+        QApplication.processEvents()
+        window.resize(*size)
+        for name in turned(reader):
+            window.resize(*size)
+            QApplication.processEvents()
+            place = f"{size} at {zoom} %, {name}: "
+            if window.size().toTuple() != size:
+                found.append(f"{place}window of {window.size().toTuple()}")
+            found += [place + fault for fault in faults(window)]
+    window.appearance.zoom_by(0)
+    assert not found, "\n".join(found)
+
+
+@pytest.fixture
+def plain(qtbot: QtBot, tmp_path: Path) -> Reader:
+    model = {"norm_first": True, "final_norm": True, "output_bias": True}
+    reader = Reader(*make_window(qtbot, tmp_path), tiny_checkpoint(**model))
+    reader.run()
+    return reader
+
+
+def test_everything_is_whole_at_every_size(plain: Reader) -> None:
+    check(plain, PLACES)
+
+
+def test_everything_is_whole_in_longer_words(
+    running: Reader, missing: Unmarked
+) -> None:
+    check(running, FEW)
