@@ -171,8 +171,9 @@ class _ChipRow(QWidget):
             painter.setPen(self.palette().placeholderText().color())
             left = self.rect().adjusted(self.height() // 4, 0, 0, 0)
             painter.drawText(left, Qt.AlignmentFlag.AlignVCenter, self._empty)
+        changed = event.region()
         for chip, box in zip(self.chips, self.boxes, strict=True):
-            if box.intersects(event.rect()):
+            if changed.intersects(box):
                 painter.setOpacity(LATER if chip.later else 1.0)
                 self._paint_chip(painter, chip, box)
 

@@ -86,6 +86,7 @@ class Labels(QWidget):
         self._current: int | None = None
         self._role: AttentionRole = ""
         self._first, self._span = 0.0, 1.0
+        self._ink, self._metrics = QColor(), self.fontMetrics()  # while painting
         self.overhang = 0  # pixels beyond the map at both ends, for labels at its edge
         self.upright = True  # column labels that do not fit side by side are turned
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -127,6 +128,8 @@ class Labels(QWidget):
         """Paint the labels that have room, in their role's hue."""
         painter = QPainter(self)
         places = self._places()
+        self._ink = hue(self.palette(), self._role)
+        self._metrics = self.fontMetrics()
         turned = [at for at in places if self._is_turned(at[0])]
         standing = [at for at in places if not self._is_turned(at[0])]
         for index, middle in standing:
@@ -135,7 +138,7 @@ class Labels(QWidget):
             painter.translate(0, self.height())
             painter.rotate(-90)
         for index, middle in turned:
-            high = self.fontMetrics().height()
+            high = self._metrics.height()
             box = QRectF(high // 5, middle - high / 2, self.height() - high // 5, high)
             side = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             self._paint_label(painter, index, box, side)
@@ -143,24 +146,25 @@ class Labels(QWidget):
     def _paint_label(
         self, painter: QPainter, index: int, box: QRectF, side: Qt.AlignmentFlag
     ) -> None:
-        palette, text = self.palette(), self._texts[index]
-        current = index == self._current
-        font = label_font(self.font(), text)
-        painter.setFont(sized(font, 1.0, bold=True) if current else font)
+        text, font = self._texts[index], self.font()
+        special = index == self._current or _is_wide(text)
+        if special:
+            font = label_font(font, text)
+            current = index == self._current
+            painter.setFont(sized(font, 1.0, bold=True) if current else font)
         if index in self._marked:
-            painter.fillRect(box, palette.highlight())
-            painter.setPen(palette.color(QPalette.ColorRole.HighlightedText))
+            painter.fillRect(box, self.palette().highlight())
+            painter.setPen(self.palette().color(QPalette.ColorRole.HighlightedText))
         else:
-            painter.setPen(hue(palette, self._role))
-        side |= Qt.TextFlag.TextDontClip
-        painter.drawText(box, side, self._fitted(painter, text, box.width()))
-
-    def _fitted(self, painter: QPainter, text: str, room: float) -> str:
-        """Cut a label visibly where there is no room for it; single ones overhang."""
-        metrics = painter.fontMetrics()
-        if len(text) <= 2 or metrics.horizontalAdvance(text) <= room:
-            return text
-        return metrics.elidedText(text, Qt.TextElideMode.ElideMiddle, int(room))
+            painter.setPen(self._ink)
+        metrics = painter.fontMetrics() if special else self._metrics
+        # cut visibly where there is no room; a single character overhangs
+        if len(text) > 2 and metrics.horizontalAdvance(text) > box.width():
+            cut = Qt.TextElideMode.ElideMiddle
+            text = metrics.elidedText(text, cut, int(box.width()))
+        painter.drawText(box, side | Qt.TextFlag.TextDontClip, text)
+        if special:
+            painter.setFont(self.font())
 
     def _pitch(self) -> float:
         side = self.height() if self._rows else self.width()
@@ -218,12 +222,12 @@ class Labels(QWidget):
 
     def _box(self, index: int, middle: float) -> tuple[QRectF, Qt.AlignmentFlag]:
         """Return the place of a label that is not turned."""
-        high, pitch = self.fontMetrics().height(), self._pitch()
+        high, pitch = self._metrics.height(), self._pitch()
         centre = Qt.AlignmentFlag.AlignVCenter
         if self._rows:
             box = QRectF(0, middle - high / 2, self.width() - high // 5, high)
             return box, Qt.AlignmentFlag.AlignRight | centre
-        wide = max(pitch, float(self.fontMetrics().averageCharWidth()))
+        wide = max(pitch, float(self._metrics.averageCharWidth()))
         down = 0 if self.upright else self.height() - high
         box = QRectF(middle - wide / 2, down, wide, self.height() - down)
         return box, Qt.AlignmentFlag.AlignHCenter | centre
