@@ -12,21 +12,24 @@ from visformer.pictures.absent import without_steps_words
 from visformer.pictures.choices import (
     choice_sentence,
     has_fed,
-    is_best,
-    is_fed,
-    model_says,
     short_choice,
 )
 from visformer.pictures.diagram.columns import Box, Column
 from visformer.pictures.diagram.figure import Figure
 from visformer.text import visible
 from visformer.values.facts import SentenceSide
-from visformer.values.step import Step
+from visformer.values.step import Origin
 from visformer.values.trace import Trace
 from visformer.words import probability
 
 MOST_TOKENS = 60  # listed with their ids
 MOST_ROWS = 16  # of the predictions listed
+_TOKENS: dict[Origin, str] = {
+    "model": N_("“{token}”"),
+    "rule": N_("“{token}”"),
+    "forced": N_("forced: “{token}”"),
+    "reference": N_("fed: “{token}”"),
+}
 _APPENDS = {  # whether tokens were forced or fed
     False: N_("Each step appends the token chosen in the step before."),
     True: N_(
@@ -115,19 +118,10 @@ def put_prediction(column: Column, trace: Trace | None) -> None:
         return
     step = trace.steps[-1]
     column.box(
-        _("“{token}”", token=visible(step.token)),
+        _(_TOKENS[step.origin], token=visible(step.token)),
         "prediction",
-        detail=_detail(step),
+        detail=probability(step.probability),
         style="token",
         words=_("Step {step}. {choice}", step=len(trace), choice=choice_sentence(step)),
         inset=8,
     )
-
-
-def _detail(step: Step) -> str:
-    """Give the token's probability, or say what the model would have said."""
-    if not is_fed(step):
-        return probability(step.probability)
-    if is_best(step):
-        return _("fed; the model says the same")
-    return _("fed; the model: {best}", best=model_says(step))

@@ -145,12 +145,17 @@ class _ChipRow(QWidget):
                 self._caption.horizontalAdvance(chip.below),
             )
             width += self._body.height() * 2 // 3
+            band = self._band_of(chip)
             high = metrics.height() + self._body.height() - gap
-            high = min(high, self._height - self._band - gap) + self._band
+            high = min(high, self._height - self._band - gap) + band
             top = (self._height - high) // 2
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
         self.setMinimumWidth(x)
+
+    def _band_of(self, chip: Chip) -> int:
+        """Return the height of what is said below a token, in pixels."""
+        return self._band if chip.below or chip.loss is not None else 0
 
     def _fonts(self) -> None:
         self._word_font = sized(self.font(), WORD)
@@ -193,11 +198,11 @@ class _ChipRow(QWidget):
         painter.setFont(font)
         painter.setPen(_readable_on(ground, palette.text().color()))
         painter.drawText(
-            box.adjusted(0, 0, 0, -self._band),
+            box.adjusted(0, 0, 0, -self._band_of(chip)),
             Qt.AlignmentFlag.AlignCenter,
             chip.token,
         )
-        if self._band:
+        if self._band_of(chip):
             self._paint_below(painter, chip, box)
 
     def _frame(self, chip: Chip) -> QPen:

@@ -37,11 +37,12 @@ class MarkedLabel(PlainLabel):
         painter, metrics = QPainter(self), self.fontMetrics()
         usual = self.palette().color(self.foregroundRole())
         x, end = self.contentsRect().left(), self.contentsRect().right()
+        whole = metrics.horizontalAdvance(self.text()) <= end - x + 1
         before, after = (TextPart(text, differs=False) for text in self._around)
         for part in (before, *self.parts, after):
             room = end - x
             text = part.text
-            if metrics.horizontalAdvance(text) > room:
+            if not whole and metrics.horizontalAdvance(text) > room:
                 text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
             ink = fed_colour(self.palette()) if part.differs else usual
             painter.setPen(ink)
