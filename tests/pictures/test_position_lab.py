@@ -193,3 +193,12 @@ def test_what_other_positions_do_to_the_translation_is_one_sentence() -> None:
     shifted = replace(trace, intervention=parse(["positions shifted 5"]))
     assert result_words(shifted, other).startswith("With positions shifted 5 “")
     assert result_words(other, None) == text_words(other, None)
+
+
+def test_an_empty_map_says_why_it_is_empty() -> None:
+    state, _table = decoded()
+    assert state.trace is not None
+    empty = shown(state.trace, step=0, kind="decoder")
+    (picture,) = attentions(empty)
+    assert not picture.values.size
+    assert picture.note.startswith("Nothing is decoded yet")

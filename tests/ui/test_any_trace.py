@@ -162,7 +162,7 @@ def check_stages(
         made = weights(case, trace, kind, *at)[cell.query]
         assert np.allclose(numbers[-1], made, atol=1e-5)
     assert ("bias" in computation._formula.text()) == biased
-    assert computation.stages["attention"].tabText(5) == (
+    assert computation.stages["attention"].tabText(6) == (
         "× scale, + b" if biased else "× scale"
     )
     if biased:

@@ -11,6 +11,7 @@ from visformer.language import N_, _
 from visformer.pictures.absent import captured_words, has_target
 from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.masks import NO_CELLS
 from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
@@ -247,7 +248,7 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         row_axis=row_axis,
         column_axis=column_axis,
         ends=bar,
-        note=note,
+        note=note if values.size else _(NO_CELLS),
         masked=~trace.mask(kind, layer),
         done=captured_words(trace, kind, range(layer, layer + 1)),
         border=border(trace, kind),
