@@ -308,3 +308,17 @@ def test_one_token_cannot_show_that_nothing_leaks() -> None:
     assert "reads the later token" in leak_words(trace)
     plain = Decoding(tiny_checkpoint(), "abc", limit=5).finish()
     assert leak_words(plain.until(1)).startswith("No leak")
+
+
+def test_queries_and_keys_keep_their_hues_on_every_map() -> None:
+    trace = leaking(4)
+    original = Decoding(tiny_checkpoint(), "abc", limit=4).finish()
+    selection = Selection(kind="decoder", layer=1, head=0)
+    pictures = [
+        paint_picture(trace, selection, 1),
+        difference_picture(compare(original, trace), selection),
+        *compared_pictures(trace, original, selection),
+    ]
+    for picture in pictures:
+        assert picture is not None
+        assert (picture.row_role, picture.column_role) == ("query", "key")

@@ -188,6 +188,8 @@ def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None
         column_axis=_("key (is read)"),
         ends=ends(reach),
         note=_("modified − original, linear"),
+        row_role="query",
+        column_role="key",
         signed=True,
     )
 

@@ -137,6 +137,8 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         column_axis=_("key (is read)"),
         ends=("False", "True"),
         boolean=True,
+        row_role="query",
+        column_role="key",
         note="" if mask.size else _(NO_CELLS),
         border=border(trace, kind),
         masked=~mask,

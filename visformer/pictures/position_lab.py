@@ -252,6 +252,8 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         masked=~trace.mask(kind, layer),
         done=captured_words(trace, kind, range(layer, layer + 1)),
         border=border(trace, kind),
+        row_role="query",
+        column_role="key",
     )
 
 

@@ -38,7 +38,7 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
-LINES, CHARACTERS = 16, 34  # the least height and width of the large mask, in text
+LINES, CHARACTERS = 20, 34  # the least height and width of the large mask, in text
 SHORT_NAMES: dict[MaskPart, str] = {
     "padding": N_("padding"),
     "causal": N_("causal"),
