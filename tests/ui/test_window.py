@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
@@ -17,6 +18,7 @@ from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
+from visformer.values.change_text import parse
 from visformer.values.strategy import Strategy
 
 
@@ -333,3 +335,30 @@ def test_the_table_follows_the_size_of_the_text_at_once(translated: Pair) -> Non
         assert table.rowHeight(0) < 2 * line
         box = table.visualRect(table.model().index(1, 0))
         assert table.rowAt(box.center().y()) == 1
+
+
+def test_nothing_pushes_the_pictures(translated: Pair) -> None:
+    window, engine = translated
+    window.resize(700, 600)
+    window.session.set(step=3)
+    QApplication.processEvents()
+    place = window.large.geometry()
+    for said in ({"notice": "x " * 400}, {"error": "y"}, {"error": "", "notice": ""}):
+        window.session.set(**said)  # type: ignore[arg-type]
+        QApplication.processEvents()
+        assert window.large.geometry() == place
+    window.change_run(parse(["multiply"]))
+    answer(window, engine)
+    QApplication.processEvents()
+    assert window.modified.isVisible()
+    assert window.large.geometry() == place
+    stack = window.modified.parentWidget()
+    assert stack is not None
+    wide = stack.width()
+    window.modified.folder.setChecked(True)
+    QApplication.processEvents()
+    assert stack.width() < wide / 2
+    for step in (0, 5, 1):  # long strips scroll, and keep their height
+        window.session.set(step=step)
+        QApplication.processEvents()
+        assert window.large.geometry() == place

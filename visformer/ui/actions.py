@@ -22,7 +22,7 @@ from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
 from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.bars.samples import open_with_sample
-from visformer.ui.diagnostics import diagnostics
+from visformer.ui.diagnostics import diagnostics, version_of
 from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import png
@@ -109,7 +109,7 @@ def build_menus(window: MainWindow) -> None:
     _build_view_menu(window, bar.addMenu(_("&View")))
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
-    _add(help_menu, _("&About and limits"), lambda: _show_limits(window))
+    _add(help_menu, _("&About Visformer"), lambda: _show_limits(window))
     _add(help_menu, _("&Copy diagnostics"), lambda: _copy_diagnostics(window))
     show_recent(window, [])
     for action in window.findChildren(QAction):
@@ -294,7 +294,8 @@ def _show_keys(window: MainWindow) -> None:
 
 
 def _show_limits(window: MainWindow) -> None:
-    _tell(window, "Visformer", "\n\n".join(_(paragraph) for paragraph in ABOUT))
+    title = _("Visformer {version}", version=version_of("visformer"))
+    _tell(window, title, "\n\n".join((title, *map(_, ABOUT))))
 
 
 def _tell(window: MainWindow, title: str, text: str) -> None:

@@ -43,7 +43,7 @@ def diagnostics(state: State, health: Health | None) -> str:
     """Return versions, the device, facts of the model, and the last faults."""
     lines = [
         f"Python {sys.version.split()[0]} on {platform.platform()}",
-        ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
         f"Qt {QLibraryInfo.version().toString()}, {QGuiApplication.platformName()}, "
         + ", ".join(_screens()),
         *_model_lines(state),
@@ -64,7 +64,7 @@ def diagnostics(state: State, health: Health | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

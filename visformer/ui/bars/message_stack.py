@@ -25,8 +25,9 @@ class MessageStack(QFrame):
         self.hide()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Come and go with the lines."""
-        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
+        """Come and go with the lines, and be folded with them."""
+        kinds = QEvent.Type.ShowToParent, QEvent.Type.HideToParent
+        if event.type() in (*kinds, QEvent.Type.LayoutRequest):
             self.settle(self._room)
         return False
 
@@ -40,11 +41,14 @@ class MessageStack(QFrame):
     def settle(self, room: QRect) -> None:
         """Stand at the lower edge of a part of the parent."""
         self._room = room
-        self.setVisible(any(not line.isHidden() for line in self._lines))
+        shown = [line for line in self._lines if not line.isHidden()]
+        self.setVisible(bool(shown))
         edge = theme.gap(self)
         width = max(1, room.width() - 2 * edge)
+        if all(getattr(line, "folded", False) for line in shown):
+            width = min(width, self.sizeHint().width())
         layout = self.layout()
         high = layout.totalHeightForWidth(width) if layout is not None else 0
         high = min(max(high, self.minimumSizeHint().height()), room.height())
         at = room.bottom() + 1 - edge - high
-        self.setGeometry(room.left() + edge, at, width, high)
+        self.setGeometry(room.right() + 1 - edge - width, at, width, high)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QToolButton, QWidget
 
 from visformer.language import _
 from visformer.pictures.modified_run import modified_words
@@ -29,6 +29,14 @@ class ModifiedBar(QWidget):
         self.words = plain_label("")
         self.words.setForegroundRole(QPalette.ColorRole.ToolTipText)
         self.words.setMinimumWidth(1)  # it is cut; a tooltip has all of it
+        self.folder = QToolButton()
+        self.folder.setCheckable(True)
+        self.folder.setText(_("Modified run"))
+        self.folder.setToolTip(_("Fold this line away from the pictures, or unfold it"))
+        self.folder.setArrowType(Qt.ArrowType.DownArrow)
+        self.folder.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+        self.folder.toggled.connect(self._fold)
+        row.addWidget(self.folder)
         row.addWidget(self.words, 1)
         self.buttons: list[QPushButton] = []
         for title, tip, signal in (
@@ -43,10 +51,26 @@ class ModifiedBar(QWidget):
             self.buttons.append(button)
         self.hide()
 
+    @property
+    def folded(self) -> bool:
+        """Whether only its name is seen."""
+        return self.folder.isChecked()
+
+    def _fold(self, folded: bool) -> None:
+        styles, arrows = Qt.ToolButtonStyle, Qt.ArrowType
+        self.folder.setArrowType(arrows.UpArrow if folded else arrows.DownArrow)
+        self.folder.setToolButtonStyle(
+            styles.ToolButtonTextBesideIcon if folded else styles.ToolButtonIconOnly
+        )
+        for part in (self.words, *self.buttons):
+            part.setVisible(not folded)
+
     def draw(self, state: State) -> None:
         """Say what is changed, and how the text differs."""
         baseline = None if state.busy else state.baseline  # known when all is run
         words = modified_words(state.intervention, state.trace, baseline)
+        if words != self.words.text():
+            self.folder.setChecked(False)  # what is new is seen
         self.words.setText(words)
         self.setVisible(bool(words))
         undo, redo, _restore = self.buttons

@@ -13,12 +13,14 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QPen,
+    QWheelEvent,
 )
-from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolButton, QToolTip, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.teacher_forcing import loss_share
+from visformer.ui import icons
 from visformer.ui.theme import CAPTION, WORD, fed_colour, loss_colour, sized
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.words import number, probability
@@ -33,7 +35,10 @@ LATER = 0.45  # opacity of tokens that are fed after the current step
 
 
 class TokenStrip(QScrollArea):
-    """Chips side by side; scrolls to keep the current one visible."""
+    """Chips side by side; scrolls to keep the current one visible.
+
+    Its height does not change with what it shows: buttons at its ends scroll it.
+    """
 
     clicked = Signal(int)
 
@@ -47,6 +52,14 @@ class TokenStrip(QScrollArea):
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._ends = (
+            self._end("unfold", _("Earlier tokens"), -1),
+            self._end("fold", _("Later tokens"), 1),
+        )
+        bar = self.horizontalScrollBar()
+        bar.rangeChanged.connect(lambda *_range: self._show_ends())
+        bar.valueChanged.connect(lambda _value: self._show_ends())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAccessibleName(name)
@@ -80,20 +93,49 @@ class TokenStrip(QScrollArea):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font."""
         super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and "_ends" in self.__dict__:
+            for button, shape in zip(self._ends, ("unfold", "fold"), strict=True):
+                icons.dress(button, shape)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._row.lay_out()
             self._fit()
 
     def resizeEvent(self, event: QEvent) -> None:
-        """Leave room for the scroll bar where it is needed."""
         super().resizeEvent(event)  # type: ignore[arg-type]
-        self._fit()
+        self._show_ends()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Scroll sideways, whichever way the wheel turns."""
+        bar, turn = self.horizontalScrollBar(), event.angleDelta()
+        bar.setValue(bar.value() - (turn.y() or turn.x()))
+        event.accept()
+
+    def _end(self, shape: str, name: str, way: int) -> QToolButton:
+        button = QToolButton(self)
+        button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        button.setAutoFillBackground(True)
+        button.setToolTip(name)
+        button.setAccessibleName(name)
+        button.clicked.connect(lambda: self._turn(way))
+        icons.dress(button, shape)
+        button.hide()
+        return button
+
+    def _turn(self, way: int) -> None:
+        bar = self.horizontalScrollBar()
+        bar.setValue(bar.value() + way * bar.pageStep() * 3 // 4)
+
+    def _show_ends(self) -> None:
+        """Show a button where more tokens lie."""
+        bar, (left, right) = self.horizontalScrollBar(), self._ends
+        wide = left.sizeHint().width()
+        left.setGeometry(0, 0, wide, self.height())
+        right.setGeometry(self.width() - wide, 0, wide, self.height())
+        left.setVisible(bar.value() > bar.minimum())
+        right.setVisible(bar.value() < bar.maximum())
 
     def _fit(self) -> None:
-        height = self._row.sizeHint().height()
-        if self._row.sizeHint().width() > self.viewport().width():
-            height += self.horizontalScrollBar().sizeHint().height()
-        self.setFixedHeight(height)
+        self.setFixedHeight(self._row.sizeHint().height())
 
 
 class _ChipRow(QWidget):
@@ -105,6 +147,7 @@ class _ChipRow(QWidget):
         self.boxes: list[QRect] = []
         self._empty = empty
         self._height = 0  # of the row
+        self._tall = False  # there was a large chip: its room stays
         self.setMouseTracking(True)
         self.lay_out()
 
@@ -133,9 +176,9 @@ class _ChipRow(QWidget):
         self._fonts()
         gap = self._body.height() // 4
         below = any(chip.below or chip.loss is not None for chip in self.chips)
-        large = any(chip.current for chip in self.chips)
+        self._tall = self._tall or any(chip.current for chip in self.chips)
         self._band = self._caption.height() if below else 0
-        room = self._word.height() if large else 0
+        room = self._word.height() if self._tall else 0
         self._height = max(2 * self._body.height(), room + gap) + self._band
         x, self.boxes = gap, []
         for chip in self.chips:
