@@ -20,7 +20,6 @@ AGAINST: dict[Against, str] = {  # what a sentence is compared with, translated 
     "reference": N_("reference: {text}"),
     "original": N_("original run: {text}"),
     "before": N_("run before: {text}"),
-    "": "{text}",
 }
 MOST_COMPARED = 2000  # words and signs of both; longer texts are not compared
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"

@@ -53,7 +53,8 @@ class Sentence(QWidget):
         self._text = state.shown.text if state.shown is not None else ""
         said = compared(state)
         self.words.set_parts(said.parts)
-        around = _(AGAINST[said.against], text="\0").split("\0")
-        self.other.set_parts(said.other, *around)
+        if said.against:
+            around = _(AGAINST[said.against], text="\0").split("\0")
+            self.other.set_parts(said.other, *around)
         self.other.setVisible(bool(said.other))
         self.copy.setEnabled(bool(self._text))
