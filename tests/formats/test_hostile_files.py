@@ -71,8 +71,7 @@ FOREIGN = {
     ),
     "pickle": (
         pickle.dumps({"a": [1.0] * 50}, protocol=2),
-        "m.pt was not opened because torch.save did not write it and it may run code. "
-        "Save the weights: " + RIGHT,
+        "m.pt holds no state dict of tensors. Save only the weights: " + RIGHT,
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -72,7 +73,10 @@ def _whole(layout: str, way: str, path: Path) -> Path:
     model.half()
     file = path / f"{layout}.pt"
     value = {"model": model, "words": {"<pad>": 0, "a": 1}, "epoch": 3}
-    torch.save(value, file, _use_new_zipfile_serialization=way == "zip")
+    if way == "plain":
+        file.write_bytes(pickle.dumps(value, 2))
+    else:
+        torch.save(value, file, _use_new_zipfile_serialization=way == "zip")
     return file
 
 
@@ -130,6 +134,7 @@ CASES: Mapping[str, Case] = {
         for way, mutation in (
             ("zip", mutations.archive_changed),
             ("legacy", mutations.legacy_changed),
+            ("plain", mutations.pickle_changed),
         )
     },
     "pairs": Case(_pairs, "", mutations.lines_changed, "pairs"),

@@ -64,11 +64,17 @@ class StorageRecord(NamedTuple):
     numel: int
 
 
+class StorageBytes(NamedTuple):
+    """A storage that plain ``pickle`` has put into the pickle: a file of its own."""
+
+    data: bytes
+
+
 class TensorRecord(NamedTuple):
     """A tensor: a view of a storage, not yet checked."""
 
-    storage: StorageRecord
-    dtype: torch.dtype
+    storage: StorageRecord | StorageBytes
+    dtype: torch.dtype | None  # None: that of the storage's numbers
     offset: Any
     shape: Any
     stride: Any
@@ -128,9 +134,20 @@ class _MakeTensor(_Maker):
     def __call__(
         self, storage: Any, offset: Any, shape: Any, stride: Any, *_rest: Any
     ) -> Any:
+        if isinstance(storage, StorageBytes):
+            return TensorRecord(storage, None, offset, shape, stride)
         if not isinstance(storage, StorageRecord):
             raise ValueError("no storage")
         return TensorRecord(storage, storage.dtype, offset, shape, stride)
+
+
+class _MakeStorage(_Maker):
+    __slots__ = ()
+
+    def __call__(self, data: Any) -> Any:
+        if not isinstance(data, bytes):
+            raise ValueError("no storage")
+        return StorageBytes(data)
 
 
 class _MakeTyped(_Maker):
@@ -183,6 +200,7 @@ _MAKERS: dict[tuple[str, str], _Maker] = {
     ("torch._utils", "_rebuild_parameter"): _MakeParameter(),
     ("torch._utils", "_rebuild_parameter_with_state"): _MakeParameter(),
     ("torch._tensor", "_rebuild_from_type_v2"): _MakeOfType(),
+    ("torch.storage", "_load_from_bytes"): _MakeStorage(),
     ("collections", "OrderedDict"): _MakeDict(),
     ("collections", "defaultdict"): _MakeDict(),
     ("collections", "Counter"): _MakeDict(),

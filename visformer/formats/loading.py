@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,14 @@ from torch import nn
 from visformer.arguments import as_path, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
-from visformer.files import exists, is_file, is_folder, read_json, short
+from visformer.files import (
+    exists,
+    is_file,
+    is_folder,
+    listed,
+    read_json,
+    short,
+)
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.fitting import (
     Fit,
@@ -44,6 +52,7 @@ from visformer.values.questions import (
 from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
+_BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
 _RULES = ("rename", "ignore", "place", "pairs", "guessed")
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
@@ -321,7 +330,17 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
         if file.suffix in _ENDINGS
         and is_file(file)
         and not VOCABULARY.search(file.stem)
+        and not _BESIDE_WEIGHTS.match(file.stem)
     ]
+    if len(weights) > 1 and not exists(folder / CONFIG):
+        raise CheckpointError(
+            _(
+                "{folder} holds several files of weights ({names}). Choose one of "
+                "them.",
+                folder=short(folder.resolve().name),
+                names=listed(sorted(file.name for file in weights), room=60),
+            )
+        )
     return tuple(weights) if len(weights) == 1 else ()
 
 

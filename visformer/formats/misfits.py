@@ -17,6 +17,7 @@ from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
 from visformer.formats.names import NORMS_OF_STACKS
 from visformer.formats.proposing import (
     Proposal,
+    as_typed,
     moves,
     place_rules,
     plain,
@@ -40,6 +41,7 @@ class Remedy:
 
     proposed: Proposal
     rename: Mapping[str, str]  # keywords of ``load``
+    typed: Mapping[str, str]  # the same, as short as they may be
     ignore: tuple[str, ...]
     made: TutorialFiles  # the file as they make it
     fits: bool
@@ -52,11 +54,11 @@ class Remedy:
         parts = []
         if self.rename:
             pairs = ", ".join(
-                f"{_plain(old)}: {_plain(new)}" for old, new in self.rename.items()
+                f"{_quoted(old)}: {_quoted(new)}" for old, new in self.typed.items()
             )
             parts.append(f"rename={{{pairs}}}")
         if self.ignore:
-            names = ", ".join(map(_plain, self.ignore))
+            names = ", ".join(_quoted(plain(name)) for name in self.ignore)
             parts.append(f"ignore=[{names}]")
         keywords = ", ".join(parts)
         if len(keywords) <= _ROOM:
@@ -64,8 +66,8 @@ class Remedy:
         return _("“visformer inspect” lists names that would fit.")
 
 
-def _plain(pattern: str) -> str:
-    return json.dumps(plain(pattern), ensure_ascii=False)
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def checked(files: TutorialFiles) -> None:
@@ -138,11 +140,14 @@ def _tried(files: TutorialFiles, found: Proposal, places: Mapping[str, str]) -> 
         made = _read(files, {n: t for n, t in named.items() if n not in surplus})
         _check(made)
         fits = True
+    rename = shortest_rules(moved, files.stored) or _used(places, files.stored)
+    every = {name: moved.get(name, name) for name in files.stored}
     return Remedy(
         proposed=Proposal(
             places, {ours: found.choices[ours] for ours in places}, tuple(surplus)
         ),
-        rename=shortest_rules(moved, files.stored) or _used(places, files.stored),
+        rename=rename,
+        typed=as_typed(rename, every),
         ignore=tuple(f"^{re.escape(name)}$" for name in surplus),
         made=made,
         fits=fits,

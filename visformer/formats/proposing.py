@@ -7,6 +7,7 @@ What is proposed here is never used before a person has seen it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -325,20 +326,45 @@ def plain(pattern: str) -> str:
 
 
 def shortest_rules(moved: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return rules that make exactly these moves: plain words where they suffice."""
-    words: dict[str, str] = {}
-    for old, new in moved.items():
-        if old != new:
-            pattern, replacement = _difference(old.split("."), new.split("."))
-            words.setdefault(pattern, replacement)
-    compiled = [(re.compile(pattern), new) for pattern, new in words.items()]
+    """Return rules that make exactly these moves: plain words where they suffice.
+
+    Else words between dots; {} if they change more.
+    """
+    every = list(names)
+    for dotted in (False, True):
+        words: dict[str, str] = {}
+        for old, new in moved.items():
+            if old != new:
+                pattern, replacement = _difference(old.split("."), new.split("."))
+                bounded = dotted and pattern[:1] not in ("^", "\\")
+                pattern = rf"\b{pattern}\b" if bounded else pattern
+                words.setdefault(pattern, replacement)
+        if _make(words, moved, every):
+            return words
+    return {}
+
+
+def as_typed(rules: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, str]:
+    """Return rules for a sentence: without what only makes them exact, if they may."""
+    bare = {plain(pattern): replacement for pattern, replacement in rules.items()}
+    with contextlib.suppress(re.error):
+        if _make(bare, moved, list(moved)):
+            return bare
+    return dict(rules)
+
+
+def _make(
+    rules: Mapping[str, str], moved: Mapping[str, str], names: Sequence[str]
+) -> bool:
+    """Whether rules make these moves, and leave all other names as they are."""
+    compiled = [(re.compile(pattern), new) for pattern, new in rules.items()]
     for name in names:
         made = name
         for rule, replacement in compiled:
             made = rule.sub(replacement, made)
         if made != moved.get(name, name):
-            return {}
-    return words
+            return False
+    return True
 
 
 def _difference(old: list[str], new: list[str]) -> tuple[str, str]:

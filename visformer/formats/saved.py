@@ -70,6 +70,9 @@ def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
 
     ``outer`` are the ids of the dicts searched before: none is searched twice.
     """
+    if isinstance(saved, list | tuple):  # of a state dict and others beside it
+        parts = [part for part in saved[:_LOOKED_INTO] if isinstance(part, Mapping)]
+        saved = {str(at): part for at, part in enumerate(parts)}
     if not isinstance(saved, Mapping) or id(saved) in outer or "param_groups" in saved:
         return {}
     if len(outer) > _LOOKED_INTO:

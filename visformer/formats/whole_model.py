@@ -19,6 +19,7 @@ from torch import Tensor
 from visformer.formats.inert_pickle import (
     MOST_BYTES,
     Inert,
+    StorageBytes,
     StorageRecord,
     TensorRecord,
     read_inert,
@@ -27,6 +28,7 @@ from visformer.formats.module_settings import modules, settings_of, tensors_of
 
 MAGIC = 0x1950A86A20F9469CFC6C  # of files before torch 1.6
 MOST_VALUES = 1_000_000
+MOST_PLAIN = 2 * MOST_BYTES  # of a plain pickle, which holds its numbers itself
 _DEEPEST = 60
 _RANK, _DIMENSION = 8, 1 << 40  # beyond any: what a weight may have is checked later
 
@@ -77,7 +79,9 @@ def _read_archive(data: bytes) -> tuple[Any, dict[str, bytearray]]:
 def _read_legacy(data: bytes) -> tuple[Any, dict[str, bytearray]]:
     """Read magic, version, system, value, keys: a pickle each; then the numbers."""
     stream = io.BytesIO(data)
-    magic, _ = read_inert(stream, most=1 << 10)
+    magic, _ = read_inert(stream, most=MOST_PLAIN)
+    if isinstance(magic, dict | Inert):  # plain pickle, which holds its numbers itself
+        return magic, {}
     _version, _ = read_inert(stream, most=1 << 10)
     _system, _ = read_inert(stream, most=1 << 16)
     if magic != MAGIC:
@@ -156,7 +160,7 @@ class _Plain:
 
     def _tensor(self, record: TensorRecord) -> Tensor:
         """Return a tensor of its own numbers; ValueError for one that cannot be."""
-        block = self._block(record.storage)
+        block, dtype = self._block(record)
         shape, stride, offset = record.shape, record.stride, record.offset
         if isinstance(shape, list):
             shape = tuple(shape)
@@ -169,17 +173,23 @@ class _Plain:
         for size in shape:
             count *= size
         last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
-        held = len(block) // record.dtype.itemsize
+        held = len(block) // dtype.itemsize
         if not 0 < count <= held or last >= held:
             raise ValueError("more numbers than there are")
-        flat = torch.frombuffer(block, dtype=record.dtype)
+        flat = torch.frombuffer(block, dtype=dtype)
         return flat.as_strided(shape, stride, offset)
 
-    def _block(self, storage: StorageRecord) -> bytearray:
-        block = self._blocks[storage.key]
+    def _block(self, record: TensorRecord) -> tuple[bytearray, torch.dtype]:
+        """Return the numbers of a tensor's storage, and what they are."""
+        storage, blocks = record.storage, self._blocks
+        if isinstance(storage, StorageBytes):
+            storage, blocks = _read_legacy(storage.data)
+        if not isinstance(storage, StorageRecord):
+            raise ValueError("no storage")
+        block = blocks[storage.key]
         if len(block) != storage.numel * storage.dtype.itemsize or not block:
             raise ValueError("a storage of another size")
-        return block
+        return block, record.dtype or storage.dtype
 
 
 def look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
