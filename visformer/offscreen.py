@@ -39,6 +39,7 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
     ini.setValue("theme", options.theme)
     ini.setValue("zoom", options.zoom)
+    ini.setValue("motion", "off")
     app = App(["visformer"], settings=ini)
     try:
         window = app.window

@@ -23,6 +23,7 @@ from visformer.ui.bars.choosing import choose_files, choose_folder, choose_token
 from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.diagnostics import diagnostics, version_of
+from visformer.ui.motion import has_motion
 from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import png
@@ -139,9 +140,15 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
             _("What is &seen, in a sentence"),
             lambda: appearance.explain(not window.tabs.explained),
         ),
+        _add(
+            view, _("&Motion after a step"), lambda: appearance.move(not has_motion())
+        ),
     )
     view.aboutToShow.connect(
-        lambda: _check(folds, (not window.candidates.folded, window.tabs.explained))
+        lambda: _check(
+            folds,
+            (not window.candidates.folded, window.tabs.explained, has_motion()),
+        )
     )
     view.addSeparator()
     _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")

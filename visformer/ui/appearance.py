@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QSplitter
 
 from visformer.ui import theme
 from visformer.ui.memory import first_size
+from visformer.ui.motion import set_motion
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -47,6 +48,7 @@ class Appearance:
             self._size_parts()
         self.explain(memory.text("explanations", "shown") == "shown")
         self.show_candidates(memory.text("next token", "shown") == "shown")
+        set_motion(memory.text("motion", "on") == "on")
 
     def remember(self) -> None:
         """Remember the sizes at the window's end."""
@@ -83,6 +85,11 @@ class Appearance:
         """Show or hide the sentences on what is seen."""
         self._memory.keep("explanations", "shown" if shown else "hidden")
         self._window.tabs.explain(shown)
+
+    def move(self, wanted: bool) -> None:
+        """Let pictures move after a step, or stand still."""
+        self._memory.keep("motion", "on" if wanted else "off")
+        set_motion(wanted)
 
     def show_candidates(self, shown: bool) -> None:
         """Show the next token beside the pictures, or fold it away."""

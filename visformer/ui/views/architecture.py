@@ -43,6 +43,7 @@ from visformer.pictures.picture import Table
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
 from visformer.ui.large import can_be_large
+from visformer.ui.motion import has_motion
 from visformer.ui.views.view import View
 from visformer.ui.widgets.diagram_canvas import Painting
 from visformer.ui.widgets.diagram_image import DiagramImage
@@ -175,7 +176,7 @@ class _Diagram(QWidget):
         self._state = state
         self.flow.stop()
         self._lay_out()
-        if follows and self.isVisible():
+        if follows and self.isVisible() and has_motion():
             self.flow.start()
 
     def _is_next(self, state: State) -> bool:

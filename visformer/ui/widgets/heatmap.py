@@ -31,6 +31,7 @@ from visformer.ui.widgets.labels import (
     labels_width,
 )
 from visformer.ui.widgets.map_room import LEAST, square_cells
+from visformer.ui.widgets.new_row import NewRow
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
 
 TITLED = 20  # lines of a map's width from which its title is large
@@ -72,6 +73,7 @@ class HeatMap(QWidget):
         self.canvas.hovered.connect(self.hovered)
         self.canvas.clicked.connect(self.clicked)
         self.canvas.moved.connect(self._follow)
+        self.new_row = NewRow(self.canvas)
         self.value = CellValue(self)
         self._cell: tuple[int, int] | None = None
         self._hint.raise_()
@@ -105,6 +107,8 @@ class HeatMap(QWidget):
         ``extent`` reserves space for this many rows and columns, ``longest`` for a row
         and a column label, so that cells stay in place while rows are added.
         """
+        grown = _has_grown(self._matrix, matrix)
+        self.new_row.stop()
         self._matrix, self._extent, self._longest = matrix, extent, longest
         for part in (self._title, self._done, self._bar, self.canvas):
             part.setVisible(matrix is not None)
@@ -137,6 +141,10 @@ class HeatMap(QWidget):
             rows=() if row is None else (row,),
             columns=() if column is None else (column,),
         )
+        if grown and self.isVisible():
+            place = self.canvas.box(len(matrix.rows) - 1, 0)
+            place.setRight(self.canvas.box(0, len(matrix.columns) - 1).right())
+            self.new_row.start(place)
 
     def mark(
         self,
@@ -361,3 +369,12 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
+
+
+def _has_grown(before: Matrix | None, now: Matrix | None) -> bool:
+    """Tell whether a step has added the last row of a map."""
+    if before is None or now is None or now.current is None:
+        return False
+    rows = len(now.rows)
+    joined = len(before.rows) + 1 == rows == now.current + 1
+    return joined and before.title == now.title

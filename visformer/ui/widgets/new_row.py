@@ -1,0 +1,50 @@
+"""A row that has just joined a map glows for a moment."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRect, QRectF, Qt, QVariantAnimation
+from PySide6.QtGui import QPainter, QPaintEvent, QPalette
+from PySide6.QtWidgets import QWidget
+
+from visformer.ui.motion import has_motion
+
+GLOW_MS = 220
+STRONGEST = 0.5  # opacity of the glow at its beginning
+
+
+class NewRow(QWidget):
+    """Lies over a row of cells; the row below it is painted and right already."""
+
+    def __init__(self, canvas: QWidget) -> None:
+        super().__init__(canvas)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+        self.glow = QVariantAnimation(self)
+        self.glow.setStartValue(0.0)
+        self.glow.setEndValue(1.0)
+        self.glow.setDuration(GLOW_MS)
+        self.glow.valueChanged.connect(lambda _: self.update())
+        self.glow.finished.connect(self.hide)
+
+    def start(self, row: QRect) -> None:
+        """Glow over ``row``, in pixels of the canvas, unless pictures stand still."""
+        self.stop()
+        if has_motion() and self.parentWidget() is not None and row.height() >= 2:
+            self.setGeometry(row)
+            self.show()
+            self.glow.start()
+
+    def stop(self) -> None:
+        """End at once: another picture is there."""
+        self.glow.stop()
+        self.hide()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint a light that runs along the row and goes out; first nothing."""
+        time = float(self.glow.currentValue() or 0.0)
+        if not time:
+            return
+        painter = QPainter(self)
+        painter.setOpacity(STRONGEST * (1 - time))
+        accent = self.palette().color(QPalette.ColorRole.Highlight)
+        painter.fillRect(QRectF(0, 0, self.width() * time, self.height()), accent)
