@@ -22,10 +22,12 @@ from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
+from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.product_motion import AFTER_MS
 from visformer.ui.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -318,3 +320,53 @@ def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:
     ]
     for one, two in combinations(parts, 2):
         assert not one.geometry().intersects(two.geometry())
+
+
+def test_row_times_column_runs_through_a_product_after_the_picture_stands(
+    qtbot: QtBot,
+) -> None:
+    maps = StageMaps()
+    qtbot.addWidget(maps)
+    maps.resize(1400, 600)
+    maps.show()
+    checkpoint, trace = traced()
+    stage = shown(state_of(checkpoint, trace, kind="encoder"), "product")
+    maps.draw(stage.maps, {"query": 2, "key": 3})
+    q, k_t, product = (heat_map.canvas for heat_map in maps.maps[:3])
+    at_rest = [(c._cell, c._rows, c._columns) for c in (q, k_t, product)]
+    maps.run()
+    motion = maps.motion
+    assert motion.waiting.isActive()  # the picture is painted first
+    assert [(c._cell, c._rows, c._columns) for c in (q, k_t, product)] == at_rest
+    motion.waiting.timeout.emit()
+    assert motion.running.duration() + AFTER_MS < 300
+    seen = []
+    for share in (0.1, 0.5, 0.9):
+        motion.running.setCurrentTime(int(share * motion.running.duration()))
+        seen.append((q._cell, k_t._cell))
+    width = trace.head_size("encoder")
+    for (left, right), share in zip(seen, (0.1, 0.5, 0.9), strict=True):
+        term = int(share * width)
+        assert left == (2, term)
+        assert right == (term, 3)
+    motion.running.setCurrentTime(motion.running.duration())
+    assert [(c._cell, c._rows, c._columns) for c in (q, k_t, product)] == at_rest
+    motion.stop()
+    set_motion(False)
+    try:
+        maps.run()
+        assert not motion.waiting.isActive()
+    finally:
+        set_motion(True)
+
+
+def test_a_sum_or_a_softmax_runs_nothing(qtbot: QtBot) -> None:
+    maps = StageMaps()
+    qtbot.addWidget(maps)
+    maps.show()
+    checkpoint, trace = traced()
+    for name in ("softmax", "residual"):
+        stage = shown(state_of(checkpoint, trace, kind="encoder"), name)
+        maps.draw(stage.maps, {"query": 2, "key": 3})
+        maps.run()
+        assert not maps.motion.waiting.isActive()

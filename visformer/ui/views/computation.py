@@ -173,6 +173,9 @@ class ComputationView(View):
         self.maps.setVisible(bool(maps))
         columns = self._picture.columns if self._picture else 0
         self.maps.draw(maps, self._marks(), columns=columns)
+        chosen = state.locked, tuple(sorted(state.locked_dimensions.items()))
+        if self._changed("product", state.stage, *chosen):
+            self.maps.run()
         self._draw_table()
 
     def _draw_table(self) -> None:

@@ -14,6 +14,7 @@ from visformer.ui.changed import Changed
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.product_motion import ProductMotion
 
 STRETCH = 100.0  # a few tokens of many dimensions still fill the map
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
@@ -35,6 +36,8 @@ class StageMaps(QWidget):
         self.matrices: list[Matrix | None] = []
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
+        self._marks: dict[Axis, int] = {}
+        self.motion = ProductMotion(self, self._mark_all)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(2)
@@ -47,7 +50,8 @@ class StageMaps(QWidget):
         columns: int = 0,
     ) -> None:
         """Show matrices; one whose key is unchanged keeps its image."""
-        self._shown, self._columns = shown, columns
+        self._shown, self._columns, self._marks = shown, columns, marks
+        self.motion.stop()
         while len(self.maps) < len(shown):
             self._add()
         self._arrange()
@@ -66,6 +70,29 @@ class StageMaps(QWidget):
                 heat_map.draw(matrix)
                 heat_map.setAccessibleName(matrix.title)
             self._mark(heat_map, self.matrices[index], one, marks)
+
+    def run(self) -> None:
+        """Run through the terms of the chosen number of each product's first one."""
+        for at, (left, right, result) in enumerate(
+            zip(self._shown, self._shown[1:], self._shown[2:], strict=False)
+        ):
+            product = right.sign.startswith("×") and result.sign.endswith("=")
+            matrix = self.matrices[at]
+            if not product or matrix is None or not self.isVisible():
+                continue
+            row = self._marks.get(left.axes[0], left.first[0]) - left.first[0]
+            column = self._marks.get(right.axes[1], 0)
+            sizes = len(matrix.rows), len(matrix.columns)
+            if 0 <= row < sizes[0]:
+                maps = self.maps[at], self.maps[at + 1]
+                self.motion.run(maps, row, column, sizes[1])
+            return
+
+    def _mark_all(self) -> None:
+        for heat_map, matrix, one in zip(
+            self.maps, self.matrices, self._shown, strict=False
+        ):
+            self._mark(heat_map, matrix, one, self._marks)
 
     def _add(self) -> None:
         index = len(self.maps)
