@@ -47,7 +47,10 @@ def make_trace(
 
 
 def fed(
-    trace: Trace, origins: Mapping[int, Origin], wrong: Sequence[int] = ()
+    trace: Trace,
+    origins: Mapping[int, Origin],
+    wrong: Sequence[int] = (),
+    id: int = 49,
 ) -> Trace:
     """Return a run in which some steps' tokens were not the model's own choice.
 
@@ -57,7 +60,7 @@ def fed(
     for row, origin in origins.items():
         steps[row] = replace(steps[row], origin=origin)
     for row in wrong:
-        steps[row] = replace(steps[row], id=49, token="▁w", rank=7, probability=0.03)
+        steps[row] = replace(steps[row], id=id, token="▁w", rank=7, probability=0.03)
         if row + 1 < len(target):
             target[row + 1] = "▁w"
     return replace(trace, steps=tuple(steps), target=tuple(target))

@@ -12,7 +12,7 @@ from tests.pictures.test_explanations import scene
 from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, make_trace
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
-from visformer.pictures.look import ORDERS, SUMMARIES, Look
+from visformer.pictures.look import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.output import known_rows
 from visformer.pictures.terms import TERMS, term_words
 
@@ -40,12 +40,14 @@ def test_a_heads_measure_is_the_current_heads() -> None:
     looked = scene()
     assert looked.trace is not None
     weights = looked.trace.attention("cross", 1, 1)
-    measures = {
+    measures: dict[Order, float] = {
         "entropy": entropy(weights),
         "maximum": maximum(weights),
         "alignment": place_correlation(weights),
     }
-    for order in set(ORDERS) - {"place"}:
+    for order in ORDERS:
+        assert term_words("order", replace(looked, look=Look(order=order)))
+    for order in measures:
         said = term_words("order", replace(looked, look=Look(order=order)))
         assert f"{measures[order]:.2f}".replace("-", "−") in said
         assert "layer 2, head 2" in said

@@ -76,18 +76,19 @@ def _summary(scene: Scene) -> str:
 def _order(scene: Scene) -> str:
     trace, kind, order = scene.trace, scene.selection.kind, scene.look.order
     words = order_words(order, kind)
-    if trace is None or order == "place" or not len(trace.tokens(kind)[0]):
+    measured = order in _MEASURES
+    if trace is None or not measured or not len(trace.tokens(kind)[0]):
         return words or _("The heads by layer and head, as the model has them.")
     layer, head = layer_and_head(trace, scene.selection, kind)
     weights = head_weights(trace, kind, layer, head)
-    measured = _(
+    said = _(
         _MEASURES[order],
         head=head_words(layer, head),
         keys=weights.shape[1],
         most=decimals(math.log2(max(1, weights.shape[1])), 2),
         value=decimals(_measure(order, kind, weights), 2),
     )
-    return "\n".join((measured, words))
+    return "\n".join((said, words))
 
 
 def _measure(order: Order, kind: Kind, weights: Floats) -> float:
