@@ -55,7 +55,9 @@ ARROWS = {  # room -> all of ours that it may import
         *("tokenizers", "values"),
     ),
     "engine": ("core", "errors", "formats", "language", "tokenizers", "values"),
-    "watching": ("arguments", "core", "errors", "language", "values"),
+    "watching": (
+        *("arguments", "core", "engine.messages", "errors", "language", "values"),
+    ),
     "pictures": (
         *("analysis", "engine.messages", "errors", "language", "text", "values"),
         "words",

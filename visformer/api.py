@@ -5,11 +5,15 @@ Nothing here imports torch or Qt before it is used.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +40,9 @@ from visformer.values.trace_file import is_trace_file, read_session, write_sessi
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.watching.watcher import Watched
+    from visformer.watching.wrapped import WrappedModel
+
+    Shown = Trace | SavedRun | SavedSession | Watched | WrappedModel | str | Path
 
 MOST_BEAMS = 1000
 
@@ -78,7 +85,7 @@ def save_session(
 
 
 def show(
-    trace: Trace | SavedRun | SavedSession | Watched | str | Path | None = None,
+    trace: Shown | None = None,
     *,
     attentions: Mapping[Kind, Sequence[Any]] | None = None,
     source_tokens: Sequence[str] | None = None,
@@ -95,6 +102,7 @@ def show(
     What ``visformer.watch`` saw, and ``attentions`` (for each kind a list with an array
     [B, H, Q, K] of each layer), are shown by a process of their own, with a run for
     each row of the batch: from a notebook too, and without anything that runs Qt.
+    So is what ``visformer.wrap`` wrapped: this process answers what is typed there.
     """
     from visformer.commands.shared import explained_qt
 
@@ -104,6 +112,9 @@ def show(
         return _show_apart(
             traces_of_weights(attentions, source_tokens, target_tokens), block=block
         )
+    wrapped = sys.modules.get("visformer.watching.wrapped")
+    if wrapped is not None and isinstance(trace, wrapped.WrappedModel):
+        return _show_served(trace, block=block)
     watched = sys.modules.get("visformer.watching.watcher")  # nothing was, if not
     if watched is not None and isinstance(trace, watched.Watched):
         if not trace.traces:
@@ -121,6 +132,38 @@ def show(
         from visformer import app
 
     return app.show(trace, block=bool(block))
+
+
+def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
+    """Show a window of its own process, whose requests this one answers."""
+    from visformer.watching.serving import serve_wrapped
+
+    check_screen()
+    key = os.urandom(32)
+    code = "import sys; from visformer.app import run_served as run; "
+    code += "sys.exit(run(*sys.argv[1:]))"
+    with Listener(authkey=key) as listener:
+        address: Any = listener.address
+        command = [sys.executable, "-c", code, address, key.hex(), wrapped.name]
+        window = subprocess.Popen(command)
+
+        def call_in_its_place() -> None:  # or nobody would ever call
+            window.wait()
+            with contextlib.suppress(OSError, EOFError):
+                Client(address, authkey=key).close()
+
+        threading.Thread(target=call_in_its_place, daemon=True).start()
+        connection = listener.accept()
+
+    def serve() -> int:
+        with connection:
+            serve_wrapped(wrapped, connection)
+        return window.wait()
+
+    if block or window.poll() is not None:
+        return serve()
+    threading.Thread(target=serve, daemon=True).start()
+    return 0
 
 
 def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:

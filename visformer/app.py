@@ -10,9 +10,10 @@ import os
 import signal
 import sys
 import threading
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -28,6 +29,7 @@ from visformer import paths
 from visformer.commands.shared import complain
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Open, Request
+from visformer.engine.remote import RemoteEngine
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
@@ -57,15 +59,20 @@ class App:
         settings: QSettings | None = None,
         crashes: str = "",
         keep: Path | None = None,
+        served: Connection | None = None,
     ) -> None:
         """Start the engine first, so that torch loads while the window is built.
 
         ``crashes``: the file that an engine's crash is written to; ``keep``: the folder
-        in which the session is kept, None for nowhere.
+        in which the session is kept, None for nowhere; ``served``: the connection to a
+        model that runs in another program.
         """
         return_what_is_freed()
         self.bridge: Bridge | None = None
-        self.engine = Engine(self._receive, crashes=crashes)
+        if served is None:
+            self.engine = Engine(self._receive, crashes=crashes)
+        else:  # it is used as one
+            self.engine = cast("Engine", RemoteEngine(self._receive, served))
         existing = QApplication.instance()
         self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
         self.qt.setApplicationName("visformer")
@@ -142,6 +149,20 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()
+    health.close()
+    app.close()
+    return code
+
+
+def run_served(address: str, key: str, name: str) -> int:
+    """Run a window on a model that another program serves at ``address``."""
+    log_qt()
+    connection = Client(address, authkey=bytes.fromhex(key))
+    app = App(sys.argv[:1], served=connection)
+    health = _watch(app.window)
+    app.window.show()
+    app.window.open(name, given=())
+    code = app.qt.exec()
     health.close()
     app.close()
     return code

@@ -96,6 +96,9 @@ def test_a_recipe_runs(
         assert len(visformer.open_trace("step-0.vis")) == 5
     elif recipe.startswith("Weights"):
         assert "cross" in shown[0][1]["attentions"]
+    elif recipe.startswith("Typed"):
+        assert shown[0][0] == (given["wrapped"],)
+        assert given["decoding"].trace.steps[0].id == 9
     elif "certify" in RECIPES[recipe][0]:
         assert given["certificate"].passed
     else:

@@ -68,6 +68,11 @@ class WrappedModel:
         size = {m: sum(p.numel() for p in m.parameters()) for m in modules}
         return type(max(modules, key=size.__getitem__)).__name__
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether texts are typed, not ids."""
+        return self._encode is not None
+
     def begin_decoding(
         self,
         source: str | Sequence[int],

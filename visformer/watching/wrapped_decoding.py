@@ -77,6 +77,11 @@ class WrappedDecoding:
         return self._pass(self._consumed(max(1, self._position)))[0]
 
     @property
+    def vocabulary(self) -> int:
+        """How many target tokens there are."""
+        return self._pass(self._consumed(1))[1].shape[-1]
+
+    @property
     def text(self) -> str:
         """The translation up to the current step."""
         return self.trace.text
@@ -144,9 +149,8 @@ class WrappedDecoding:
                 )
             )
         if choices:
-            size = self._pass(self._consumed(1))[1].shape[-1]
             for id, _origin in choices:
-                whole_number("id", id, most=size - 1)
+                whole_number("id", id, most=self.vocabulary - 1)
         self._choices, self._position = list(choices), len(choices)
         return self.trace
 
