@@ -122,6 +122,9 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert shown is not None
     assert rail.word.text() == shown.steps[-1].token
     assert "reads" in rail.cell.text()
+    window.session.set(locked=None)
+    assert "reads" in rail.cell.text()  # the current row's strongest cell
+    window.session.set(locked=AttentionCell("cross", 1, 1))
     qtbot.keyClick(window, Qt.Key.Key_PageDown)  # the clicker goes on
     assert window.session.state.step == 4
     qtbot.keyClick(window, Qt.Key.Key_2)

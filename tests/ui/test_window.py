@@ -362,3 +362,24 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
         window.session.set(step=step)
         QApplication.processEvents()
         assert window.large.geometry() == place
+
+
+def test_what_is_folded_stays_folded_until_the_layout_is_reset(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine = make_window(qtbot, tmp_path)
+    window.session.set(trace=make_trace(), step=2)
+    look = window.appearance
+    look.show_candidates(False)
+    look.explain(False)
+    look.tell_end(False)
+    window.close()
+    again, _engine = make_window(qtbot, tmp_path)
+    again.session.set(trace=make_trace(), step=2)
+    parts = again.candidates, again.tabs.explanation, again.transport.steps
+    assert [part.isVisible() for part in parts] == [False] * 3
+    assert again.transport._where.text() == "step 2"
+    again.appearance.reset()
+    assert [part.isVisible() for part in parts] == [True] * 3
+    assert again.transport._where.text() == "step 2 of 4"
+    assert again.candidates.shown.rows

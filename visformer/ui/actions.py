@@ -128,28 +128,28 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
     _add(view, _("&Smaller text"), lambda: appearance.zoom_by(-10), keys.ZoomOut)
     _add(view, _("&Normal text"), lambda: appearance.zoom_by(0), "Ctrl+0")
     view.addSeparator()
-    folds = (
+    parts: dict[QAction, Callable[[], bool]] = {
         _add(
             view,
             _("&Next token"),
             lambda: appearance.show_candidates(window.candidates.folded),
             "Ctrl+T",
-        ),
+        ): lambda: not window.candidates.folded,
         _add(
             view,
-            _("What is &seen, in a sentence"),
+            _("What is s&een, in a sentence"),
             lambda: appearance.explain(not window.tabs.explained),
-        ),
+        ): lambda: window.tabs.explained,
+        _add(
+            view,
+            _("How man&y steps there are"),
+            lambda: appearance.tell_end(not window.transport.tells_end),
+        ): lambda: window.transport.tells_end,
         _add(
             view, _("&Motion after a step"), lambda: appearance.move(not has_motion())
-        ),
-    )
-    view.aboutToShow.connect(
-        lambda: _check(
-            folds,
-            (not window.candidates.folded, window.tabs.explained, has_motion()),
-        )
-    )
+        ): has_motion,
+    }
+    view.aboutToShow.connect(lambda: _check(parts))
     view.addSeparator()
     _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")
     _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
@@ -222,10 +222,10 @@ def _add(
     return action
 
 
-def _check(actions: tuple[QAction, ...], checked: tuple[bool, ...]) -> None:
-    for action, on in zip(actions, checked, strict=True):
+def _check(actions: dict[QAction, Callable[[], bool]]) -> None:
+    for action, is_on in actions.items():
         action.setCheckable(True)
-        action.setChecked(on)
+        action.setChecked(is_on())
 
 
 def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:

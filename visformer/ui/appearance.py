@@ -49,6 +49,7 @@ class Appearance:
         self.explain(memory.text("explanations", "shown") == "shown")
         self.show_candidates(memory.text("next token", "shown") == "shown")
         set_motion(memory.text("motion", "on") == "on")
+        self.tell_end(memory.text("number of steps", "shown") == "shown")
 
     def remember(self) -> None:
         """Remember the sizes at the window's end."""
@@ -63,6 +64,7 @@ class Appearance:
         self._window.resize(first_size(self._window))
         self.show_candidates(True)
         self.explain(True)
+        self.tell_end(True)
         self._size_parts()
         self._window.tabs.reset_sizes()
 
@@ -90,6 +92,12 @@ class Appearance:
         """Let pictures move after a step, or stand still."""
         self._memory.keep("motion", "on" if wanted else "off")
         set_motion(wanted)
+
+    def tell_end(self, told: bool) -> None:
+        """Show or hide how many steps there are, which an audience is to guess."""
+        self._memory.keep("number of steps", "shown" if told else "hidden")
+        self._window.transport.tells_end = told
+        self._window.session.set()
 
     def show_candidates(self, shown: bool) -> None:
         """Show the next token beside the pictures, or fold it away."""

@@ -5,8 +5,10 @@ On the second screen where there is one, else in the window.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
@@ -21,6 +23,7 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui import theme
@@ -55,6 +58,7 @@ class Rail(QFrame):
     def dress(self) -> None:
         """Follow the font: the word is the largest."""
         self.word.setFont(theme.sized(self.font(), theme.WORD))
+        self.cell.setFont(theme.sized(self.font(), 1, bold=True))
         self.setFixedWidth(15 * self.fontMetrics().height())
 
     def draw(self, state: State) -> None:
@@ -62,8 +66,25 @@ class Rail(QFrame):
         shown = state.shown
         last = shown.steps[-1] if shown is not None and shown.steps else None
         self.word.setText(visible(last.token) if last is not None else "")
-        self.cell.setText(cell_words(shown, state.selection, state.look))
+        words = cell_words(shown, _looked_at(state), state.look)
+        self.cell.setText(words)
+        self.cell.setVisible(bool(words))
         self.candidates.draw(state)
+
+
+def _looked_at(state: State) -> Selection:
+    """Return what is selected; without a cell, what the current row reads most."""
+    selection, shown = state.selection, state.shown
+    kind = selection.kind
+    if selection.cell is not None or shown is None or kind == "encoder":
+        return selection
+    if kind not in shown.kinds or not len(shown):
+        return selection
+    rows = shown.attention(kind, selection.layer, selection.head)
+    if not rows.size or not np.isfinite(rows[-1]).any():
+        return selection
+    key = int(np.nanargmax(rows[-1]))
+    return replace(selection, cell=AttentionCell(kind, len(rows) - 1, key))
 
 
 class Curtain(QWidget):

@@ -38,6 +38,7 @@ class Transport(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
+        self.tells_end = True  # how many steps there are is seen
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
         self._buttons = {
@@ -97,7 +98,10 @@ class Transport(QWidget):
         self._state = state
         step, first, last = state.step, self._first, self._last
         self.setVisible(state.trace is None or has_target(state.trace))
-        self._where.setText(_where(step, last, first))
+        self._where.setText(
+            _where(step, last, first) if self.tells_end else _("step {n}", n=step)
+        )
+        self.steps.setVisible(self.tells_end)
         with QSignalBlocker(self.steps):
             self.steps.setRange(first, last)
             self.steps.setValue(step)
