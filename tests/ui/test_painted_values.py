@@ -15,6 +15,7 @@ from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.picture import Matrix, ranged
 from visformer.ui.theme import hue
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.labels import label_font, labels_width
 from visformer.ui.widgets.map_room import LEAST
 
 
@@ -63,6 +64,18 @@ def test_labels_and_axes_have_the_hue_of_their_role(heat_map: HeatMap) -> None:
     heat_map.draw(tall(row_role="", column_role="", column_axis="who is read"))
     faint = palette.placeholderText().color().name()
     assert painted(heat_map).word("who is read").ink == faint
+
+
+def test_chinese_labels_are_larger_and_have_more_room(heat_map: HeatMap) -> None:
+    heat_map.draw(tall(rows=("但是",) * 60))
+    line = heat_map.fontMetrics().height()
+    for high in range(300, 420, 10):
+        heat_map.resize(400, high)
+        words = painted(heat_map, heat_map._row_labels).words
+        assert min(np.diff(sorted(word.y for word in words))) > 1.05 * line
+    font = heat_map.font()
+    assert label_font(font, "但是").pixelSize() > label_font(font, "ab").pixelSize()
+    assert labels_width(font, ("但是",)) > labels_width(font, ("on",))
 
 
 def test_single_characters_stand_upright_over_their_columns(heat_map: HeatMap) -> None:

@@ -174,8 +174,12 @@ class Labels(QWidget):
         """Return that one of so many labels has room."""
         if not self._rows and self.upright:
             return 1
-        high = self.fontMetrics().height()
-        return max(1, math.ceil(high / self._pitch() - 1 + CLOSEST))
+        return max(1, math.ceil(self._high() / self._pitch() - 1 + CLOSEST))
+
+    def _high(self) -> float:
+        """Return the height of a label; of several scripts, the largest."""
+        wide = any(map(_is_wide, self._texts))
+        return self.fontMetrics().height() * (WIDE_SIZE if wide else 1.0)
 
     def _is_turned(self, index: int) -> bool:
         """Tell whether a column's label reads upwards; single characters stand."""
@@ -211,7 +215,7 @@ class Labels(QWidget):
 
     def _apart(self, indices: list[int]) -> list[tuple[int, float]]:
         """Move labels that must be there off one another."""
-        least = 0.0 if self._every() == 1 else float(self.fontMetrics().height())
+        least = 0.0 if self._every() == 1 else self._high()
         middles = [self._middle(index) for index in indices]
         for at in range(1, len(middles)):
             missing = least - (middles[at] - middles[at - 1])
