@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
 from visformer.pictures.candidates import (
     CandidateRow,
     CandidateTable,
@@ -71,3 +71,10 @@ def test_a_typed_text_names_tokens_of_the_whole_vocabulary() -> None:
     assert [(row.id, row.rank) for row in named] == [(77, 0), (1, 2)]
     assert named[1].probability == 0.1
     assert [row.id for row in named_rows(table, "w", ())] == [0, 1, 2]
+
+
+def test_a_fed_token_that_the_model_would_say_too() -> None:
+    trace = fed(make_trace(), {0: "reference"})
+    summary = candidate_table(trace.until(1)).summary
+    assert summary.startswith("fed from the reference: “▁t0”, rank 1\nthe model would")
+    assert "the model would say the same" in summary

@@ -59,3 +59,19 @@ def test_only_the_words_that_differ_are_underlined(qtbot: QtBot) -> None:
     assert len(columns) > (max(columns) - min(columns)) * 0.8
     label.set_parts((TextPart("un chien", differs=False),))
     assert not inked(label.grab().toImage(), fed_colour(label.palette()))
+
+
+def test_where_there_is_little_room_the_sentence_itself_is_read(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    text = "a sentence of some length"
+    answer(window, engine, saying(make_trace(target=4), text + " before"))
+    window.session.set(step=2)
+    window.session.do(forcing.force, 7)
+    forced = fed(make_trace(target=4), {1: "forced"}, wrong=(1,))
+    answer(window, engine, saying(forced, text))
+    window.resize(window.minimumSizeHint().width(), 700)
+    QGuiApplication.processEvents()
+    sentence = window.sentence
+    wanted = sentence.words.fontMetrics().horizontalAdvance(text)
+    assert sentence.words.width() >= min(wanted, sentence.width() - 60)

@@ -128,7 +128,9 @@ def _summary(step: Step, *, choosable: bool) -> str:
     ]
     if choosable:
         lines.append(_("click a row to choose it instead"))
-    if is_fed(step):
+    if is_fed(step) and is_best(step):
+        lines.insert(1, _("the model would say the same"))
+    elif is_fed(step):
         lines.insert(1, _("the model would say: {best}", best=model_says(step)))
     elif not is_best(step):
         lines.insert(1, _("most probable: {best}", best=model_says(step)))

@@ -28,7 +28,8 @@ class Sentence(QWidget):
         self.other.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         for label in (self.words, self.other):
             label.setMinimumWidth(1)
-            label.setSizePolicy(policy.Preferred, policy.Preferred)
+        self.words.setSizePolicy(policy.Preferred, policy.Preferred)
+        self.other.setSizePolicy(policy.Ignored, policy.Preferred)  # what room is left
         self.copy = QToolButton()
         self.copy.setAutoRaise(True)
         self.copy.setToolTip(_("Copy the translation"))
@@ -36,7 +37,8 @@ class Sentence(QWidget):
         self.copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self._text)
         )
-        row = in_a_row(self.words, self.copy, self.other, None)
+        row = in_a_row(self.words, self.copy, self.other, stretch=self.other)
+        row.addStretch(0)
         row.setContentsMargins(0, 0, 0, 0)
         self.setLayout(row)
         icons.dress(self.copy, "copy")
