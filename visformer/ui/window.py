@@ -58,6 +58,7 @@ from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import MODIFIED
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.side_by_side import in_line
 from visformer.ui.wiring import wire
 from visformer.values.facts import Kind
@@ -190,7 +191,7 @@ class MainWindow(QMainWindow):
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):
             part.setEnabled(not fixed)
-            part.setToolTip(fixed)
+            part.setToolTip(plain_tip(fixed))
         for numbers in (self.strategy.numbers, self.strategy.limit):
             numbers.setEnabled(not fixed)
 

@@ -36,6 +36,7 @@ from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
 COLUMNS = 3
@@ -262,11 +263,12 @@ class CandidatesPanel(QWidget):
             fields = {"id": candidate.id, "probability": words.number(p, 9)}
             if candidate.chosen:
                 choice = self.shown.choice
-                return _(
+                tip = _(
                     "id {id}, probability {probability}; {choice}",
                     choice=choice,
                     **fields,
                 )
+                return plain_tip(tip)
             if self._fixed:
                 return _("id {id}, probability {probability}", **fields)
             return _(

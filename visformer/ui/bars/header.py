@@ -20,6 +20,7 @@ from visformer.session.state import State
 from visformer.ui import icons, theme
 from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS, ModelFacts
 
 MOST_NAME = 20  # characters of a model's name for which there is room
@@ -92,9 +93,10 @@ class Header(QWidget):
         elif model is not None:
             words = _model_words(model, recorded=state.recorded)
         name = model.name if model is not None else words
-        if (name, words) != (self._name, self.model.toolTip()):
+        tip = plain_tip(words)
+        if (name, tip) != (self._name, self.model.toolTip()):
             self._name = name
-            self.model.setToolTip(words)
+            self.model.setToolTip(tip)
             self.model.setAccessibleDescription(words)
             self._show_name()
         if state.opened is not None and state.opened is not self._opened:

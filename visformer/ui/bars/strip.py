@@ -23,6 +23,7 @@ from visformer.pictures.teacher_forcing import loss_share
 from visformer.ui import icons
 from visformer.ui.theme import CAPTION, WORD, fed_colour, loss_colour, sized
 from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
 CHIP_WORDS = {  # by whether it is masked, and something was done to its weight
@@ -275,7 +276,7 @@ class _ChipRow(QWidget):
         index = self._at(event.position().toPoint())
         if index is not None:
             words = chip_words(self.chips[index])
-            QToolTip.showText(event.globalPosition().toPoint(), words, self)
+            QToolTip.showText(event.globalPosition().toPoint(), plain_tip(words), self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Pick the chip."""

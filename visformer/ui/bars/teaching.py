@@ -13,6 +13,7 @@ from visformer.session.state import State
 from visformer.ui.changed import Changed
 from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.plain_tip import plain_tip
 
 
 class TeachingBar(QWidget):
@@ -65,7 +66,8 @@ class TeachingBar(QWidget):
         self.tag.setText(_("teacher forcing") if taught else _("free running"))
         words = score_words(trace) if taught and trace is not None else ""
         self.words.setText(words or _("The reference is not fed, only compared with."))
-        self.words.setToolTip("\n".join((words, _words_tip())) if taught else "")
+        tip = "\n".join((words, _words_tip())) if taught else ""
+        self.words.setToolTip(plain_tip(tip))
         self.legend.setVisible(taught)
         fixed = fixed_words(state)
         for button, on in ((self.fed, taught), (self.free, not taught)):

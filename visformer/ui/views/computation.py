@@ -42,6 +42,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS
 from visformer.words import KIND_NAMES, layer_words
 
@@ -162,7 +163,7 @@ class ComputationView(View):
         about = "" if self._subject is None else heading(self._subject, page)
         self._heading.setText(about)
         self._heading.setVisible(bool(about))
-        self._heading.setToolTip(self._heading.text())
+        self._heading.setToolTip(plain_tip(about))
         shown: StagePicture | str = no_cell_words(state.shown)
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)

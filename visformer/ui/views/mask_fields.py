@@ -22,6 +22,7 @@ from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.text import visible
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource, ScoreScale
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
@@ -122,9 +123,9 @@ class MaskFields(QWidget):
         """Say why nothing can be changed; "": it can."""
         for box in (self.causal, self.offset, self.masked_value, self.scaling):
             box.setEnabled(not why)
-            box.setToolTip(why)
+            box.setToolTip(plain_tip(why))
         self.hide_button.setEnabled(not why and self._menu.actions() != [])
-        self.hide_button.setToolTip(why)
+        self.hide_button.setToolTip(plain_tip(why))
 
     def _draw_layers(self) -> None:
         count = self._state.model.layers(self._state.kind) if self._state.model else 0

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from visformer.pictures.token_bars import TokenBar, bars_table
 from visformer.ui.theme import fed_colour
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import probability
 
 LONGEST_NAME = 24  # characters of room for a name
@@ -113,7 +114,8 @@ class BarChart(QWidget):
         """Say what the bar under the mouse is."""
         bar = self._at(event.position().toPoint())
         if bar is not None:
-            QToolTip.showText(event.globalPosition().toPoint(), bar.words, self)
+            place = event.globalPosition().toPoint()
+            QToolTip.showText(place, plain_tip(bar.words), self)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save."""

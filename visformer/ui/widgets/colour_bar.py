@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
+from visformer.ui.widgets.plain_tip import plain_tip
 
 RAMP = 12  # letters of the colours' width; less where there is no room
 FEWEST = 8  # letters of the scale's name below which it is not painted
@@ -72,7 +73,7 @@ class ColourBar(QWidget):
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         self.offer.setText(offer)
         self.offer.setVisible(bool(offer))
-        self.setToolTip(note)
+        self.setToolTip(plain_tip(note))
         self._place_offer()
         self.updateGeometry()
         self.update()

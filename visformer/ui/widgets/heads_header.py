@@ -18,6 +18,7 @@ from visformer.language import _
 from visformer.pictures.look import ORDERS, Order
 from visformer.ui.theme import sized
 from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import head_words
 
 QUESTION = 6  # times three letters: the least room of the question beside the title
@@ -60,7 +61,7 @@ class HeadsHeader(QWidget):
         """
         if (title, words, unknown) != (self._title, self._words, self._unknown):
             self._title, self._words, self._unknown = title, words, unknown
-            self.setToolTip(words)
+            self.setToolTip(plain_tip(words))
             self._place()
             self.update()
 
@@ -79,7 +80,7 @@ class HeadsHeader(QWidget):
         """Offer to find the head that reads the locked cell; "" offers nothing."""
         if question != self._question:
             self._question = question
-            self.question.setToolTip(question)
+            self.question.setToolTip(plain_tip(question))
             self.question.setAccessibleName(question)
             self.question.setVisible(bool(question))
             self._place()

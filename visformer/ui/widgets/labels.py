@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, TokenPair, bare
 from visformer.ui.theme import hue, sized
+from visformer.ui.widgets.plain_tip import plain_tip
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 CLOSEST = 0.8  # of a line, from the middle of one label to the next
@@ -249,7 +250,7 @@ class Caption(QWidget):
     def set_text(self, text: str, role: AttentionRole = "") -> None:
         if (text, role) != (self._text, self._role):
             self._text, self._role = text, role
-            self.setToolTip(text)
+            self.setToolTip(plain_tip(text))
             self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:

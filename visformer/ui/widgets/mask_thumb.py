@@ -10,6 +10,7 @@ from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
 from visformer.ui import theme
 from visformer.ui.widgets.colour_map import codes, colour_table, coloured
+from visformer.ui.widgets.plain_tip import plain_tip
 
 LINES = 4.5  # of text: the height and the width of a thumb
 NOTHING_HIDDEN = N_("hides nothing")
@@ -29,7 +30,7 @@ class MaskThumb(QAbstractButton):
 
     def draw(self, matrix: Matrix | None, words: str) -> None:
         """Show a mask; ``words`` tell what it hides."""
-        self.setToolTip(words)
+        self.setToolTip(plain_tip(words))
         self.setAccessibleDescription(words)
         self._matrix, self._image = matrix, None
         self.update()

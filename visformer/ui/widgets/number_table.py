@@ -27,6 +27,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 from visformer.values.arrays import Floats
 
@@ -114,7 +115,7 @@ class NumberTable(QTableView):
         if role == Role.DisplayRole:
             return short(names[section]) if across else names[section]
         if role == Role.ToolTipRole:
-            return names[section]
+            return plain_tip(names[section])
         if role == Role.FontRole and section == self.marked[across]:
             font = QFont()
             font.setBold(True)
@@ -133,12 +134,13 @@ class NumberTable(QTableView):
                 return _("yes") if value else _("no")
             return words.short(value)
         if role == Role.ToolTipRole:
-            return _(
+            tip = _(
                 "{row}, {column}: {value}",
                 row=self.numbers.rows[row],
                 column=self.numbers.columns[column],
                 value=repr(value),
             )
+            return plain_tip(tip)
         return None
 
     def mark(self, row: int | None, column: int | None) -> None:

@@ -30,6 +30,7 @@ from visformer.ui.widgets.colour_map import codes, colour_table, coloured
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.plain_keys import keeps
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import head_words
 
 CAPTION = 0.45  # of a thumbnail's height, for its caption
@@ -322,7 +323,7 @@ class Overview(QWidget):
             return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             at = self.head_at(QPointF(event.pos()))
-            QToolTip.showText(event.globalPos(), self._tip(at), self)
+            QToolTip.showText(event.globalPos(), plain_tip(self._tip(at)), self)
             return True
         return super().event(event)
 
