@@ -186,6 +186,8 @@ class _SideTable(QWidget):
         self._table.setAccessibleName(_(TABLE_NAMES[side]))
         self._picture: BatchTable | None = None
         self._marked = 0
+        self._measured: dict[str, int] = {}  # the widths of texts, with their edges
+        self._measured_in = self.fontMetrics()
         self._model = TableModel(self._table, self._cell, self._name)
         self._table.setModel(self._model)
         # A selection would paint over the pads: the header marks the row instead.
@@ -226,17 +228,38 @@ class _SideTable(QWidget):
         """Fit rows and columns to the text; very many columns share one width."""
         self._table.setFont(self.font())  # now: the measuring below asks the table
         metrics = self.fontMetrics()
+        if metrics != self._measured_in:
+            self._measured_in, self._measured = metrics, {}
         height = 2 * metrics.lineSpacing() + metrics.height() // 3
         self._table.verticalHeader().setDefaultSectionSize(height)
         header = self._table.horizontalHeader()
         header.setDefaultSectionSize(9 * metrics.averageCharWidth())
         if self._model.columnCount() <= MOST_FITTED:
-            self._table.resizeColumnsToContents()
+            self._fit_columns()
         rows = min(max(1, self._model.rowCount()), MOST_ROWS)
         around = self._table.horizontalHeader().sizeHint().height()
         around += self._table.horizontalScrollBar().sizeHint().height()
         frame = 2 * self._table.frameWidth()
         self._table.setMinimumHeight(around + rows * height + frame)
+
+    def _fit_columns(self) -> None:
+        """Make each column as wide as its texts, each measured once."""
+        if self._picture is None:
+            return
+        metrics, known = self.fontMetrics(), self._measured
+        around = 2 * metrics.averageCharWidth()
+        rows = zip(self._picture.tokens, self._picture.ids.tolist(), strict=True)
+        count = self._model.columnCount()
+        widths = [metrics.horizontalAdvance(str(count)) + around] * count
+        for tokens, ids in rows:
+            for column, texts in enumerate(zip(tokens, ids, strict=True)):
+                for text in map(str, texts):
+                    if text not in known:
+                        known[text] = metrics.horizontalAdvance(text) + around
+                    widths[column] = max(widths[column], known[text])
+        for column, width in enumerate(widths):
+            if self._table.columnWidth(column) != width:
+                self._table.setColumnWidth(column, width)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
         """Return the number of a token or row, from 1; the chosen row is marked."""
