@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
+    from visformer.watching.comparing import Comparison, compare
     from visformer.watching.watched_attention import WatchedAttention
     from visformer.watching.watcher import Watched, Watcher, watch
     from visformer.watching.wrapped import WrappedModel, wrap
@@ -52,6 +53,7 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "CheckpointError",
+    "Comparison",
     "Decoding",
     "HideSource",
     "InputError",
@@ -73,6 +75,7 @@ __all__ = [
     "WrappedDecoding",
     "WrappedModel",
     "build",
+    "compare",
     "inspect",
     "leaks",
     "load",
@@ -93,6 +96,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "Certificate": "values.certificate",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
+    "Comparison": "watching.comparing",
     "Decoding": "core.decoding",
     "HideSource": "values.intervention",
     "InputError": "errors",
@@ -114,6 +118,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "WrappedDecoding": "watching.wrapped_decoding",
     "WrappedModel": "watching.wrapped",
     "build": "formats.fresh",
+    "compare": "watching.comparing",
     "inspect": "api",
     "leaks": "analysis.leaks",
     "load": "formats.loading",

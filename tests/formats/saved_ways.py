@@ -166,9 +166,9 @@ def folder_of(*names: str) -> Writer:
     return write
 
 
-def pickled(value: Callable[[], Any]) -> Writer:
+def pickled(value: Callable[[], Any], protocol: int | None = None) -> Writer:
     def write(folder: Path) -> Path:
-        (folder / "model.pkl").write_bytes(pickle.dumps(value()))
+        (folder / "model.pkl").write_bytes(pickle.dumps(value(), protocol))
         return folder / "model.pkl"
 
     return write

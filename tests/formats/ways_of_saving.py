@@ -143,6 +143,7 @@ WHOLE: dict[str, Writer] = {
         }
     ),
     "pickle.dump(model)": pickled(lambda: module("scratch")),
+    "pickle.dump(model, protocol=2)": pickled(lambda: module("scratch"), 2),
     "a module in memory": lambda _folder: module("scratch"),
     "a state dict in memory": lambda _folder: sd(),
 }

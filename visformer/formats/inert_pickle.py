@@ -150,6 +150,17 @@ class _MakeStorage(_Maker):
         return StorageBytes(data)
 
 
+class _MakeBytes(_Maker):
+    """Bytes before protocol 3, which are written as a text."""
+
+    __slots__ = ()
+
+    def __call__(self, text: Any, encoding: Any = "latin1") -> Any:
+        if not isinstance(text, str) or encoding != "latin1":
+            raise ValueError("no bytes")
+        return text.encode("latin1")
+
+
 class _MakeTyped(_Maker):
     __slots__ = ()
 
@@ -201,6 +212,7 @@ _MAKERS: dict[tuple[str, str], _Maker] = {
     ("torch._utils", "_rebuild_parameter_with_state"): _MakeParameter(),
     ("torch._tensor", "_rebuild_from_type_v2"): _MakeOfType(),
     ("torch.storage", "_load_from_bytes"): _MakeStorage(),
+    ("_codecs", "encode"): _MakeBytes(),
     ("collections", "OrderedDict"): _MakeDict(),
     ("collections", "defaultdict"): _MakeDict(),
     ("collections", "Counter"): _MakeDict(),

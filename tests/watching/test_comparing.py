@@ -1,0 +1,97 @@
+"""A module's own forward pass against the checkpoint of its weights."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import visformer
+from visformer.errors import InputError
+
+SOURCE, TARGET, WIDTH = 11, 13, 16
+IDS = [[3, 4, 5, 6], [7, 8, 9, 10]], [[1, 6, 7, 8, 9], [1, 3, 2, 5, 4]]
+
+
+class Program(nn.Module):
+    """A program around torch.nn.Transformer, with a fault if one is asked for."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault = fault
+        self.src_emb = nn.Embedding(SOURCE, WIDTH)
+        self.tgt_emb = nn.Embedding(TARGET, WIDTH)
+        first = fault == "norm_first"
+        with warnings.catch_warnings(action="ignore"):
+            self.transformer = nn.Transformer(
+                WIDTH, 4, 2, 2, 24, batch_first=True, norm_first=first
+            )
+        self.out = nn.Linear(WIDTH, TARGET)
+        torch.manual_seed(0)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.4)
+        self.eval()
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        scale = math.sqrt(WIDTH) if self.fault == "scale" else 1.0
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        hidden = self.transformer(
+            self.src_emb(source) * scale,
+            self.tgt_emb(target) * scale,
+            tgt_mask=None if self.fault == "causal" else mask,
+        )
+        logits: Tensor = self.out(hidden)
+        return logits
+
+
+def opened(program: Program, **told: object) -> visformer.Checkpoint:
+    given = {"positions": "none", "embedding_scale": False, "norm_first": False, **told}
+    return visformer.load(program, device="cpu", **given)  # type: ignore[arg-type]
+
+
+def test_a_sound_program_is_its_checkpoint() -> None:
+    program = Program()
+    made = visformer.compare(program, opened(program), *IDS)
+    assert (made.kind, made.remedies) == (None, ())
+    assert str(made) == "The module's attention is the checkpoint's, in every head."
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "remedy"),
+    [
+        ("causal", "decoder", "causal off"),
+        ("scale", "encoder", "embedding_scale=True"),
+        ("norm_first", "encoder", "norm_first=True"),
+    ],
+)
+def test_a_fault_is_placed_and_its_switch_found(
+    fault: str, kind: str, remedy: str
+) -> None:
+    program = Program(fault)
+    made = visformer.compare(program, opened(program), *IDS)
+    assert (made.kind, made.layer, made.head) == (kind, 0, 0)
+    assert made.difference > 1e-3
+    assert remedy in made.remedies
+    assert f"first in {kind} attention, layer 1, head 1, by" in str(made)
+    assert f"It vanishes with {', '.join(made.remedies)}." in str(made)
+
+
+def test_another_number_of_heads_is_found() -> None:
+    program = Program()
+    checkpoint = opened(program, heads=8)
+    made = visformer.compare(program, checkpoint, *IDS)
+    assert made.heads == (4, 8)
+    assert "heads=4" in made.remedies
+    assert checkpoint.config.heads == 8  # as it was
+
+
+def test_what_has_no_attention_is_refused() -> None:
+    class Plain(nn.Module):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            return target.float()[..., None]
+
+    with pytest.raises(InputError):
+        visformer.compare(Plain(), opened(Program()), *IDS)
