@@ -127,12 +127,12 @@ def test_what_the_model_raises_is_told_and_it_goes_on() -> None:
 
     served = Served(call)
     engine = served.handle()
-    engine.ask(Decode(source="f g"))  # f is 5 + 2
+    engine.ask(Decode(source="f g", limit=3))  # f is 5 + 2
     served.until(Finished)
     engine.ask(Decode(source="d e"))
     refused = served.until(Refused)[-1]
     assert refused.reason == "Your model raised ZeroDivisionError: no fives."
-    engine.ask(Decode(source="f g"))
+    engine.ask(Decode(source="f g", limit=3))
     served.until(Finished)
     engine.close()
 

@@ -125,7 +125,9 @@ def test_it_is_what_output_attentions_gives(family: str) -> None:
         own[kind if kind in own else ""][kinds[:at].count(kind)]
         for at, kind in enumerate(kinds)
     ]
-    assert_watched(f"transformers {family}", model, (), kinds, in_order, inputs)
+    title = f"transformers {family}"
+    watched = assert_watched(title, model, (), kinds, in_order, inputs)
+    assert [finding.id for finding in watched.certificate.findings] == []
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in NO_FUSED])
@@ -173,6 +175,22 @@ def test_generation_with_a_cache_is_one_trace(family: str, suffix: str) -> None:
         for layer in range(LAYERS):
             ours, theirs = (t.attention(kind, layer) for t in (trace, whole))
             assert apart(ours, theirs) <= CLOSE
+
+
+def test_one_softmax_over_both_sides_keeps_its_border() -> None:
+    side = {"head_dim": 8, "num_key_value_heads": 2, **LLAMA}
+    image = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    image |= {"num_attention_heads": 2, "image_size": 16, "patch_size": 8}
+    config = transformers.T5Gemma2Config(
+        encoder={"text_config": side, "vision_config": image}, decoder=side
+    )
+    model = transformers.T5Gemma2Model(config).eval()
+    ids, target = torch.randint(3, V, (2, 7)), torch.randint(3, V, (2, 5))
+    watched = watch(model)(input_ids=ids, decoder_input_ids=target)
+    kinds = ["encoder"] * LAYERS + ["merged"] * LAYERS
+    assert [one.kind for one in watched.attentions] == kinds
+    assert [one.border for one in watched.attentions[LAYERS:]] == [5] * LAYERS
+    assert watched.certificate.passed
 
 
 def test_a_mixture_of_experts_has_attention_beside_its_router() -> None:

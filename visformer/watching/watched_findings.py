@@ -232,16 +232,10 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
 
 
 def _scale(watched: Watched, places: list[LayerPlace]) -> Finding | None:
-    def is_unscaled(one: WatchedAttention) -> bool:
-        told = one.linear or one.multiplied is not None or not _is_over_keys(one)
-        biased = one.added is not None and bool(
-            ((one.added > -1e4) & (np.abs(one.added) > READ)).any()
-        )
-        width = one.queries.shape[3]
-        return told and not biased and width > 1 and abs(one.scale - 1) < 1e-4
-
-    wrong = [place for place in places if is_unscaled(place.attention)]
-    if not wrong:
+    unscaled = [place for place in places if _is_unscaled(place.attention)]
+    wrong = [place for place in unscaled if not _is_biased(place.attention)]
+    # a model with learned biases beside scores of scale 1, as T5, means it so
+    if not wrong or len(wrong) < len(unscaled):
         return None
     place = wrong[0]
     width = place.attention.queries.shape[3]
@@ -265,6 +259,17 @@ def _scale(watched: Watched, places: list[LayerPlace]) -> Finding | None:
         ),
         _("Divide the scores by sqrt(d) before the softmax."),
     )
+
+
+def _is_unscaled(one: WatchedAttention) -> bool:
+    told = one.linear or one.multiplied is not None or not _is_over_keys(one)
+    return told and one.queries.shape[3] > 1 and abs(one.scale - 1) < 1e-4
+
+
+def _is_biased(one: WatchedAttention) -> bool:
+    if one.added is None:
+        return False
+    return bool(((one.added > -1e4) & (np.abs(one.added) > READ)).any())
 
 
 def _rows(watched: Watched, places: list[LayerPlace]) -> Finding | None:
