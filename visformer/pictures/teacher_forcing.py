@@ -51,9 +51,10 @@ def is_taught(trace: Trace) -> bool:
 
     The last one may be the model's own: a pass over ids ends there.
     """
-    origins = step_origins(trace.steps)
-    fed = {"reference"}
-    return bool(origins) and origins[0] in fed and set(origins[:-1]) <= fed
+    steps = trace.steps
+    if not steps or steps[0].origin != "reference":
+        return False  # of a long run in a file no other step is read
+    return set(step_origins(steps)[:-1]) <= {"reference"}
 
 
 def score(trace: Trace) -> Score | None:

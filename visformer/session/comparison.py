@@ -27,8 +27,10 @@ def _other(state: State) -> tuple[str, Against]:
         return state.wish.reference, "reference"
     if trace.intervention and baseline is not None:
         return baseline.text, "original"
-    if taught or has_fed(trace.steps):
-        return _before(state), "before"
+    before = _before(state)
+    # asked last: of a long run in a file it reads all steps
+    if before and (taught or has_fed(trace.steps)):
+        return before, "before"
     return "", ""
 
 
