@@ -118,7 +118,8 @@ def given_options(
             )
         )
     words = dict(config)
-    words |= {"heads": heads} if heads not in (None, BY_PAIRS) else {}
+    by_pairs = type(heads) is int and heads == BY_PAIRS
+    words |= {} if heads is None or by_pairs else {"heads": heads}
     special = {"pad": pad, "bos": bos, "eos": eos}
     options = _sorted(words, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
