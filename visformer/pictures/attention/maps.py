@@ -14,6 +14,7 @@ from visformer.pictures.picture import Table, named
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide
+from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
@@ -36,10 +37,12 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return row and column labels; target rows name the next token too.
 
-    They are cached: every picture of a step has the same ones.
+    They are cached: every picture of a step has the same ones. Steps in a file are
+    told apart without reading them.
     """
-    parts = *trace.storage, trace.source, trace.steps[-1] if trace.steps else None
-    name = "labels", kind, len(trace)
+    parts = *trace.storage, trace.source
+    chosen = chosen_tokens(trace.steps), step_origins(trace.steps)
+    name = "labels", kind, len(trace), chosen
     kept: tuple[tuple[str, ...], tuple[str, ...]] | None
     kept = trace.memo.find(parts, name)
     if kept is None:

@@ -212,7 +212,11 @@ class StoredSteps(Sequence[Step]):
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """Who chose at each step; of the blocks only the numbers are read."""
+        """Who chose at each step; of the blocks only the numbers are read.
+
+        Where a block is damaged it is the model: the damage is named when a step of
+        the block is read.
+        """
         height = self._of[3]
         blocks = range(-(-self._length // height))
         found = [origin for at in blocks for origin in self._block_origins(at)]
@@ -222,18 +226,15 @@ class StoredSteps(Sequence[Step]):
         kept = self._blocks.get(at)
         if kept is not None:
             return tuple(step.origin for step in kept)
-        known = self._origins.get(at)
-        if known is None:
+        if at not in self._origins:
             file, prefix, chosen, height, _text = self._of
             count = len(chosen[at * height : (at + 1) * height])
-            name = f"{prefix}/steps/{at}"
-            last = bytes(memoryview(file.read(name))[-count:])
             try:
-                _within("origins", np.frombuffer(last, np.uint8), 0, len(ORIGINS) - 1)
-            except ValueError as error:
-                _refuse(file, name, error)
-            known = self._origins[at] = tuple(ORIGINS[number] for number in last)
-        return known
+                last = bytes(memoryview(file.read(f"{prefix}/steps/{at}"))[-count:])
+                self._origins[at] = tuple(ORIGINS[number] for number in last)
+            except (InputError, IndexError):
+                self._origins[at] = (ORIGINS[0],) * count
+        return self._origins[at]
 
     def __len__(self) -> int:
         return self._length
