@@ -146,6 +146,20 @@ def test_a_scripted_and_a_compiled_model_are_seen_through() -> None:
         assert watched.certificate.passed
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_a_scripted_and_a_quantised_model_are_seen_through() -> None:
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    watched = watch(torch.jit.script(layer))(torch.randn(2, 7, 16))
+    assert [one.weights.shape for one in watched.attentions] == [(2, 4, 7, 7)]
+    assert watched.certificate.passed
+    assert watched.certificate.findings == ()
+    quantised = torch.ao.quantization.quantize_dynamic(built("healthy"), {nn.Linear})
+    watched = watch(quantised, pad=0)(SRC, TGT)
+    assert len(watched.attentions) == 6
+    assert watched.certificate.passed
+
+
 def test_misuse_is_refused_in_a_sentence() -> None:
     with pytest.raises(TypeError, match=r"must be a torch\.nn\.Module"):
         watch("model")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.values.finding import Finding
 
 
@@ -42,9 +42,10 @@ class Certificate:
                 n=self.attentions,
                 worst=self.difference,
             )
-        return _(
+        return ngettext(
+            "All numbers of {n:,} attention are the model's own, within {worst:.1e}.",
             "All numbers of {n:,} attentions are the model's own, within {worst:.1e}.",
-            n=self.attentions,
+            self.attentions,
             worst=self.difference,
         )
 

@@ -37,6 +37,7 @@ class ModuleCalls:
         self._stack: list[tuple[nn.Module, ModuleCall]] = []
         self._handles: list[RemovableHandle] = []
         self._count = 0
+        self._hooked: set[nn.Module] = set()
 
     @property
     def current(self) -> ModuleCall:
@@ -46,12 +47,19 @@ class ModuleCalls:
     def start(self) -> None:
         """Begin to follow."""
         for module in self._modules:
-            self._handles += [
-                module.register_forward_pre_hook(
+            try:
+                before = module.register_forward_pre_hook(
                     self._enter, prepend=True, with_kwargs=True
-                ),
-                module.register_forward_hook(self._leave, always_call=True),
-            ]
+                )
+            except RuntimeError:  # a scripted module takes no hooks
+                continue
+            self._hooked.add(module)
+            after = module.register_forward_hook(self._leave, always_call=True)
+            self._handles += [before, after]
+
+    def follows(self, module: nn.Module) -> bool:
+        """Whether calls of a module are followed: those of a scripted one are not."""
+        return module in self._hooked
 
     def stop(self) -> None:
         """End it; the hooks are gone."""

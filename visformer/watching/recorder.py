@@ -87,6 +87,8 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **given)
         self.operations += 1
         name = func._schema.name.rpartition("::")[2]
+        if name == "native_dropout" and len(args) > 2 and args[2] is False:
+            name = "clone"  # nothing is dropped
         try:
             self._note(func, name, args, given, out)
         except Exception as error:  # the model's own work goes on all the same

@@ -326,7 +326,7 @@ def _dropout(watched: Watched) -> Finding | None:
         )
     return Finding(
         "dropout-on",
-        modules[0],
+        modules[0] or "forward",
         _(
             "Dropout is on in {n} modules, so every call gives other numbers.",
             n=len(modules),

@@ -104,6 +104,8 @@ class Watcher:
             own_args, own_kwargs = _own_containers((args, kwargs))
             plain = _apart(self.model(*own_args, **own_kwargs))
         with self as watched:
+            assert self._open is not None
+            self._open.call(args, kwargs)
             watched.output = self.model(*args, **kwargs)
         watched.output_difference = difference(watched.output, plain)
         return watched
@@ -234,6 +236,12 @@ class _Watching:
         except BaseException:
             self._stack.close()
             raise
+
+    def call(self, args: Any, kwargs: Any) -> None:
+        """Mark what a model is given that does not tell of its calls itself."""
+        model = self.watched.watcher.model
+        if not self._calls.follows(model):
+            self._began(model, args, kwargs)
 
     def _began(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self._marks.mark(self._ledger, module, args, kwargs)
