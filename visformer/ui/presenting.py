@@ -47,7 +47,7 @@ class Rail(QFrame):
         self.word = plain_label("")
         self.word.setAccessibleName(_("the word being written"))
         self.cell = paragraph(_("the cell that is looked at"))
-        self.candidates = CandidatesPanel()
+        self.candidates = CandidatesPanel(brief=True)
         self.candidates.setSizePolicy(self.sizePolicy())
         self._column = QVBoxLayout(self)
         for part in (self.word, self.cell, self.candidates):
@@ -59,7 +59,8 @@ class Rail(QFrame):
         """Follow the font: the word is the largest."""
         self.word.setFont(theme.sized(self.font(), theme.WORD))
         self.cell.setFont(theme.sized(self.font(), 1, bold=True))
-        self.setFixedWidth(15 * self.fontMetrics().height())
+        room = self.window().width() // 3
+        self.setFixedWidth(min(room, 15 * self.fontMetrics().height()))
 
     def draw(self, state: State) -> None:
         """Show the current step's word, row and distribution."""
@@ -170,6 +171,7 @@ class Presentation:
             window.body.chrome.hide()
             window.status.hide()
             window.showFullScreen()
+        self.dress()  # for the width that there is now
         self.draw(window.session.state)
 
     def end(self) -> None:

@@ -24,6 +24,7 @@ QToolButton {{
     background: transparent; border: 1px solid transparent;
     border-radius: {round}px; padding: {thin}px;
 }}
+TokenStrip > QToolButton {{ background: {window}; }}
 QPushButton:hover, QToolButton:hover, QComboBox:hover {{ border-color: {faint}; }}
 QPushButton:pressed, QToolButton:pressed, QToolButton:checked {{
     background: {line}; border-color: {faint};
@@ -98,6 +99,7 @@ def style_sheet(name: str, colours: Colours, line: int) -> str:
     bar = max(8, line * 6 // 10)
     return SHEET.format(
         fields=FIELDS,
+        window=colours.window,
         base=colours.base,
         raised=colours.raised,
         text=colours.text,

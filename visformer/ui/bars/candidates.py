@@ -40,6 +40,7 @@ from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
 COLUMNS = 3
+LEAST_TOKEN = 8  # characters of a token, before its rank is left out
 ROW = 1.45  # height of a row, in lines of text
 STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
 
@@ -63,7 +64,8 @@ class _Bars(QStyledItemDelegate):
             colour = QColor(palette.color(QPalette.ColorRole.Highlight))
             colour.setAlphaF(STRONG if row.chosen else WEAK)
             painter.fillRect(bar.adjusted(0, 0, 0, -2) & box, colour)
-        texts = (str(row.rank or ""), row.token, "")
+        ranked = index.column() == 0 and box.width() > 1
+        texts = (str(row.rank or "") if ranked else "", row.token, "")
         text = texts[index.column()]
         if index.column() == COLUMNS - 1 and row.rank:
             text = words.probability(row.probability)
@@ -107,8 +109,10 @@ class CandidatesPanel(QWidget):
     typed = Signal(str)  # what a token is looked for by
     failed = Signal(str)  # one sentence
 
-    def __init__(self) -> None:
+    def __init__(self, *, brief: bool = False) -> None:
+        """``brief``: only the best rows, for an audience."""
         super().__init__()
+        self._brief = brief
         self._title = plain_label(_("next token"))
         self.summary = plain_label("", faint=True)
         for label in (self._title, self.summary):
@@ -193,7 +197,8 @@ class CandidatesPanel(QWidget):
             self._title.setText(table.title)
             self.summary.setText(table.summary)
             self.field.clear()
-        self.field.setVisible(bool(table.rows) and not self._fixed)
+        self.field.setVisible(bool(table.rows) and not (self._fixed or self._brief))
+        self.summary.setVisible(not self._brief)
         self._fill()
 
     def fold(self, folded: bool) -> None:
@@ -317,6 +322,8 @@ class _CandidateRows(QTableView):
         metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
         rank = metrics.horizontalAdvance("00") + 2 * theme.gap(self)
         value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
+        narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
+        rank = 1 if narrow else rank  # the rows stand in the order of the ranks
         for column, width in enumerate((rank, max(1, room - rank - value), value)):
             self.setColumnWidth(column, width)
 
