@@ -388,8 +388,7 @@ def test_one_input_and_three_weights_stand_side_by_side(kind: str) -> None:
 
 
 def test_the_feed_forward_network_names_no_cell() -> None:
-    checkpoint, trace = traced()
-    state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))
+    state = state_of(*traced(), locked=AttentionCell("cross", 1, 0))
     assert heading(looked_at(state), "feed_forward") == ""
     assert "reads" in heading(looked_at(state), "attention")
 

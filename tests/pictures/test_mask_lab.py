@@ -10,19 +10,21 @@ import numpy as np
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
+from visformer.pictures.leak_words import (
+    batch_words,
+    empty_row_words,
+    leak_words,
+    leaking_cells,
+)
 from visformer.pictures.mask_lab import (
     Runs,
-    batch_words,
     candidate_numbers,
     causal_of,
     compare,
     compared_pictures,
     difference_picture,
     difference_words,
-    empty_row_words,
     hidden_of,
-    leak_words,
-    leaking_cells,
     paint_picture,
     row_numbers,
     row_words,

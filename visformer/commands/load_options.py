@@ -73,6 +73,29 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=_("vocabulary or sentencepiece model, or one for each side"),
     )
+    _add_names(group)
+    group.add_argument(
+        "--pairs",
+        metavar="FILE",
+        help=_(
+            "reference pairs (source, tab, target): the number of heads is the one "
+            "under which they are likeliest; “inspect” lists what else fits better"
+        ),
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=_(
+            "any other setting of the model, such as norm_first=true or max_len=100; "
+            "may be repeated"
+        ),
+    )
+
+
+def _add_names(group: argparse._ArgumentGroup) -> None:
+    """Add what renames tensors, or leaves them out."""
     group.add_argument(
         "--rename",
         nargs=2,
@@ -100,24 +123,6 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         help=_(
             "which tensor is the source_embedding, target_embedding, output or "
             "positions; may be repeated"
-        ),
-    )
-    group.add_argument(
-        "--pairs",
-        metavar="FILE",
-        help=_(
-            "reference pairs (source, tab, target): the number of heads is the one "
-            "under which they are likeliest; “inspect” lists what else fits better"
-        ),
-    )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=_(
-            "any other setting of the model, such as norm_first=true or max_len=100; "
-            "may be repeated"
         ),
     )
 

@@ -8,18 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
-from visformer.pictures.masks import attends_to_nothing, mask_picture, nothing_words
+from visformer.pictures.leak_words import leaking_cells
+from visformer.pictures.masks import mask_picture
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.text import visible
-from visformer.values.arrays import Bools
-from visformer.values.facts import Kind
 from visformer.values.intervention import (
     Causal,
     Cell,
@@ -34,11 +32,9 @@ from visformer.words import (
     head_words,
     layer_words,
     masked_value_text,
-    number,
     token_words,
 )
 
-MOST_NAMED = 3  # leaks in words
 TOP = 10  # candidates compared
 NO_DIFFERENCE = N_("Change a mask above to see the difference from the original run.")
 
@@ -314,101 +310,4 @@ def compared_pictures(
     return (
         *pictures[:-1],
         replace(pictures[-1], alarms=leaking_cells(trace, *where)),
-    )
-
-
-def leaking_cells(
-    trace: Trace, kind: Kind, layer: int, head: int | None = None
-) -> Bools | None:
-    """Return where a head reads a later token or a pad, bool [Q, K]; None: nowhere.
-
-    Without a ``head``: where any head of the layer does.
-    """
-    future, pads, real = forbidden(trace, kind)
-    hidden = (future | pads) & real[:, None]
-    if not hidden.any():
-        return None
-    weights = np.nan_to_num(trace.attention(kind, layer, head))  # [Q, K] or [H, Q, K]
-    read: Bools = weights > LEAST
-    cells: Bools = hidden & (read if read.ndim == 2 else read.any(0))
-    return cells if cells.any() else None
-
-
-def leak_words(trace: Trace | None) -> str:
-    """Name the queries that attend to a later token or a pad, the worst first."""
-    if trace is None:
-        return ""
-    all_leaks = leaks(trace)
-    if not all_leaks and trace.intervention.looks_ahead and len(trace.target) < 2:
-        return _(
-            "The mask is changed, but there is no later token to read yet: step "
-            "forward to see what leaks."
-        )
-    if not all_leaks:
-        return _("No leak: no query reads a later token or a pad.")
-    said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
-    said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
-    more = len(all_leaks) - MOST_NAMED
-    if more > 0:
-        said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
-    return " ".join(said)
-
-
-def empty_row_words(trace: Trace | None, head: int) -> str:
-    """Name the queries that may attend to nothing; "" if there are none.
-
-    Of each kind the first layer with such queries; its number if layers differ.
-    """
-    if trace is None:
-        return ""
-    words = []
-    for kind in trace.kinds:
-        layers = (
-            layer
-            for layer in range(trace.layers(kind))
-            if attends_to_nothing(trace, kind, layer)
-        )
-        first = next(layers, None)
-        if first is not None:
-            fields = {
-                "kind": _(KIND_NAMES[kind]),
-                "layer": layer_words(first),
-                "sentence": nothing_words(trace, kind, first, head),
-            }
-            differ = trace.masks[kind].ndim == 3
-            words.append(
-                _("{kind}, {layer}: {sentence}", **fields)
-                if differ
-                else _("{kind}: {sentence}", **fields)
-            )
-    return " ".join(words)
-
-
-def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
-    """Say what there is to say of one row of a batch besides its masks.
-
-    ``modified``: changes of the run are requested, which a batch ignores.
-    """
-    note = _("A batch is run without your changes.") if modified else ""
-    said = leak_words(trace), empty_row_words(trace, head), note
-    return " ".join(filter(None, said))
-
-
-def _leak_words(trace: Trace, leak: Leak) -> str:
-    queries, keys = trace.tokens(leak.kind)
-    fields = {
-        "kind": _(KIND_NAMES[leak.kind]),
-        "query": token_words(visible(queries[leak.query]), leak.query),
-        "key": token_words(visible(keys[leak.key]), leak.key),
-        "weight": number(leak.weight, 3),
-        "head": head_words(leak.layer, leak.head),
-    }
-    if leak.what == "future":
-        return _(
-            "{kind}: {query} reads the later token {key} with weight {weight} "
-            "({head}).",
-            **fields,
-        )
-    return _(
-        "{kind}: {query} reads the pad {key} with weight {weight} ({head}).", **fields
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 
 from visformer.language import N_, _
+from visformer.pictures.leak_words import empty_row_words, leak_words
 from visformer.pictures.mask_lab import (
     NO_DIFFERENCE,
     Runs,
@@ -13,9 +14,7 @@ from visformer.pictures.mask_lab import (
     compared_pictures,
     difference_picture,
     difference_words,
-    empty_row_words,
     focused_query,
-    leak_words,
     paint_picture,
     painted_layer,
     row_numbers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.mask_lab import batch_words
+from visformer.pictures.leak_words import batch_words
 from visformer.pictures.masks import chosen
 from visformer.pictures.selection import AttentionCell
 from visformer.session import side_requests

@@ -1,0 +1,119 @@
+"""What masks let through and what they leave empty: the cells, and in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks
+from visformer.language import _, ngettext
+from visformer.pictures.masks import attends_to_nothing, nothing_words
+from visformer.text import visible
+from visformer.values.arrays import Bools
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+from visformer.words import (
+    KIND_NAMES,
+    head_words,
+    layer_words,
+    number,
+    token_words,
+)
+
+MOST_NAMED = 3  # leaks in words
+
+
+def leaking_cells(
+    trace: Trace, kind: Kind, layer: int, head: int | None = None
+) -> Bools | None:
+    """Return where a head reads a later token or a pad, bool [Q, K]; None: nowhere.
+
+    Without a ``head``: where any head of the layer does.
+    """
+    future, pads, real = forbidden(trace, kind)
+    hidden = (future | pads) & real[:, None]
+    if not hidden.any():
+        return None
+    weights = np.nan_to_num(trace.attention(kind, layer, head))  # [Q, K] or [H, Q, K]
+    read: Bools = weights > LEAST
+    cells: Bools = hidden & (read if read.ndim == 2 else read.any(0))
+    return cells if cells.any() else None
+
+
+def leak_words(trace: Trace | None) -> str:
+    """Name the queries that attend to a later token or a pad, the worst first."""
+    if trace is None:
+        return ""
+    all_leaks = leaks(trace)
+    if not all_leaks and trace.intervention.looks_ahead and len(trace.target) < 2:
+        return _(
+            "The mask is changed, but there is no later token to read yet: step "
+            "forward to see what leaks."
+        )
+    if not all_leaks:
+        return _("No leak: no query reads a later token or a pad.")
+    said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
+    said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
+    more = len(all_leaks) - MOST_NAMED
+    if more > 0:
+        said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
+    return " ".join(said)
+
+
+def empty_row_words(trace: Trace | None, head: int) -> str:
+    """Name the queries that may attend to nothing; "" if there are none.
+
+    Of each kind the first layer with such queries; its number if layers differ.
+    """
+    if trace is None:
+        return ""
+    words = []
+    for kind in trace.kinds:
+        layers = (
+            layer
+            for layer in range(trace.layers(kind))
+            if attends_to_nothing(trace, kind, layer)
+        )
+        first = next(layers, None)
+        if first is not None:
+            fields = {
+                "kind": _(KIND_NAMES[kind]),
+                "layer": layer_words(first),
+                "sentence": nothing_words(trace, kind, first, head),
+            }
+            differ = trace.masks[kind].ndim == 3
+            words.append(
+                _("{kind}, {layer}: {sentence}", **fields)
+                if differ
+                else _("{kind}: {sentence}", **fields)
+            )
+    return " ".join(words)
+
+
+def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
+    """Say what there is to say of one row of a batch besides its masks.
+
+    ``modified``: changes of the run are requested, which a batch ignores.
+    """
+    note = _("A batch is run without your changes.") if modified else ""
+    said = leak_words(trace), empty_row_words(trace, head), note
+    return " ".join(filter(None, said))
+
+
+def _leak_words(trace: Trace, leak: Leak) -> str:
+    queries, keys = trace.tokens(leak.kind)
+    fields = {
+        "kind": _(KIND_NAMES[leak.kind]),
+        "query": token_words(visible(queries[leak.query]), leak.query),
+        "key": token_words(visible(keys[leak.key]), leak.key),
+        "weight": number(leak.weight, 3),
+        "head": head_words(leak.layer, leak.head),
+    }
+    if leak.what == "future":
+        return _(
+            "{kind}: {query} reads the later token {key} with weight {weight} "
+            "({head}).",
+            **fields,
+        )
+    return _(
+        "{kind}: {query} reads the pad {key} with weight {weight} ({head}).", **fields
+    )
