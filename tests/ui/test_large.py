@@ -158,6 +158,20 @@ def test_a_large_picture_is_presented_and_stays_large(
     window.large.restore()
 
 
+def test_what_was_presented_has_its_own_font_again(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(tab="attention", kind="cross")
+    panel = view.panels["cross"]
+    parts = [panel, *panel.findChildren(QWidget)]
+    before = [part.font().pointSizeF() for part in parts]
+    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    assert [part.font().pointSizeF() for part in parts] == before
+
+
 def test_the_second_screen_is_used_where_there_is_one(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
