@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 
 from PySide6.QtCore import Qt
@@ -29,7 +30,17 @@ ROLES = (
 
 
 def texts(root: QWidget) -> Iterator[str]:
-    """Yield the texts of a widget, its children, their menus and tables."""
+    """Yield the texts of a widget, its children, their menus and tables, as read."""
+    return map(_as_read, _all_texts(root))
+
+
+def _as_read(text: str) -> str:
+    """Return what Qt shows of a text that ``plain_tip`` has written."""
+    inner = text.removeprefix("<qt>").removesuffix("</qt>")
+    return text if inner == text else html.unescape(inner.replace("<br>", "\n"))
+
+
+def _all_texts(root: QWidget) -> Iterator[str]:
     for widget in (root, *root.findChildren(QWidget)):
         yield widget.accessibleName()
         yield widget.accessibleDescription()
