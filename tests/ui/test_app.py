@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import sys
@@ -205,7 +206,8 @@ def test_a_students_file_is_dropped_asked_about_and_run(
         paths.append(tmp_path / f"{half}pt")
         inside = {k.removeprefix(half): t for k, t in tensors if k.startswith(half)}
         torch.save(inside, paths[-1])
-    (tmp_path / "vocab.json").write_text('{"a": 0, "b": 99}')
+    others = {f"t{id}": id for id in range(99)}
+    (tmp_path / "vocab.json").write_text(json.dumps(others))
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
     button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
