@@ -203,11 +203,14 @@ def test_numbers_of_the_bar_are_whole_at_any_width(
 def test_another_range_is_offered_beside_the_bar(
     heat_map: HeatMap, qtbot: Any, width: int
 ) -> None:
+    heat_map.setStyleSheet("QPushButton { padding: 0 20px }")
     heat_map.resize(width, 300)
     heat_map.draw(matrix())
     assert not heat_map._bar.offer.isVisible()
     heat_map.draw(matrix(offer="use this map's maximum, 0.08"))
     button = heat_map._bar.offer
+    needed = min(button.sizeHint().width(), heat_map._bar.width())
+    assert button.width() >= needed  # nothing is cut that has room
     assert button.isVisible()
     assert heat_map._bar.rect().contains(button.geometry())
     words = painted(heat_map, heat_map._bar)

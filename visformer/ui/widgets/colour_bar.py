@@ -113,7 +113,7 @@ class ColourBar(QWidget):
         return bool(text) and self._first_line(width) + self._offer_room() > width
 
     def _offer_room(self) -> int:
-        return self._wide(self.offer.text()) + 2 * self.fontMetrics().averageCharWidth()
+        return self.offer.sizeHint().width()  # its edges come from the style sheet
 
     def _place_offer(self) -> None:
         palette = QPalette(self.palette())
