@@ -173,3 +173,8 @@ def test_snapshots_share_storage_and_survive_a_dropped_tail() -> None:
     recording.append(replace(rows[1], values=read_only(np.zeros_like(rows[1].values))))
     np.testing.assert_array_equal(snapshot.decoder_rows, trace.decoder_rows[:3])
     assert not recording.trace().decoder_rows[1].any()
+
+
+def test_a_stack_that_is_none_is_refused_with_those_that_are() -> None:
+    with pytest.raises(InputError, match="must be one of encoder, decoder"):
+        make_trace().hidden("enc", 0)  # type: ignore[arg-type]

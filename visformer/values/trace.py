@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.arguments import as_path, name_of, whole_number
+from visformer.arguments import as_path, name_of, one_of, whole_number
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import _
@@ -274,13 +274,13 @@ class Trace:
         """Return the residual stream, float32 [S or T, D].
 
         Layer 0 is embedding + position, n is what leaves layer n. Raises InputError for
-        another layer, and where hidden states were not kept.
+        another stack or layer, and where hidden states were not kept.
         """
-        facts = self.model.stacks.get(stack) if isinstance(stack, str) else None
+        one_of("stack", stack, ("encoder", "decoder"))
+        facts = self.model.stacks.get(stack)
         if facts is None or not facts.hidden:
-            name = name_of(stack)
             raise InputError(
-                _("The {stack}'s hidden states are not in this trace.", stack=name)
+                _("The {stack}'s hidden states are not in this trace.", stack=stack)
             )
         if not whole_number("layer", layer) < facts.hidden:
             raise InputError(
