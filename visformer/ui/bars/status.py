@@ -41,10 +41,11 @@ class StatusLine(QStatusBar):
         """Say what is on screen and what the engine is doing."""
         self._progress.setVisible(bool(state.busy))
         self.stop.setVisible(bool(state.busy))
+        cell = cell_words(state.shown, state.selection, state.look)
         texts = (
             _engine_words(state),
-            head_words(state.layer, state.head),
-            state.busy or cell_words(state.shown, state.selection, state.look),
+            "" if cell else head_words(state.layer, state.head),  # it says it too
+            state.busy or cell,
             _("colour: {scale}", scale=_(SCALES[state.scale])),
         )
         for label, text in zip(self.labels, texts, strict=True):
