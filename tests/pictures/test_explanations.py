@@ -86,7 +86,7 @@ def test_a_cell_in_focus_is_what_is_spoken_of() -> None:
     assert explanation(("computation",), looked).endswith(expected)
 
 
-@pytest.mark.parametrize("summary", set(SUMMARIES) - {"head"})
+@pytest.mark.parametrize("summary", sorted({*SUMMARIES} - {"head"}))
 def test_a_summary_is_not_called_a_head(summary: str) -> None:
     looked = scene(look=Look(summary=summary))  # type: ignore[arg-type]
     said = explanation(("attention",), looked)
