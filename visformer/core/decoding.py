@@ -32,6 +32,7 @@ from visformer.core.rows import (
     stack_rows,
 )
 from visformer.core.sampling import as_strategy, choose
+from visformer.core.stepping import Choice, Stepping
 from visformer.core.threads import few_threads, work
 from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
@@ -49,10 +50,9 @@ if TYPE_CHECKING:
     from visformer.core.incremental import DecoderState
 
 log = logging.getLogger(__name__)
-Choice = tuple[int, Origin]  # a token id, and who chose it
 
 
-class Decoding:
+class Decoding(Stepping):
     """The decoding of one sentence by a model.
 
     ``trace`` is always the part up to the current step; later steps are kept, so that
@@ -148,11 +148,6 @@ class Decoding:
         return recording.trace().until(at)
 
     @property
-    def text(self) -> str:
-        """The translation up to the current step."""
-        return self.trace.text
-
-    @property
     def ended(self) -> bool:
         """Whether the current step ended the sentence or reached the limit.
 
@@ -165,35 +160,6 @@ class Decoding:
             return False
         step = self._recording.steps[position - 1]
         return step.id in self.checkpoint.ends or math.isnan(step.probability)
-
-    def step(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens forward, but not past the end or the limit."""
-        for _step in range(whole_number("count", count)):
-            if self.ended:
-                break
-            if self._position == len(self._recording):
-                self._extend([None])
-            self._position += 1
-        return self.trace
-
-    def back(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens back; later steps are kept for ``step``."""
-        self._position = max(0, self._position - whole_number("count", count))
-        return self.trace
-
-    def finish(self) -> Trace:
-        """Decode to the end of the sentence or the limit."""
-        return self.step(self.limit)
-
-    def force(self, token: str | int) -> Trace:
-        """Replace the current step's choice by ``token``; drop all later steps.
-
-        Before the first step the token becomes the first choice. Text must be exactly
-        one token; raises InputError otherwise.
-        """
-        id = self._target_id(token)
-        kept = max(0, self._position - 1)
-        return self.follow([*self._choices(kept), (id, "forced")])
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
@@ -242,14 +208,7 @@ class Decoding:
             self._state.shorten(0)
 
     def _follow(self, choices: Sequence[Choice]) -> Trace:
-        if len(choices) > self.limit:
-            raise InputError(
-                _(
-                    "There are {n:,} target tokens, but at most {most:,} are allowed.",
-                    n=len(choices),
-                    most=self.limit,
-                )
-            )
+        self._check_limit(choices)
         if ids := [choice[0] for choice in choices]:
             check_ids(ids, self.checkpoint.tokenizer.target.size)
         common = self.common(choices)
@@ -275,6 +234,12 @@ class Decoding:
     def rows(self, start: int) -> list[Row]:
         """Return what the recorded rows from ``start`` on add to the Trace."""
         return self._recording.rows(start)
+
+    def _computed(self) -> int:
+        return len(self._recording)
+
+    def _compute_next(self) -> None:
+        self._extend([None])
 
     def _choices(self, count: int) -> list[Choice]:
         steps = self._recording.steps[:count]

@@ -60,8 +60,11 @@ def _places(watched: Watched) -> list[LayerPlace]:
 
 def _largest(
     places: list[LayerPlace], bad: Callable[[WatchedAttention], Bools | None]
-) -> tuple[LayerPlace, WeightCell, int] | None:
-    """Return where the largest of the bad weights is, and in how many attentions."""
+) -> tuple[LayerPlace, dict[str, float]] | None:
+    """Return where the largest of the bad weights is, and the fields that say so.
+
+    Batch, head, row and key count from 1; n of all attentions have a bad weight.
+    """
     best: tuple[float, LayerPlace, WeightCell] | None = None
     count = 0
     for place in places:
@@ -73,7 +76,11 @@ def _largest(
         at = np.unravel_index(int(weights.argmax()), weights.shape)
         if best is None or weights[at] > best[0]:
             best = float(weights[at]), place, WeightCell(*map(int, at))
-    return None if best is None else (best[1], best[2], count)
+    if best is None:
+        return None
+    weight, place, cell = best
+    counted = {name: at + 1 for name, at in cell._asdict().items()}
+    return place, {**counted, "weight": weight, "n": count, "all": len(places)}
 
 
 def _where(place: LayerPlace) -> str:
@@ -83,10 +90,6 @@ def _where(place: LayerPlace) -> str:
         layer=place.layer,
         module=place.attention.module or "forward",
     )
-
-
-def _weight(place: LayerPlace, cell: WeightCell) -> float:
-    return float(place.attention.weights[cell])
 
 
 def _is_over_keys(one: WatchedAttention) -> bool:
@@ -121,7 +124,7 @@ def _multiplied(watched: Watched, places: list[LayerPlace]) -> Finding | None:
     found = _largest(places, lambda one: one.multiplied if _is_over_keys(one) else None)
     if found is None:
         return None
-    place, cell, count = found
+    place, fields = found
     return Finding(
         "mask-multiplied",
         _where(place),
@@ -129,12 +132,7 @@ def _multiplied(watched: Watched, places: list[LayerPlace]) -> Finding | None:
             "Scores are multiplied by a mask, so a masked one counts as 0: row {row} "
             "of head {head} still reads key {key} with weight {weight:.3g} (in {n} of "
             "{all} attentions).",
-            row=cell.row + 1,
-            head=cell.head + 1,
-            key=cell.key + 1,
-            weight=_weight(place, cell),
-            n=count,
-            all=len(places),
+            **fields,
         ),
         _("Replace masked scores: scores.masked_fill(~mask, float('-inf'))."),
     )
@@ -158,7 +156,7 @@ def _future(watched: Watched, places: list[LayerPlace]) -> Finding | None:
     found = _largest(mine, later)
     if found is None:
         return None
-    place, cell, count = found
+    place, fields = found
     return Finding(
         "not-causal",
         _where(place),
@@ -166,12 +164,7 @@ def _future(watched: Watched, places: list[LayerPlace]) -> Finding | None:
             "The causal mask is missing: row {row} of head {head} reads key {key}, "
             "which comes after it, with weight {weight:.3g} (in {n} of {all} "
             "attentions).",
-            row=cell.row + 1,
-            head=cell.head + 1,
-            key=cell.key + 1,
-            weight=_weight(place, cell),
-            n=count,
-            all=len(mine),
+            **fields,
         ),
         _("Mask the keys after each row, for example with torch.tril."),
     )
@@ -211,7 +204,7 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
     found = _largest(places, pads)
     if found is None:
         return None
-    place, cell, count = found
+    place, fields = found
     return Finding(
         "padding-read",
         _where(place),
@@ -219,13 +212,7 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
             "Padding is not masked: in batch row {batch}, row {row} of head {head} "
             "reads key {key}, a padding token, with weight {weight:.3g} (in {n} of "
             "{all} attentions).",
-            batch=cell.batch + 1,
-            row=cell.row + 1,
-            head=cell.head + 1,
-            key=cell.key + 1,
-            weight=_weight(place, cell),
-            n=count,
-            all=len(places),
+            **fields,
         ),
         _("Mask the keys that are padding: (ids != pad)[:, None, None, :]."),
     )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import whole_number, wrong_value
-from visformer.core.decoding import Choice
 from visformer.core.sampling import as_strategy, choose
+from visformer.core.stepping import Choice, Stepping
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.strategy import Strategy, StrategyName
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from visformer.watching.wrapped import WrappedModel
 
 
-class WrappedDecoding:
+class WrappedDecoding(Stepping):
     """What ``Decoding`` is for a checkpoint, and used like it.
 
     Every step is a pass of the model over all tokens so far, since what it does with a
@@ -54,7 +54,7 @@ class WrappedDecoding:
         self._given = self._source if wrapped.alone else [wrapped.bos]
         most = 2 * len(self._source) + 50
         self.limit = most if limit is None else whole_number("limit", limit, least=1)
-        self._choices: list[Choice] = []
+        self._made: list[Choice] = []
         self._position = 0
         self._passes: dict[tuple[int, ...], tuple[Watched, Tensor]] = {}
         self._traces: dict[tuple[Choice, ...], Trace] = {}
@@ -66,7 +66,7 @@ class WrappedDecoding:
     @property
     def trace(self) -> Trace:
         """Everything up to the current step."""
-        made = tuple(self._choices[: self._position])
+        made = tuple(self._made[: self._position])
         if made not in self._traces:
             self._traces[made] = self._trace(made)
         return self._traces[made]
@@ -82,47 +82,10 @@ class WrappedDecoding:
         return self._pass(self._consumed(1))[1].shape[-1]
 
     @property
-    def text(self) -> str:
-        """The translation up to the current step."""
-        return self.trace.text
-
-    @property
     def ended(self) -> bool:
         """Whether the current step ended the sentence or reached the limit."""
-        made = self._choices[: self._position]
+        made = self._made[: self._position]
         return len(made) == self.limit or bool(made and made[-1][0] == self._eos)
-
-    def step(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens forward, but not past the end or the limit."""
-        for _step in range(whole_number("count", count)):
-            if self.ended:
-                break
-            if self._position == len(self._choices):
-                logits = self._pass(self._consumed(self._position + 1))[1][-1]
-                chosen = choose(logits, self.strategy, self._position)
-                self._choices.append((chosen, "model"))
-            self._position += 1
-        return self.trace
-
-    def back(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens back; later steps are kept for ``step``."""
-        self._position = max(0, self._position - whole_number("count", count))
-        return self.trace
-
-    def finish(self) -> Trace:
-        """Decode to the end of the sentence or the limit."""
-        return self.step(self.limit)
-
-    def force(self, token: str | int) -> Trace:
-        """Replace the current step's choice by ``token``; drop all later steps.
-
-        Text must be exactly one token; raises InputError otherwise.
-        """
-        ids = [token] if isinstance(token, int) else self.checkpoint.ids(token)
-        if len(ids) != 1:
-            raise wrong_value("token", token, _("exactly one token"))
-        kept = max(0, self._position - 1)
-        return self.follow([*self._choices[:kept], (ids[0], "forced")])
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
@@ -140,27 +103,36 @@ class WrappedDecoding:
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
         """Make exactly these choices; InputError for ids that there are not."""
-        if len(choices) > self.limit:
-            raise InputError(
-                _(
-                    "There are {n:,} target tokens, but at most {most:,} are allowed.",
-                    n=len(choices),
-                    most=self.limit,
-                )
-            )
+        self._check_limit(choices)
         if choices:
             for id, _origin in choices:
                 whole_number("id", id, most=self.vocabulary - 1)
-        self._choices, self._position = list(choices), len(choices)
+        self._made, self._position = list(choices), len(choices)
         return self.trace
 
     @property
     def _eos(self) -> int:
         return self.checkpoint.eos
 
+    def _computed(self) -> int:
+        return len(self._made)
+
+    def _compute_next(self) -> None:
+        logits = self._pass(self._consumed(self._position + 1))[1][-1]
+        self._made.append((choose(logits, self.strategy, self._position), "model"))
+
+    def _choices(self, count: int) -> list[Choice]:
+        return self._made[:count]
+
+    def _target_id(self, token: str | int) -> int:
+        ids = [token] if isinstance(token, int) else self.checkpoint.ids(token)
+        if len(ids) != 1:
+            raise wrong_value("token", token, _("exactly one token"))
+        return ids[0]
+
     def _consumed(self, steps: int) -> tuple[int, ...]:
         """Return what the decoder reads to choose so many tokens."""
-        chosen = [id for id, _origin in self._choices[: steps - 1]]
+        chosen = [id for id, _origin in self._made[: steps - 1]]
         return (*self._given, *chosen)
 
     def _pass(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFrame,
-    QHBoxLayout,
     QScrollArea,
     QStyle,
-    QVBoxLayout,
     QWidget,
 )
 
 
-class LeastColumn(QVBoxLayout):
+class _LeastBox(QBoxLayout):
     """Asks for the least height of what it holds, where texts wrap.
 
     Qt asks a widget inside another for the height that it would like, and so scrolls
@@ -32,18 +31,18 @@ class LeastColumn(QVBoxLayout):
         return least
 
 
-class LeastRow(QHBoxLayout):
-    """The same, from left to right."""
+class LeastColumn(_LeastBox):
+    """From top to bottom."""
 
-    _asking = False
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(QBoxLayout.Direction.TopToBottom, parent)
 
-    def heightForWidth(self, width: int) -> int:
-        if self._asking:
-            return super().heightForWidth(width)
-        self._asking = True
-        least = self.minimumHeightForWidth(width)
-        self._asking = False
-        return least
+
+class LeastRow(_LeastBox):
+    """From left to right."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(QBoxLayout.Direction.LeftToRight, parent)
 
 
 class LeastSize(QScrollArea):

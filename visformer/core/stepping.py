@@ -1,0 +1,95 @@
+"""Stepping: forwards and backwards through the tokens of a sentence."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from visformer.arguments import whole_number
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.values.step import Origin
+from visformer.values.trace import Trace
+
+Choice = tuple[int, Origin]  # a token id, and who chose it
+
+
+class Stepping(ABC):
+    """What every decoding can do, whoever computes its steps."""
+
+    limit: int  # at most so many target tokens
+    _position: int  # the current step: so many tokens are chosen
+
+    @property
+    @abstractmethod
+    def trace(self) -> Trace:
+        """Everything up to the current step."""
+
+    @property
+    @abstractmethod
+    def ended(self) -> bool:
+        """Whether the current step ended the sentence or reached the limit."""
+
+    @property
+    def text(self) -> str:
+        """The translation up to the current step."""
+        return self.trace.text
+
+    def step(self, count: int = 1) -> Trace:
+        """Go ``count`` tokens forward, but not past the end or the limit."""
+        for _step in range(whole_number("count", count)):
+            if self.ended:
+                break
+            if self._position == self._computed():
+                self._compute_next()
+            self._position += 1
+        return self.trace
+
+    def back(self, count: int = 1) -> Trace:
+        """Go ``count`` tokens back; later steps are kept for ``step``."""
+        self._position = max(0, self._position - whole_number("count", count))
+        return self.trace
+
+    def finish(self) -> Trace:
+        """Decode to the end of the sentence or the limit."""
+        return self.step(self.limit)
+
+    def force(self, token: str | int) -> Trace:
+        """Replace the current step's choice by ``token``; drop all later steps.
+
+        Before the first step the token becomes the first choice. Text must be exactly
+        one token; raises InputError otherwise.
+        """
+        id = self._target_id(token)
+        kept = max(0, self._position - 1)
+        return self.follow([*self._choices(kept), (id, "forced")])
+
+    @abstractmethod
+    def follow(self, choices: Sequence[Choice]) -> Trace:
+        """Make exactly these choices; InputError for ids that there are not."""
+
+    def _check_limit(self, choices: Sequence[Choice]) -> None:
+        if len(choices) > self.limit:
+            raise InputError(
+                _(
+                    "There are {n:,} target tokens, but at most {most:,} are allowed.",
+                    n=len(choices),
+                    most=self.limit,
+                )
+            )
+
+    @abstractmethod
+    def _computed(self) -> int:
+        """Return how many steps are computed, the current one and later ones."""
+
+    @abstractmethod
+    def _compute_next(self) -> None:
+        """Compute the step after the last one, and let the model choose."""
+
+    @abstractmethod
+    def _choices(self, count: int) -> list[Choice]:
+        """Return the first choices that were made."""
+
+    @abstractmethod
+    def _target_id(self, token: str | int) -> int:
+        """Return the id of exactly one target token; InputError otherwise."""
