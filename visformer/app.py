@@ -34,7 +34,6 @@ from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
-from visformer.session.runs import look_at_telling_head
 from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
@@ -118,8 +117,7 @@ class App:
         except VisformerError:
             log.warning("no recorded first trace")
             return
-        self.window.show_run(session.shown)
-        self.window.session.do(look_at_telling_head)
+        self.window.show_telling(session.shown.trace)
 
     def close(self) -> None:
         """End the engine and the window."""

@@ -81,6 +81,11 @@ def show_trace(
     )
 
 
+def show_telling(state: State, trace: Trace) -> Next:
+    """Show a recorded Trace where it says most."""
+    return look_at_telling_head(show_trace(state, trace).state)
+
+
 def look_at_telling_head(state: State) -> Next:
     """Go to the head and the step that say most of the Trace on screen."""
     if state.trace is None:

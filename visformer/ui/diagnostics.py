@@ -8,7 +8,6 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 
 from PySide6.QtCore import QLibraryInfo, QObject
 from PySide6.QtGui import QGuiApplication
@@ -65,6 +64,8 @@ def diagnostics(state: State, health: Health | None) -> str:
 
 
 def version_of(name: str) -> str:
+    from importlib import metadata  # it imports much, and the start needs none of it
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

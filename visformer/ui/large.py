@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
+    QComboBox,
     QHBoxLayout,
     QLayout,
     QScrollArea,
@@ -86,7 +87,8 @@ class _Way(QObject):
         button.setAccessibleName(name)
         icons.dress(button, "shrink" if large else "enlarge")
         button.adjustSize()
-        button.move(picture.width() - button.width() - 2, 2)
+        right = _free_of_controls(picture, picture.width() - 2, button.height())
+        button.move(right - button.width(), 2)
         button.show()
         button.raise_()
 
@@ -95,6 +97,15 @@ class _Way(QObject):
         if place is not None:
             place.toggle(self._picture)
             self._show_button()
+
+
+def _free_of_controls(picture: QWidget, right: int, height: int) -> int:
+    """Return how far to the right there is place at the top beside its controls."""
+    for control in picture.findChildren(QComboBox):
+        place = QRect(control.mapTo(picture, QPoint()), control.size())
+        if control.isVisible() and place.top() < height and place.right() >= right - 2:
+            right = place.left()
+    return right
 
 
 def _takes_clicks(part: QWidget) -> bool:

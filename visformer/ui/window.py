@@ -66,6 +66,7 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
 from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 
 
 class MainWindow(QMainWindow):
@@ -220,6 +221,11 @@ class MainWindow(QMainWindow):
         self.session.do(runs.show_trace, run.trace, chosen)
         if chosen is not None and self.tabs.has(chosen.tab):
             self.session.set(tab=chosen.tab)
+        self.source.setText(self.session.state.wish.sentence)
+
+    def show_telling(self, trace: Trace) -> None:
+        """Show a recorded Trace where it says most, its text in the source line."""
+        self.session.do(runs.show_telling, trace)
         self.source.setText(self.session.state.wish.sentence)
 
     def _show_file(self, session: SavedSession, path: str) -> None:
