@@ -231,7 +231,7 @@ def _computation(scene: Scene) -> str:
 def _masks(scene: Scene) -> str:
     return _(
         "Which column each row may read: the causal mask hides later target tokens, "
-        "the padding mask hides fillers."
+        "the padding mask hides padding."
     )
 
 

@@ -260,7 +260,11 @@ class _ChipRow(QWidget):
         return pen
 
     def _paint_below(self, painter: QPainter, chip: Chip, box: QRect) -> None:
-        """Paint what the model says of the token, on the colour of its loss."""
+        """Paint what the model says of the token, on the colour of its loss.
+
+        Never faint: half transparent, words and colour cannot be told apart.
+        """
+        painter.setOpacity(1.0)
         band = QRect(box.left(), box.bottom() - self._band, box.width(), self._band)
         text = fed_colour(self.palette())
         if chip.loss is not None:
