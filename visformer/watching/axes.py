@@ -134,14 +134,30 @@ def better(first: DataDimension, second: DataDimension) -> DataDimension:
     return second if told(second) > told(first) else first
 
 
-def aligned(several: Sequence[DataDimensions], shape: Sequence[int]) -> DataDimensions:
-    """Dimensions of what is broadcast from several, each known from the last on."""
+def aligned(
+    several: Sequence[DataDimensions],
+    shape: Sequence[int],
+    first: Sequence[DataDimensions] = (),
+) -> DataDimensions:
+    """Dimensions of what is broadcast from several, each known from the last on.
+
+    What ``first`` has is taken from there: scores keep their axes, whatever is known
+    of those of their mask.
+    """
     result = []
     for at, n in enumerate(shape):
         best: DataDimension = ()
-        for dimensions in several:
+        if n > 1:
             back = len(shape) - at
-            if n > 1 and back <= len(dimensions) and size_of(dimensions[-back]) == n:
-                best = better(best, dimensions[-back])
+            for dimension in _that_fit(first, back, n) or _that_fit(several, back, n):
+                best = better(best, dimension)
         result.append(best if size_of(best) == n else fresh((n,), MADE)[0])
     return tuple(result)
+
+
+def _that_fit(
+    several: Sequence[DataDimensions], back: int, n: int
+) -> list[DataDimension]:
+    """Return the dimensions of size n, counted from the last one."""
+    there = [dimensions[-back] for dimensions in several if back <= len(dimensions)]
+    return [dimension for dimension in there if size_of(dimension) == n]

@@ -70,7 +70,9 @@ def _dimensions(
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
     if shape == _broadcast(ins):
-        return aligned(several, shape)
+        known = [ledger.known(one) for one in ins]
+        scores = [one.dimensions for one in known if one.trail is not None]
+        return aligned(several, shape, scores[:1])
     return kept(first, shape) if len(shape) != len(first) else _where_same(first, shape)
 
 

@@ -197,7 +197,9 @@ def grouped(several: Tensor, heads: int) -> Tensor:
 
 def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
     """Return what a trail's softmax runs over."""
-    dimension = next((s.softmax[0] for s in trail.steps() if s.softmax), ())
+    dimension = next((s.softmax[0] for s in trail.steps() if s.softmax), None)
+    if dimension is None:  # written by hand, and sums to one over the keys
+        return "keys"
     names = dict.fromkeys(found.batch, "batch") | dict.fromkeys(found.heads, "heads")
     names |= dict.fromkeys(found.queries, "queries")
     names |= dict.fromkeys(found.keys, "keys")
@@ -205,6 +207,8 @@ def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
         role = next((names[one] for one in axis.lineage() if one in names), None)
         if role is not None and role != "keys":
             return role
+    if not dimension and found.keys:  # one choice, though there are several keys
+        return "heads" if found.queries and not found.heads else "queries"
     return "keys"
 
 

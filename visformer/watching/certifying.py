@@ -94,9 +94,9 @@ def _at_length(
     were given can only be cut off.
     """
     inputs = [x for x in (*first.sources[-1:], *first.targets[-1:]) if x.dim() > 1]
-    if not inputs:
+    axis = first.time_axis
+    if not inputs or axis is None:
         return None
-    axis = _time_axis(first)
     old = {x.shape[axis] for x in inputs}
     if inputs[0].shape[1 - axis] in old:  # which axis is which could not be told
         return None
@@ -129,17 +129,6 @@ def _along(x: Tensor, sizes: set[int]) -> list[int]:
     ]
 
 
-def _time_axis(first: Watched) -> int:
-    """Return which axis of the inputs counts tokens: the attention tells."""
-    inputs = (first.sources or first.targets)[-1]
-    for one in first.attentions:
-        if inputs.shape[0] == len(one.weights) != inputs.shape[1]:
-            return 1
-        if inputs.shape[1] == len(one.weights) != inputs.shape[0]:
-            return 0
-    return 1
-
-
 def _call(watcher: Watcher, given: Given) -> Tensor | None:
     """Call the model, unwatched; returns its first output."""
     args, kwargs = given
@@ -159,7 +148,9 @@ def _row_alone(
     watcher: Watcher, first: Watched, given: Given
 ) -> tuple[Finding | None, str]:
     """Compare the last row of the batch alone with it in the batch."""
-    axis = 1 - _time_axis(first)
+    if first.time_axis is None:
+        return None, ""
+    axis = 1 - first.time_axis
     inputs = (first.sources or first.targets)[-1]
     rows = inputs.shape[axis]
 
@@ -209,8 +200,9 @@ def _prefix(
     watcher: Watcher, first: Watched, given: Given
 ) -> tuple[Finding | None, str]:
     """Compare a causal pass with the pass of its first tokens alone."""
-    inputs = (first.targets or first.sources)[-1]
-    axis = _time_axis(first)
+    inputs, axis = (first.targets or first.sources)[-1], first.time_axis
+    if axis is None:
+        return None, ""
     length, rows = inputs.shape[axis], inputs.shape[1 - axis]
     others = {x.shape[axis] for x in first.sources[-1:]} if first.targets else set()
     causal = any(one.kind == "decoder" for one in first.last_run)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from visformer.watching.axes import better
-from visformer.watching.captured import Unclear, again, grouped
-from visformer.watching.finding_attention import captured
+from visformer.watching.captured import again, grouped
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail
 
 if TYPE_CHECKING:
@@ -45,22 +44,9 @@ def fused_attention(
     dimensions = (*product.shared, product.left_rows, product.right_columns)
     _scores, weights = again(trail, torch.float32)
     result = out[0] if isinstance(out, tuple | list) else out
-    try:
-        found = captured(
-            trail,
-            (weights, dimensions),
-            grouped(value, query.shape[1]),
-            marks[2],
-            result,
-            left=True,
-            batch_size=recorder.batch_size,
-            call=recorder.calls.current,
-            number=len(recorder.found) + 1,
-        )
-    except Unclear:
-        recorder.see("axes", key.shape[-2])
+    values = grouped(value, query.shape[1]), marks[2]
+    if not recorder.capture(trail, (weights, dimensions), values, result):
         return 0
-    recorder.found.append(found)
     return 2 << len(recorder.found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.watching.axes import DataDimensions
+from visformer.watching.captured import Captured
 from visformer.watching.ledger import SOURCE, TARGET, Ledger
 
 ArgumentNames = (
@@ -54,6 +57,30 @@ class InputMarks:
         self._sides: dict[int, int] = {}  # of modules called apart from the model
         self.sources: list[Tensor] = []
         self.targets: list[Tensor] = []
+        self._axes: list[DataDimensions] = []  # of all of them
+
+    def time_axis(self, found: Sequence[Captured]) -> int | None:
+        """Return which axis of the inputs, 0 or 1, counts tokens; None if unknown.
+
+        It is the one that queries or keys are counted by; else the other is as long
+        as the batch.
+        """
+        counted = {
+            axis
+            for one in found
+            for last in (*one.query_axes, *one.key_axes)
+            for axis in last.lineage()
+        }
+        for dimensions in self._axes:
+            for at in (0, 1):
+                if counted.intersection(*dimensions[at : at + 1]):
+                    return at
+        shapes = [x.shape for x in (*self.sources, *self.targets) if x.dim() > 1]
+        for one, shape in itertools.product(found, shapes):
+            rows = [at for at in (0, 1) if shape[at] == len(one.weights)]
+            if len(rows) == 1:
+                return 1 - rows[0]
+        return None
 
     def mark(
         self, ledger: Ledger, module: nn.Module, args: Sequence[Any], kwargs: Any
@@ -117,6 +144,7 @@ class InputMarks:
 
     def _keep(self, ledger: Ledger, tensor: Tensor, mark: int) -> None:
         ledger.mark_input(tensor, mark)
+        self._axes.append(ledger.known(tensor).dimensions)
         kept = tensor.detach().cpu().clone()
         (self.sources if mark == SOURCE else self.targets).append(kept)
 

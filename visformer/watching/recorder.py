@@ -15,13 +15,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from visformer.errors import stack_words
-from visformer.watching.axes import INPUT, better, size_of
+from visformer.watching.axes import INPUT, DataDimensions, better, size_of
 from visformer.watching.axis_rules import MATRIX, REDUCTIONS, picks, results_of
 from visformer.watching.captured import Captured, Unclear
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
 from visformer.watching.ledger import COMPUTED, CONSTANT, Known, Ledger
 from visformer.watching.module_calls import ModuleCalls
+from visformer.watching.one_key import has_one_key, one_key_product
 from visformer.watching.operations import (
     factor_of,
     is_composite,
@@ -132,7 +133,11 @@ class Recorder(TorchDispatchMode):
         elif marks:
             self._see_mixing(name, args, ins)
         knowns = [ledger.known(one) for one in ins]
-        trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
+        trail = None
+        if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
+            marks |= 2 << len(self.found)
+        else:
+            trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
         state = COMPUTED if marks or name == "embedding" else CONSTANT
         state = max([state, *(known.state for known in knowns)])
         factor = factor_of(name, args, ins, knowns)
@@ -269,6 +274,23 @@ class Recorder(TorchDispatchMode):
         )
         return marks
 
+    def _weighs_one_key(
+        self, ins: list[Tensor], knowns: list[Known], out: Tensor
+    ) -> bool:
+        """Note a multiplication that is an attention over one key; whether it is."""
+        for at, known in enumerate(knowns):
+            if not has_one_key(known.trail):
+                continue
+            values = ins[1 - at] if len(ins) == 2 else None
+            if values is None or knowns[1 - at].trail is not None:
+                continue
+            marks = self.ledger.marks([values])
+            made = one_key_product(known, ins[at], values, out)
+            if made is not None and marks and knowns[1 - at].state == COMPUTED:
+                given = made.weights, made.values, marks, made.result
+                return self._attend(made.known, *given, left=True)
+        return False
+
     def _score_product(
         self,
         left: Tensor,
@@ -334,12 +356,28 @@ class Recorder(TorchDispatchMode):
         for step in trail.steps():
             self._waiting.pop(id(step), None)
         self._mixers.pop(id(trail.product), None)
+        found = (weights, known.dimensions), (values, value_marks)
+        return self.capture(trail, *found, result, left=left)
+
+    def capture(
+        self,
+        trail: ScoreTrail,
+        weights: tuple[Tensor, DataDimensions],
+        values: tuple[Tensor, int],
+        result: Tensor,
+        *,
+        left: bool = True,
+    ) -> bool:
+        """Keep an attention; False, and noted, where its axes cannot be told.
+
+        ``values`` come with what they depend on; ``left`` tells whether the weights
+        are the left factor of ``result``.
+        """
         try:
             found = captured(
                 trail,
-                (weights, known.dimensions),
-                values,
-                value_marks,
+                weights,
+                *values,
                 result,
                 left=left,
                 batch_size=self.batch_size,
@@ -347,8 +385,7 @@ class Recorder(TorchDispatchMode):
                 number=len(self.found) + 1,
             )
         except Unclear:
-            size = size_of(known.dimensions[-1 if left else -2])
-            self.see("axes", size)
+            self.see("axes", size_of(weights[1][-1 if left else -2]))
             return False
         self.found.append(found)
         return True

@@ -145,6 +145,7 @@ class Watched:
         self.operations = 0
         self.sources: list[Tensor] = []  # the model was given, call by call
         self.targets: list[Tensor] = []
+        self.time_axis: int | None = None  # of the inputs; None: it could not be told
 
     @cached_property
     def attentions(self) -> list[WatchedAttention]:
@@ -258,6 +259,7 @@ class _Watching:
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
         watched.operations = recorder.operations
         watched.sources, watched.targets = self._marks.sources, self._marks.targets
+        watched.time_axis = self._marks.time_axis(watched.found)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
