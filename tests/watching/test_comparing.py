@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import visformer
+from tests.watching.faulty_models import built
 from visformer.errors import InputError
 
 SOURCE, TARGET, WIDTH = 11, 13, 16
@@ -77,6 +78,60 @@ def test_a_fault_is_placed_and_its_switch_found(
     assert remedy in made.remedies
     assert f"first in {kind} attention, layer 1, head 1, by" in str(made)
     assert f"It vanishes with {', '.join(made.remedies)}." in str(made)
+
+
+PADDED = [[3, 4, 5, 6, 7], [8, 9, 4, 0, 0], [4, 4, 3, 0, 0]]
+SHIFTED = [[1, 6, 7, 8, 9, 4], [1, 3, 2, 5, 0, 0], [1, 3, 0, 0, 0, 0]]
+NAMES = {
+    r"(layers\.\d+)\.fc": r"\1.feed_forward.fc",
+    r"(encoder_layers\.\d+)\.norm3": r"\1.norm2",
+}
+
+
+def opened_scratch(module: nn.Module, rule: str = "keys") -> visformer.Checkpoint:
+    surplus = r"encoder_layers\.\d+\.norm2"
+    told = {"rename": NAMES, "ignore": [surplus], "mask_rule": rule}
+    return visformer.load(module, device="cpu", heads=4, **told)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule", "remedies"),
+    [
+        ("mask-multiplied", "keys", ("multiply",)),
+        ("mask-multiplied", "rows_and_keys", ("multiply + mask_rule=keys",)),
+        ("not-scaled", "keys", ("scale off",)),
+        ("not-causal", "keys", ("causal off",)),
+        ("positions-along-batch", "keys", ("position_axis=batch",)),
+        ("dropout-on", "keys", ("module.eval()",)),
+        ("dropout-on", "rows_and_keys", ("module.eval() + mask_rule=keys",)),
+        ("softmax-axis", "keys", ()),
+    ],
+)
+def test_students_faults_and_pairs_of_them(
+    fault: str, rule: str, remedies: tuple[str, ...]
+) -> None:
+    module = built(fault)
+    torch.manual_seed(0)  # dropout
+    made = visformer.compare(module, opened_scratch(module, rule), PADDED, SHIFTED)
+    assert made.remedies == remedies
+    assert ("No switch makes it vanish: visformer.watch(" in str(made)) is (
+        not remedies
+    )
+
+
+def test_what_differs_after_the_last_attention_is_said() -> None:
+    class Doubled(Program):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            return super().forward(source, target) * 2
+
+    program = Doubled()
+    made = visformer.compare(program, opened(program), *IDS)
+    with torch.no_grad():
+        logits = Program()(*map(torch.tensor, IDS))
+    expected = (2 * logits).log_softmax(-1) - logits.log_softmax(-1)
+    assert made.kind is None
+    assert made.log_probabilities == pytest.approx(expected.abs().max().item(), 1e-4)
+    assert "in every head, but the logarithms of its probabilities differ" in str(made)
 
 
 def test_another_number_of_heads_is_found() -> None:
