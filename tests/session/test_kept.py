@@ -121,6 +121,42 @@ def test_a_session_is_made_again_from_its_recipe(
     assert engine.last.intervention == state.history.undo[-1].intervention
 
 
+@pytest.mark.parametrize("path", ["/m", "/other"])
+def test_a_late_answer_to_another_opening_does_not_end_it(
+    path: str, session: Session, engine: Engine
+) -> None:
+    """It may be of the same checkpoint: a window opens its own model as it starts."""
+    before = worked(session, engine)
+    recipe = recipe_of(before)
+    assert recipe is not None
+    after, engine = (lambda e: (Session(engine=e), e))(Engine())
+    after.do(openings.open_checkpoint, path, given=())
+    after.do(runs.show_trace, replace(TRACE, source_text="one two"))
+    after.do(openings.resume, recipe)
+    late = TRACE.model if path == "/m" else replace(TRACE.model, digest="other")
+    take(after, opened_model(late, path=path, number=1))
+    assert recipe_of(after.state) is recipe
+    take(after, opened_model(TRACE.model, path="/m", number=2))
+    assert (after.state.opening, after.state.wish) == (None, before.wish)
+    assert after.state.intervention == before.intervention
+    assert len(after.state.history.undo) == len(before.history.undo)
+    assert engine.last.strategy == before.wish.strategy
+
+
+def test_what_is_opened_again_is_one_revision(session: Session, engine: Engine) -> None:
+    """An edit is another one: until then, what is kept is what was opened again."""
+    recipe = recipe_of(worked(session, engine))
+    assert recipe is not None
+    after, engine = (lambda e: (Session(engine=e), e))(Engine())
+    unsaved = after.state.revision
+    after.do(openings.resume, recipe)
+    revision = after.state.revision
+    assert revision is not unsaved
+    take(after, opened_model(TRACE.model, path="/m"))
+    answer(after, engine)
+    assert after.state.revision is revision
+
+
 def test_another_model_makes_no_run_of_it(session: Session, engine: Engine) -> None:
     recipe = recipe_of(worked(session, engine))
     assert recipe is not None

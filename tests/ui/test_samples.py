@@ -32,7 +32,7 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
     window.session.set(recorded=True)
     window.receive(
         Opened(
-            number=1,
+            number=-1,
             path=engine.opened[0][0],
             model=make_trace().model,
             positions=np.zeros((8, 8), np.float32),
@@ -68,7 +68,7 @@ def test_a_bundled_model_brings_its_sample_along(qtbot: QtBot, tmp_path: Path) -
     next(entry for entry in entries if entry.text() == "reverse").trigger()
     assert engine.opened == [(reverse, "")]
     assert window.source.text() == "attention"
-    window.receive(opened_model(model, path=reverse))
+    window.receive(opened_model(model, path=reverse, number=-1))
     assert engine.decodes[-1].source == "attention"
     window.translate("my own")
     answer(window, engine)

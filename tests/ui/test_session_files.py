@@ -105,7 +105,7 @@ def test_what_is_worked_on_is_kept_and_offered_after_a_crash(
     assert (state.tab, state.step) == ("masks", 2)
     assert (again.source.text(), again.reference.text()) == ("one two", "un")
     assert engine.of(Open)[-1].path == "/m"
-    again.receive(opened_model(TRACE.model, path="/m"))
+    again.receive(opened_model(TRACE.model, path="/m", number=-1))
     assert engine.decodes[-1] == wish.request()
     answer(again, engine, made)
     assert again.session.state.wish == wish

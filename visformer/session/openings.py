@@ -65,7 +65,7 @@ def open_checkpoint(
 
 def resume(state: State, recipe: Recipe) -> Next:
     """Open the checkpoint of a session that was kept, and go on with it."""
-    opened = state.opened
+    state, opened = replace(state, revision=object()), state.opened
     if opened is not None and opened.model.digest == recipe.digest:
         return resumed(state, recipe, opened)
     request = Open(path=recipe.path, overrides=recipe.overrides)
@@ -149,23 +149,31 @@ def refused(state: State, event: Refused) -> Next:
 
 
 def opened(state: State, event: Opened) -> Next:
-    """Use the model that is now open: keep the answers, do what was waiting for it."""
-    first, opening = state.opened is None, state.opening
-    if opening is not None and opening.request.path != event.path:
-        opening = None
+    """Use the model that is now open: keep the answers, do what was waiting for it.
+
+    Another opening may have superseded this one while its answer was on its way. The
+    model is open all the same; what waits for the other one goes on waiting.
+    """
+    newest = state.awaiting.newest(Open)
+    other = newest is not None and newest.number != event.number
+    superseded = newest is not None and other and not newest.ended
+    first, opening = state.opened is None, None if other else state.opening
     # asked before the model was there, and not of what another model made
     keeps = first and not _continues_other_model(state, event)
     waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
+    # an engine that had no model now answers what it was asked before
+    awaiting = _questions(state.awaiting) if keeps else Awaiting()
+    if superseded:
+        awaiting = Awaiting((*awaiting.sent, *filter(is_opening, state.awaiting.sent)))
     state = replace(
         state,
         answers=_kept_answers(state, opening, event),
         opened=event,
-        opening=None,
-        asked=None,
-        asked_for=None,
-        # an engine that had no model now answers what it was asked before
-        awaiting=_questions(state.awaiting) if keeps else Awaiting(),
+        opening=state.opening if superseded else None,
+        asked=state.asked if superseded else None,
+        asked_for=state.asked_for if superseded else None,
+        awaiting=awaiting,
         busy=state.busy if waiting else "",
         error="",
         notice=opened_words(event, changed=changed),

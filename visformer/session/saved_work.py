@@ -65,7 +65,6 @@ def resumed(state: State, recipe: Recipe, event: Opened) -> Next:
         wish=wanted.wish,
         intervention=wanted.intervention,
         history=recipe.history,
-        revision=object(),
         baseline=None,
     )
     return decode(state, wanted.step)
