@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
@@ -47,6 +48,24 @@ class Vocab:
         self.freqs = Counter(tokens)
 
 
+class VocabPybind:
+    """torchtext's Vocab in C++: its state is a version, a default, tokens, tensors."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return ("0.0.2", [3], self.tokens, [])
+
+
+class TextVocab(nn.Module):
+    """torchtext's Vocab, which wraps it."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        super().__init__()
+        self.vocab = VocabPybind(tokens)
+
+
 SHAPES: dict[str, Callable[[int, str], Any]] = {
     "token -> id": ids,
     "id -> token": lambda n, w: dict(enumerate(words(n, w))),
@@ -54,6 +73,9 @@ SHAPES: dict[str, Callable[[int, str], Any]] = {
     "word2idx": lambda n, w: {"word2idx": ids(n, w), "n_words": n},
     "idx2word": lambda n, w: {"idx2word": dict(enumerate(words(n, w))), "n": n},
     "an object": lambda n, w: Vocab(words(n, w)),
+    "torchtext": lambda n, w: TextVocab(words(n, w)),
+    "an array of texts": lambda n, w: np.array(words(n, w)),
+    "an array of objects": lambda n, w: np.array(words(n, w), dtype=object),
 }
 LINE = "tokenizer = {names} (found {where})"
 
@@ -73,8 +95,9 @@ def test_vocabularies_in_the_checkpoint(
     tmp_path: Path, shape: str, order: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = ModuleType("gone_vocab")
-    monkeypatch.setattr(Vocab, "__module__", gone.__name__)
-    vars(gone)["Vocab"] = Vocab
+    for kind in (Vocab, VocabPybind, TextVocab):
+        monkeypatch.setattr(kind, "__module__", gone.__name__)
+        vars(gone)[kind.__name__] = kind
     monkeypatch.setitem(sys.modules, gone.__name__, gone)
     kept = {
         "model": state(MAKERS["scratch"]),
@@ -94,6 +117,14 @@ def test_vocabularies_in_the_checkpoint(
     assert {q.name for q in form.questions}.isdisjoint({"pad", "bos", "eos"})
     numbers = opened(path, tokenizer="numbers")
     assert numbers.tokenizer.source.token(5) == "5"
+
+
+def test_vocabularies_that_a_whole_model_keeps(tmp_path: Path) -> None:
+    module = MAKERS["scratch"]()
+    vars(module).update(src_vocab=ids(SOURCE), tgt_vocab=words(TARGET, "v"))
+    made = opened(saved(tmp_path / "m.pt", module))
+    check_used(made)
+    assert "tokenizer = src_vocab, tgt_vocab (found in the file)" in made.assumed
 
 
 def as_pickle(path: Path, value: Any) -> Path:

@@ -15,7 +15,6 @@ AT_ONCE = {
     "config.json beside",
 }
 REFUSED = {  # with which words
-    "pickle.dump(arrays of numpy)": "holds no state dict of tensors",
     "numpy.savez": "is a file of NumPy, which is not read",
     "TorchScript": "is a TorchScript program, not weights",
     "an archive .zip": "Unpack it",

@@ -320,6 +320,15 @@ def _refuse(unpickler: Any) -> None:
     raise pickle.UnpicklingError("an opcode that torch never writes")
 
 
+def _bytearray(unpickler: Any) -> None:
+    """Read bytes that can be changed; Python's own makes room for what is claimed."""
+    size = int.from_bytes(unpickler.read(8), "little")
+    data = unpickler.read(size)
+    if len(data) != size:
+        raise pickle.UnpicklingError("fewer bytes than there should be")
+    unpickler.append(bytearray(data))
+
+
 _LOADS: dict[int, Callable[[Any], None]] = pickle._Unpickler.dispatch
 _MAKING = (
     *(pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_SET, pickle.DICT, pickle.LIST),
@@ -328,13 +337,14 @@ _MAKING = (
     *(pickle.BINPUT, pickle.LONG_BINPUT, pickle.PUT, pickle.BINPERSID, pickle.PERSID),
 )
 _NEVER = (
-    *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.BYTEARRAY8),
+    *(pickle.EXT1, pickle.EXT2, pickle.EXT4),
     *(pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
 )
 InertUnpickler.dispatch = {
     **_LOADS,
     **{code[0]: _counted(_LOADS[code[0]]) for code in _MAKING},
     **{code[0]: _refuse for code in _NEVER},
+    pickle.BYTEARRAY8[0]: _counted(_bytearray),
     pickle.SETITEM[0]: _set_item,
     pickle.SETITEMS[0]: _keyed(_LOADS[pickle.SETITEMS[0]], 2),
     pickle.ADDITEMS[0]: _keyed(_LOADS[pickle.ADDITEMS[0]], 1),

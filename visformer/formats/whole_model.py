@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from visformer.formats.inert_arrays import array_of
 from visformer.formats.inert_pickle import (
     MOST_BYTES,
     Inert,
@@ -136,15 +138,29 @@ class _Plain:
             return made
         return None
 
+    def _of_array(self, array: np.ndarray | list[Any], depth: int) -> Any:
+        """Return NumPy's texts as lists, a single number as such, others as tensors."""
+        if isinstance(array, list):
+            return self.of(array, depth + 1)
+        if array.ndim == 0 or array.dtype.kind == "U":
+            return array.tolist()
+        return torch.from_numpy(array)
+
     def _object(self, value: Inert, depth: int) -> Any:
         """Return a module's tensors by name, or the attributes of another object."""
-        made: Any = {}
+        made: Any
+        array = array_of(value)
+        if array is not None:
+            made = self._seen[id(value)] = self._of_array(array, depth)
+            return made
+        made = {}
         self._seen[id(value)] = made
         if look(value) is not None:
             tree = list(modules(value, look))
             found = tensors_of(tree)
             made |= {name: self.of(part, depth + 1) for name, part in found.items()}
             self.settings = settings_of(tree) | self.settings
+            made |= self._kept_beside(tree[0].attributes, {*made}, depth)
             return made
         if value.qualified in ("builtins.set", "builtins.frozenset", "builtins.list"):
             inside = value.arguments[0] if value.arguments else value.listed
@@ -153,10 +169,26 @@ class _Plain:
         if value.listed:
             made["items"] = self.of(value.listed, depth + 1)
         for part in (value.mapping, value.state):
+            if isinstance(part, tuple):  # an object in C++, such as torchtext's Vocab
+                lists = [inside for inside in part if _texts(inside)]
+                part = {"items": lists[0]} if lists else {}
             inside = self.of(part, depth + 1)
             if isinstance(inside, dict):
                 made |= inside
         return made
+
+    def _kept_beside(
+        self, attributes: Mapping[str, Any], taken: set[str], depth: int
+    ) -> dict[str, Any]:
+        """Return what else a module keeps, such as its vocabularies."""
+        return {
+            name: self.of(value, depth + 1)
+            for name, value in attributes.items()
+            if isinstance(name, str)
+            and name[:1] != "_"
+            and name not in taken
+            and (isinstance(value, dict | list) or type(value).__base__ is Inert)
+        }
 
     def _tensor(self, record: TensorRecord) -> Tensor:
         """Return a tensor of its own numbers; ValueError for one that cannot be."""
@@ -190,6 +222,10 @@ class _Plain:
         if len(block) != storage.numel * storage.dtype.itemsize or not block:
             raise ValueError("a storage of another size")
         return block, record.dtype or storage.dtype
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and type(value[0]) is str
 
 
 def look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
