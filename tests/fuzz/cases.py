@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from safetensors.torch import save
 
@@ -80,6 +81,15 @@ def _whole(layout: str, way: str, path: Path) -> Path:
     return file
 
 
+def _arrays(path: Path) -> Path:
+    """Save NumPy's arrays with plain pickle."""
+    tensors = {name: t.half().numpy() for name, t in state(MAKERS["scratch"]).items()}
+    file = path / "arrays.pkl"
+    words = np.array(["<pad>", "<s>", "a"])
+    file.write_bytes(pickle.dumps({"model": tensors, "words": words, "n": words[0]}, 4))
+    return file
+
+
 def _pairs(path: Path) -> Path:
     file = path / "pairs.tsv"
     file.write_text("".join(f"one {i}\tun {i}\tmore\n" for i in range(50)))
@@ -137,6 +147,7 @@ CASES: Mapping[str, Case] = {
             ("plain", mutations.pickle_changed),
         )
     },
+    "arrays": Case(_arrays, "", mutations.pickle_changed, "state dict"),
     "pairs": Case(_pairs, "", mutations.lines_changed, "pairs"),
     "trace": Case(_trace, "", mutations.bytes_changed, "trace"),
 }
