@@ -60,29 +60,20 @@ def test_a_candidates_bar_is_as_long_as_it_is_probable(qtbot: Any) -> None:
     table, wide = panel.table, panel.table.viewport().width()
     assert any(row.chosen for row in panel.rows)  # its bar is seen too
     for row, candidate in enumerate(panel.rows):
-        parts = [
-            bar.right() + table.columnViewportPosition(column)
-            for column in range(3)
-            for bar in filled(table, row, column)
-        ]
-        assert max(parts, default=0) == pytest.approx(
+        ends = [bar.right() for bar in filled(table, row)]
+        assert max(ends, default=0) == pytest.approx(
             candidate.probability * wide, abs=2
         )
 
 
-def filled(table: QTableView, row: int, column: int) -> list[QRectF]:
-    """Return what is filled in a cell, of any width, in pixels from its left edge."""
-    place = table.visualRect(table.model().index(row, column))
-    cell = QRectF(place.translated(table.viewport().pos()))
+def filled(table: QTableView, row: int) -> list[QRectF]:
+    """Return what is filled behind a row's texts, in pixels from its left edge."""
+    top, high = table.rowViewportPosition(row), table.rowHeight(row)
+    line = QRectF(0, top, table.viewport().width(), high)
+    line.translate(table.viewport().pos())
     boxes = painted(table, table.viewport()).boxes
-    inside = [
-        b.rect
-        for b in boxes
-        if b.brush != "none"
-        and cell.contains(b.rect)
-        and b.rect.height() < cell.height()
-    ]
-    return [r.translated(-cell.topLeft()) for r in inside]
+    inside = [b.rect for b in boxes if b.brush != "none" and line.contains(b.rect)]
+    return [r.translated(-line.topLeft()) for r in inside if r.height() < high]
 
 
 @pytest.mark.parametrize("width", [240, 600])

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import QEvent, QModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter, QPalette
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
 from PySide6.QtWidgets import (
     QHeaderView,
     QLineEdit,
     QSizePolicy,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
     QTableView,
     QToolButton,
     QVBoxLayout,
@@ -45,63 +51,6 @@ ROW = 1.45  # height of a row, in lines of text
 STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
 
 
-class _Bars(QStyledItemDelegate):
-    """Paints a row's bar over its whole width, behind all its columns."""
-
-    def __init__(self, panel: CandidatesPanel) -> None:
-        super().__init__(panel)
-        self._panel = panel
-
-    def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
-    ) -> None:
-        """Paint this column's part of the bar, then its text."""
-        panel, box = self._panel, QRect(option.rect)
-        row, palette = panel.rows[index.row()], option.palette
-        if not math.isnan(row.probability):
-            whole = panel.table.viewport().width()
-            bar = QRect(0, box.top() + 1, round(whole * row.probability), box.height())
-            colour = QColor(palette.color(QPalette.ColorRole.Highlight))
-            colour.setAlphaF(STRONG if row.chosen else WEAK)
-            painter.fillRect(bar.adjusted(0, 0, 0, -2) & box, colour)
-        ranked = index.column() == 0 and box.width() > 1
-        texts = (str(row.rank or "") if ranked else "", row.token, "")
-        text = texts[index.column()]
-        if index.column() == COLUMNS - 1 and row.rank:
-            text = words.probability(row.probability)
-        self._write(painter, text, box, index.column(), row)
-        focused = panel.table.hasFocus()
-        if row.chosen or (focused and index.row() == panel.table.currentIndex().row()):
-            self._frame(painter, box, index.column())
-
-    def _write(
-        self, painter: QPainter, text: str, box: QRect, column: int, row: CandidateRow
-    ) -> None:
-        table = self._panel.table
-        painter.setFont(table.chosen_font if row.chosen else table.font())
-        faint = QPalette.ColorRole.PlaceholderText
-        role = faint if not column else QPalette.ColorRole.Text
-        painter.setPen(table.palette().color(role))
-        metrics, edge = painter.fontMetrics(), theme.gap(table)
-        room = box.adjusted(edge if not column else edge // 2, 0, -edge // 2, 0)
-        side = (
-            Qt.AlignmentFlag.AlignLeft if column == 1 else Qt.AlignmentFlag.AlignRight
-        )
-        cut = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room.width())
-        painter.drawText(room, side | Qt.AlignmentFlag.AlignVCenter, cut)
-
-    def _frame(self, painter: QPainter, box: QRect, column: int) -> None:
-        """Paint this column's part of the frame around a row."""
-        painter.setPen(self._panel.table.palette().color(QPalette.ColorRole.Highlight))
-        edge = box.adjusted(0, 0, -1, -1)
-        painter.drawLine(edge.topLeft(), edge.topRight())
-        painter.drawLine(edge.bottomLeft(), edge.bottomRight())
-        if column == 0:
-            painter.drawLine(edge.topLeft(), edge.bottomLeft())
-        elif column == COLUMNS - 1:
-            painter.drawLine(edge.topRight(), edge.bottomRight())
-
-
 class CandidatesPanel(QWidget):
     """The current step's distribution, and a field to force any token."""
 
@@ -127,7 +76,6 @@ class CandidatesPanel(QWidget):
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
         self.table.setModel(self._model)
-        self.table.setItemDelegate(_Bars(self))
         self.table.setAccessibleName(_("Next token: candidates, best first"))
         self.table.selectionModel().currentRowChanged.connect(
             lambda _now, _before: self.table.viewport().update()
@@ -289,6 +237,7 @@ class _CandidateRows(QTableView):
     def __init__(self) -> None:
         super().__init__()
         self.chosen_font = QFont(self.font())
+        self._rows: tuple[CandidateRow, ...] = ()
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)
         self.setShowGrid(False)
@@ -307,6 +256,7 @@ class _CandidateRows(QTableView):
 
         ``whole``: the rows may be so many that they are scrolled.
         """
+        self._rows = rows
         self.chosen_font = theme.sized(self.font(), 1, bold=True)
         height = round(ROW * QFontMetrics(self.chosen_font).height())
         self.verticalHeader().setDefaultSectionSize(height)
@@ -315,6 +265,50 @@ class _CandidateRows(QTableView):
         self.setMaximumHeight(high if not whole else 1 << 20)
         self.updateGeometry()
         self._fit_columns()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint row by row, over each bar its texts; a delegate takes several times."""
+        painter, palette = QPainter(self.viewport()), self.palette()
+        accent = palette.color(QPalette.ColorRole.Highlight)
+        bar, whole = QColor(accent), self.viewport().width()
+        focused = self.currentIndex().row() if self.hasFocus() else -1
+        high = self.verticalHeader().defaultSectionSize()
+        for index, row in enumerate(self._rows):
+            top = self.rowViewportPosition(index)
+            if top + high <= event.rect().top() or top > event.rect().bottom():
+                continue
+            if not math.isnan(row.probability):
+                bar.setAlphaF(STRONG if row.chosen else WEAK)
+                length = round(whole * row.probability)
+                painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
+            self._write(painter, row, top, high)
+            if row.chosen or index == focused:
+                painter.setPen(accent)
+                painter.drawRect(QRect(0, top, whole - 1, high - 1))
+
+    def _write(self, painter: QPainter, row: CandidateRow, top: int, high: int) -> None:
+        """Write rank, token and probability; of what is no candidate the token."""
+        painter.setFont(self.chosen_font if row.chosen else self.font())
+        palette, metrics, edge = self.palette(), painter.fontMetrics(), theme.gap(self)
+        texts = "", row.token, ""
+        if row.rank:
+            texts = str(row.rank), row.token, words.probability(row.probability)
+        flags, cut = Qt.AlignmentFlag, Qt.TextElideMode.ElideRight
+        for column, text in enumerate(texts):
+            left, wide = self.columnViewportPosition(column), self.columnWidth(column)
+            if wide <= 1:  # no room for ranks
+                continue
+            start = left + (edge // 2 if column else edge)
+            room = QRect(start, top, left + wide - edge // 2 - start, high)
+            role = (
+                QPalette.ColorRole.Text
+                if column
+                else QPalette.ColorRole.PlaceholderText
+            )
+            side = flags.AlignLeft if column == 1 else flags.AlignRight
+            painter.setPen(palette.color(role))
+            text = metrics.elidedText(text, cut, room.width())
+            painter.drawText(room, side | flags.AlignVCenter, text)
 
     def _fit_columns(self) -> None:
         if self.model() is None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from PySide6.QtCore import (
     QEvent,
+    QLine,
     QModelIndex,
     QPoint,
     QRect,
@@ -12,13 +16,17 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter, QResizeEvent
-from PySide6.QtWidgets import (
-    QHeaderView,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QResizeEvent,
 )
+from PySide6.QtWidgets import QHeaderView, QStyle, QStyleOptionViewItem, QTableView
 
 from visformer import words
 from visformer.language import _
@@ -28,35 +36,19 @@ from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.table_model import Index, Role, TableModel
+from visformer.ui.widgets.table_model import Role, TableModel
 from visformer.values.arrays import Floats
 
 FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # visible rows
 
 
-class _NumberBar(QStyledItemDelegate):
-    """Paints a bar behind the number, and a frame where it is marked."""
+class Section(NamedTuple):
+    """A row or a column that can be seen, and where it lies in the viewport."""
 
-    def __init__(self, table: NumberTable) -> None:
-        super().__init__(table)
-        self._table = table
-
-    def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: Index
-    ) -> None:
-        """Paint the bar first, the number over it."""
-        bars, box = self._table.bars, option.rect
-        share = float(bars[index.row(), index.column()])
-        if np.isfinite(share):
-            painter.fillRect(
-                _bar_box(box, share, _is_signed(bars)), _bar_colour(option, share)
-            )
-        row, column = self._table.marked
-        if column == index.column() or row == index.row():
-            painter.setPen(option.palette.highlight().color())
-            painter.drawRect(box.adjusted(0, 0, -1, -1))
-        super().paint(painter, option, index)
+    index: int
+    start: int  # pixels
+    end: int  # the pixel of the grid after it
 
 
 class NumberTable(QTableView):
@@ -75,7 +67,6 @@ class NumberTable(QTableView):
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
         self.setModel(self._model)
-        self.setItemDelegate(_NumberBar(self))
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)
@@ -106,6 +97,93 @@ class NumberTable(QTableView):
                 self._fit()
         self.viewport().update()
 
+    # ---- painting --------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint all at once: bars and frames below the numbers, and the grid.
+
+        A delegate would be called for every cell, which takes several times as long.
+        """
+        painter, numbers = QPainter(self.viewport()), self.numbers
+        rows = _sections(
+            self.verticalHeader(), event.rect().top(), event.rect().bottom()
+        )
+        columns = _sections(
+            self.horizontalHeader(), event.rect().left(), event.rect().right()
+        )
+        if numbers is None or not rows or not columns:
+            return
+        self._paint_bars(painter, rows, columns)
+        self._paint_frames(painter, rows, columns)
+        self._paint_numbers(painter, rows, columns)
+        self._paint_grid(painter, rows, columns)
+
+    def _paint_bars(
+        self, painter: QPainter, rows: list[Section], columns: list[Section]
+    ) -> None:
+        """Paint a bar behind every number, from the middle if some are negative."""
+        signed = bool((self.bars < 0).any())
+        less: list[QRect] = []
+        more: list[QRect] = []
+        for row in rows:
+            shares = self.bars[row.index].tolist()
+            for column in columns:
+                share = shares[column.index]
+                if share and math.isfinite(share):
+                    box = _bar_box(_box(row, column), share, signed)
+                    (more if share > 0 else less).append(box)
+        for boxes, shade in ((less, 0.2), (more, 0.8)):
+            for box in boxes:
+                painter.fillRect(box, _bar_colour(self.palette(), shade))
+
+    def _paint_frames(
+        self, painter: QPainter, rows: list[Section], columns: list[Section]
+    ) -> None:
+        """Frame the marked row and column, cell by cell."""
+        painter.setPen(self.palette().highlight().color())
+        marked = [
+            _box(row, column).adjusted(0, 0, -1, -1)
+            for row in rows
+            for column in columns
+            if row.index == self.marked[0] or column.index == self.marked[1]
+        ]
+        if marked:
+            painter.drawRects(marked)
+
+    def _paint_numbers(
+        self, painter: QPainter, rows: list[Section], columns: list[Section]
+    ) -> None:
+        """Write the numbers against the right edges of their cells."""
+        metrics, cut = self.fontMetrics(), Qt.TextElideMode.ElideRight
+        margin = self.style().pixelMetric(QStyle.PixelMetric.PM_FocusFrameHMargin) + 1
+        painter.setPen(self.palette().text().color())
+        for row in rows:
+            line = row.start + (row.end - row.start) // 2
+            line += metrics.ascent() - metrics.height() // 2
+            for column in columns:
+                room = column.end - column.start - 2 * margin
+                text = self._text(row.index, column.index)
+                wide = metrics.horizontalAdvance(text)
+                if wide > room:
+                    text = metrics.elidedText(text, cut, room)
+                    wide = metrics.horizontalAdvance(text)
+                painter.drawText(column.end - margin - wide, line, text)
+
+    def _paint_grid(
+        self, painter: QPainter, rows: list[Section], columns: list[Section]
+    ) -> None:
+        hint = QStyle.StyleHint.SH_Table_GridLineColor
+        option = QStyleOptionViewItem()
+        self.initViewItemOption(option)
+        colour = self.style().styleHint(hint, option, self)
+        painter.setPen(QColor.fromRgba(colour & 0xFFFFFFFF))
+        right, bottom = columns[-1].end, rows[-1].end
+        lines = [QLine(0, row.end, right, row.end) for row in rows]
+        lines += [QLine(column.end, 0, column.end, bottom) for column in columns]
+        painter.drawLines(lines)
+
+    # ---- what is shown ---------------------------------------------------------
+
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
         """Name rows and columns; marked ones stand out."""
         if self.numbers is None:
@@ -128,12 +206,10 @@ class NumberTable(QTableView):
             return None
         if role == Role.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        value = float(self.numbers.values[row, column])
         if role == Role.DisplayRole:
-            if row in self.numbers.flags:
-                return _("yes") if value else _("no")
-            return words.short(value)
+            return self._text(row, column)
         if role == Role.ToolTipRole:
+            value = float(self.numbers.values[row, column])
             tip = _(
                 "{row}, {column}: {value}",
                 row=self.numbers.rows[row],
@@ -142,6 +218,15 @@ class NumberTable(QTableView):
             )
             return plain_tip(tip)
         return None
+
+    def _text(self, row: int, column: int) -> str:
+        """Return what a cell says; "" where there are no numbers."""
+        if self.numbers is None:
+            return ""
+        value = float(self.numbers.values[row, column])
+        if row in self.numbers.flags:
+            return _("yes") if value else _("no")
+        return words.short(value)
 
     def mark(self, row: int | None, column: int | None) -> None:
         """Frame a row and a column."""
@@ -263,10 +348,6 @@ def _bars(numbers: Numbers) -> Floats:
     return scaled
 
 
-def _is_signed(bars: Floats) -> bool:
-    return bool((bars < 0).any())
-
-
 def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
     """Return a bar's place: from the middle if there are negative numbers."""
     inner = box.adjusted(1, 2, -2, -2)
@@ -277,8 +358,27 @@ def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
     return QRect(left, inner.top(), length, inner.height())
 
 
-def _bar_colour(option: QStyleOptionViewItem, share: float) -> QColor:
-    """Return the colour that a heat map gives this sign, faint enough to read over."""
-    code = LOW + round((HIGH - LOW) * (0.8 if share > 0 else 0.2))
-    red, green, blue, _ = colour_table(option.palette, signed=True)[code].tolist()
+def _bar_colour(palette: QPalette, share: float) -> QColor:
+    """Return a heat map's colour of a share of its range, faint enough to read over."""
+    code = LOW + round((HIGH - LOW) * share)
+    red, green, blue, _ = colour_table(palette, signed=True)[code].tolist()
     return QColor(red, green, blue, 120)
+
+
+def _sections(header: QHeaderView, first: int, last: int) -> list[Section]:
+    """Return the sections that have a pixel from ``first`` to ``last``."""
+    found, at = [], header.logicalIndexAt(max(0, first))
+    while 0 <= at < header.count():
+        start = header.sectionViewportPosition(at)
+        if start > last:
+            break
+        found.append(Section(at, start, start + header.sectionSize(at) - 1))
+        at += 1
+    return found
+
+
+def _box(row: Section, column: Section) -> QRect:
+    """Return a cell without its lines of the grid."""
+    return QRect(
+        column.start, row.start, column.end - column.start, row.end - row.start
+    )
