@@ -46,7 +46,7 @@ FEWEST, MOST_ROWS = 3, 8  # visible rows
 class Section(NamedTuple):
     """A row or a column that can be seen, and where it lies in the viewport."""
 
-    index: int
+    at: int
     start: int  # pixels
     end: int  # the pixel of the grid after it
 
@@ -126,9 +126,9 @@ class NumberTable(QTableView):
         less: list[QRect] = []
         more: list[QRect] = []
         for row in rows:
-            shares = self.bars[row.index].tolist()
+            shares = self.bars[row.at].tolist()
             for column in columns:
-                share = shares[column.index]
+                share = shares[column.at]
                 if share and math.isfinite(share):
                     box = _bar_box(_box(row, column), share, signed)
                     (more if share > 0 else less).append(box)
@@ -145,7 +145,7 @@ class NumberTable(QTableView):
             _box(row, column).adjusted(0, 0, -1, -1)
             for row in rows
             for column in columns
-            if row.index == self.marked[0] or column.index == self.marked[1]
+            if row.at == self.marked[0] or column.at == self.marked[1]
         ]
         if marked:
             painter.drawRects(marked)
@@ -162,7 +162,7 @@ class NumberTable(QTableView):
             line += metrics.ascent() - metrics.height() // 2
             for column in columns:
                 room = column.end - column.start - 2 * margin
-                text = self._text(row.index, column.index)
+                text = self._text(row.at, column.at)
                 wide = metrics.horizontalAdvance(text)
                 if wide > room:
                     text = metrics.elidedText(text, cut, room)
