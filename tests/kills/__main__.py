@@ -64,6 +64,7 @@ def run(folder: Path, kills: int, seed: int) -> Report:
     checkpoint = load(folder / "model")
     before: KeptWork | None = None
     for number in range(kills):
+        known = len(report.faults)
         (folder / "journal").unlink(missing_ok=True)
         process, killed = _killed(folder, seed * 1000 + number, chance)
         lines = _journal(folder)
@@ -75,7 +76,10 @@ def run(folder: Path, kills: int, seed: int) -> Report:
         _check_kept(report, own[0] if own else None, lines, killed)
         for work in own:
             _check_run(report, work, checkpoint)
+            if before is not None and before.crashed:
+                _check_once(report, before, work, found)
         before = next(iter(found), None)
+        print(report.words(), *report.faults[known:], sep="\n", flush=True)
     return report
 
 
@@ -159,6 +163,16 @@ def _check_restored(
         report.faults.append(f"kill {report.kills}: {kept} was not opened again")
 
 
+def _check_once(
+    report: Report, before: KeptWork, work: KeptWork, found: list[KeptWork]
+) -> None:
+    """A session that goes on stands once: what came of it, not what it came from."""
+    both = before.folder in [each.folder for each in found]
+    was, is_now = (json.loads(bytes(each.facts.recipe)) for each in (before, work))
+    if both and _wanted(was) != _wanted(is_now):
+        report.faults.append(f"kill {report.kills}: a session stands twice")
+
+
 def _check_run(report: Report, work: KeptWork, checkpoint: Checkpoint) -> None:
     """The run that is kept is what the model makes of its recipe."""
     if work.runs is None:
@@ -208,8 +222,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = run(Path(folder), options.kills, options.seed)
-    print(report.words())
-    print(*report.faults, sep="\n")
+    print("", report.words(), *report.faults, sep="\n")
     return 1 if report.faults else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.engine.events import Event
 from visformer.engine.messages import (
@@ -13,9 +14,10 @@ from visformer.engine.messages import (
     Request,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import receive, runs
+from visformer.session import forcing, receive, runs
 from visformer.session.state import Session, State
 from visformer.values.intervention import Causal, HideSource, Intervention
+from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))
@@ -65,3 +67,21 @@ def answer(session: Session, engine: Engine, trace: Trace = TRACE) -> Trace:
 def translated(session: Session, engine: Engine, text: str = "one two") -> Trace:
     session.do(runs.translate, text)
     return answer(session, engine)
+
+
+def worked(session: Session, engine: Engine) -> State:
+    """Make every sort of edit, the last one undone."""
+    take(session, opened_model(TRACE.model, path="/m"))
+    translated(session, engine)
+    session.set(step=2, tab="masks", kind="decoder", head=1)
+    session.do(forcing.force, 7)
+    answer(session, engine, make_trace(source=6, target=5, seed=2))
+    session.do(runs.choose_tokens, Strategy(name="sample", seed=4), 9)
+    answer(session, engine, make_trace(source=6, target=5, seed=3))
+    session.do(runs.change_run, HIDDEN)
+    answer(session, engine, replace(TRACE, intervention=HIDDEN))
+    session.do(runs.translate, "three", reference="trois")
+    answer(session, engine)
+    answer(session, engine, replace(TRACE, intervention=HIDDEN))
+    session.do(runs.undo)
+    return session.state

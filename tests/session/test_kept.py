@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.opened import opened_model
-from tests.session.sessions import HIDDEN, TRACE, Engine, answer, take, translated
-from tests.traces import make_trace
-from visformer.engine.messages import Decode, Open
-from visformer.errors import InputError
-from visformer.session import forcing, kept, openings, runs
+from tests.session.sessions import (
+    TRACE,
+    Engine,
+    worked,
+)
+from visformer.session import kept
 from visformer.session.keeper import Keeper, Work
 from visformer.session.kept import (
     MOST_KEPT,
@@ -29,158 +29,14 @@ from visformer.session.kept import (
     mark,
     prune,
 )
-from visformer.session.recipe import Recipe, read_recipe, recipe_of, written
-from visformer.session.saved_work import MODIFIED_RUN, ORIGINAL, runs_of, settled
+from visformer.session.recipe import Recipe, WantedRun, recipe_of, written
+from visformer.session.saved_work import runs_of
 from visformer.session.state import Session, State
 from visformer.values.memo import same
-from visformer.values.strategy import Strategy
 from visformer.values.trace_file import read_session
 
 FACTS = WorkFacts(recipe=msgspec.Raw(b"{}"), saved=1.0)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
-
-
-def worked(session: Session, engine: Engine) -> State:
-    """Make every sort of edit, the last one undone."""
-    take(session, opened_model(TRACE.model, path="/m"))
-    translated(session, engine)
-    session.set(step=2, tab="masks", kind="decoder", head=1)
-    session.do(forcing.force, 7)
-    answer(session, engine, make_trace(source=6, target=5, seed=2))
-    session.do(runs.choose_tokens, Strategy(name="sample", seed=4), 9)
-    answer(session, engine, make_trace(source=6, target=5, seed=3))
-    session.do(runs.change_run, HIDDEN)
-    answer(session, engine, replace(TRACE, intervention=HIDDEN))
-    session.do(runs.translate, "three", reference="trois")
-    answer(session, engine)
-    answer(session, engine, replace(TRACE, intervention=HIDDEN))
-    session.do(runs.undo)
-    return session.state
-
-
-def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None:
-    recipe = recipe_of(worked(session, engine))
-    assert recipe is not None
-    assert read_recipe(written(recipe)) == recipe
-    assert (recipe.path, recipe.digest) == ("/m", TRACE.model.digest)
-    assert recipe.wanted.intervention == HIDDEN
-    edits = [run.edit for run in recipe.undo]
-    assert edits == ["token", "strategy", "change"]
-    assert [run.wish.sentence for run in recipe.redo] == ["three"]
-    assert recipe.undo[1].prefix[-1] == (7, "forced")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        b"",
-        b"[]",
-        b'{"wanted":{"sentence":3}}',
-        b'{"wanted":{"strategy":{"temperature":0}}}',
-        b'{"wanted":{"strategy":{"name":"best"}}}',
-        b'{"wanted":{"prefix":[[-1,"forced"]]}}',
-        b'{"wanted":{"change":{"masks":[{"change":"x"}]}}}',
-        b'{"wanted":{},"layer":-1}',
-        b'{"wanted":{},"kind":"sideways"}',
-    ],
-)
-def test_a_recipe_that_is_damaged_is_one_sentence(change: bytes) -> None:
-    assert read_recipe(b'{"wanted":{}}') == read_recipe(b'{"wanted":{"step":0}}')
-    with pytest.raises(InputError, match="damaged"):
-        read_recipe(change)
-
-
-def test_a_session_is_made_again_from_its_recipe(
-    session: Session, engine: Engine
-) -> None:
-    before = worked(session, engine)
-    recipe = recipe_of(before)
-    assert recipe is not None
-    after, engine = (lambda e: (Session(engine=e), e))(Engine())
-    after.do(openings.resume, recipe)
-    assert engine.last == Open(path="/m")
-    assert recipe_of(after.state) is recipe  # killed now, nothing would be lost
-    take(after, opened_model(TRACE.model, path="/m"))
-    assert engine.last == Decode(
-        source="one two", strategy=Strategy(name="sample", seed=4), limit=9
-    )
-    answer(after, engine)
-    assert engine.last.intervention == HIDDEN
-    trace = answer(after, engine, replace(TRACE, intervention=HIDDEN))
-    state = after.state
-    assert state.trace is trace
-    assert (state.wish, state.intervention, state.step) == (
-        before.wish,
-        before.intervention,
-        before.step,
-    )
-    assert [run.wish for run in state.history.undo] == [
-        run.wish for run in before.history.undo
-    ]
-    after.do(runs.undo)  # computed again
-    assert engine.last.intervention == state.history.undo[-1].intervention
-
-
-@pytest.mark.parametrize("path", ["/m", "/other"])
-def test_a_late_answer_to_another_opening_does_not_end_it(
-    path: str, session: Session, engine: Engine
-) -> None:
-    """It may be of the same checkpoint: a window opens its own model as it starts."""
-    before = worked(session, engine)
-    recipe = recipe_of(before)
-    assert recipe is not None
-    after, engine = (lambda e: (Session(engine=e), e))(Engine())
-    after.do(openings.open_checkpoint, path, given=())
-    after.do(runs.show_trace, replace(TRACE, source_text="one two"))
-    after.do(openings.resume, recipe)
-    late = TRACE.model if path == "/m" else replace(TRACE.model, digest="other")
-    take(after, opened_model(late, path=path, number=1))
-    assert recipe_of(after.state) is recipe
-    take(after, opened_model(TRACE.model, path="/m", number=2))
-    assert (after.state.opening, after.state.wish) == (None, before.wish)
-    assert after.state.intervention == before.intervention
-    assert len(after.state.history.undo) == len(before.history.undo)
-    assert engine.last.strategy == before.wish.strategy
-
-
-def test_what_is_opened_again_is_one_revision(session: Session, engine: Engine) -> None:
-    """An edit is another one: until then, what is kept is what was opened again."""
-    recipe = recipe_of(worked(session, engine))
-    assert recipe is not None
-    after, engine = (lambda e: (Session(engine=e), e))(Engine())
-    unsaved = after.state.revision
-    after.do(openings.resume, recipe)
-    revision = after.state.revision
-    assert revision is not unsaved
-    take(after, opened_model(TRACE.model, path="/m"))
-    answer(after, engine)
-    assert after.state.revision is revision
-
-
-def test_another_model_makes_no_run_of_it(session: Session, engine: Engine) -> None:
-    recipe = recipe_of(worked(session, engine))
-    assert recipe is not None
-    after, other = Session(engine=Engine()), replace(TRACE.model, digest="other")
-    after.do(runs.show_trace, TRACE)
-    after.do(openings.resume, recipe)
-    state = take(after, opened_model(other, path="/m"))
-    assert "has changed since" in state.error
-    assert state.trace is TRACE
-    assert not state.awaiting.decoding
-
-
-def test_runs_are_those_on_screen_and_never_of_another_wish(
-    session: Session, engine: Engine
-) -> None:
-    state = worked(session, engine)
-    both = runs_of(state)
-    assert [run.name for run in both] == [ORIGINAL, MODIFIED_RUN]
-    assert both[-1].trace is state.trace
-    session.do(runs.translate, "four")  # nothing of it has come
-    assert runs_of(session.state) == []
-    held = settled(session.state)
-    assert held.wish.sentence == "one two"
-    assert [run.trace for run in runs_of(held)][-1] is state.trace
 
 
 def kept_state(session: Session, engine: Engine) -> tuple[Recipe, State]:
@@ -250,6 +106,44 @@ def test_the_last_five_stay_and_living_windows_are_left_alone(
     times = [work.facts.saved for work in left_behind(tmp_path)]
     assert times == [7.0, 6.0, 5.0, 4.0, 3.0]
     assert living.path.is_dir()
+    living.close()
+
+
+def test_what_goes_on_in_another_window_stands_once(tmp_path: Path) -> None:
+    recipe = Recipe(wanted=WantedRun(sentence="one"))
+    own = [OwnFolder(tmp_path) for _number in range(3)]
+    for before, folder, saved in zip([None, *own], own, (1.0, 2.0, 3.0), strict=False):
+        continues = "" if before is None else before.path.name
+        facts = WorkFacts(recipe=FACTS.recipe, saved=saved, continues=continues)
+        folder.write(recipe, [], facts)
+    own[0].close()
+    own[1].close()
+    assert left_behind(tmp_path) == []  # they go on in the third window
+    prune(tmp_path)
+    assert not own[0].path.exists()
+    assert own[1].path.exists()
+    other = WorkFacts(recipe=FACTS.recipe, saved=4.0)
+    own[2].write(recipe, [], other)  # it turned to other work
+    assert [work.folder for work in left_behind(tmp_path)] == [own[1].path]
+    own[2].write(recipe, [], facts)
+    own[2].close()
+    assert [work.folder for work in left_behind(tmp_path)] == [own[2].path]
+    prune(tmp_path)
+    assert not own[1].path.exists()
+    assert own[2].path.exists()
+
+
+def test_what_is_continued_takes_no_place_of_the_last_five(tmp_path: Path) -> None:
+    recipe = Recipe(wanted=WantedRun(sentence="one"))
+    own = [OwnFolder(tmp_path) for _number in range(MOST_KEPT + 1)]
+    for folder in own:
+        folder.write(recipe, [], FACTS)
+        folder.close()
+    living = OwnFolder(tmp_path)
+    last = max(folder.path.name for folder in own)
+    living.write(recipe, [], msgspec.structs.replace(FACTS, continues=last))
+    prune(tmp_path)
+    assert len(left_behind(tmp_path)) == MOST_KEPT
     living.close()
 
 

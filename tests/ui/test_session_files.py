@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,72 @@ def test_what_is_worked_on_is_kept_and_offered_after_a_crash(
     assert again.session.state.wish == wish
     assert again.session.state.history.undo
     assert again.isWindowModified()
+
+
+def test_a_session_that_is_opened_again_stands_once(
+    start: Start, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = start()
+    made = worked(window, engine)
+    crash(window, tmp_path)
+    again, engine = start()
+    assert offered(again, qtbot) is not None
+    again.restore.open.click()
+    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again.files._give(again.session.state, closed=False)
+    assert again.files._continues == ""  # its model is not open yet
+    again.receive(opened_model(TRACE.model, path="/m", number=-1))
+    answer(again, engine, made)
+    again.translate("three")
+    answer(again, engine, TRACE)
+    crash(again, tmp_path)  # of the two, one stands
+    (work,) = left_behind(tmp_path / "kept")
+    assert work.recipe.wanted.sentence == "three"
+    assert work.crashed  # there was an edit
+    assert "one two" in [run.sentence for run in work.recipe.undo]
+
+
+def test_a_session_stands_again_once_there_is_other_work(
+    start: Start, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = start()
+    made = worked(window, engine)
+    crash(window, tmp_path)
+    again, engine = start()
+    offered(again, qtbot)
+    again.restore.open.click()
+    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again.receive(opened_model(TRACE.model, path="/m", number=-1))
+    answer(again, engine, made)
+    again.files._give(again.session.state, closed=False)
+    assert again.files._continues
+    other = replace(TRACE.model, digest="another")
+    again.receive(opened_model(other, path="/other", number=-2))
+    again.files._give(again.session.state, closed=False)
+    again.receive(opened_model(TRACE.model, path="/m", number=-3))
+    again.translate("three")
+    answer(again, engine, TRACE)
+    again.close()
+    found = left_behind(tmp_path / "kept")
+    assert [work.recipe.wanted.sentence for work in found] == ["three", "one two"]
+
+
+def test_what_was_opened_again_and_not_edited_is_not_offered_twice(
+    start: Start, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = start()
+    made = worked(window, engine)
+    crash(window, tmp_path)
+    again, engine = start()
+    offered(again, qtbot)
+    again.restore.open.click()
+    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again.receive(opened_model(TRACE.model, path="/m", number=-1))
+    answer(again, engine, made)
+    crash(again, tmp_path)
+    third, _engine = start()
+    assert offered(third, qtbot) is None
+    assert len(third.files.earlier) == 1
 
 
 def test_what_crashes_again_is_not_offered_and_stays_in_the_menu(

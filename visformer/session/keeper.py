@@ -29,6 +29,7 @@ class Work:
     file: str = ""
     closed: bool = False
     tries: int = 0
+    continues: str = ""
 
 
 class Keeper:
@@ -98,6 +99,7 @@ class Keeper:
             file=work.file,
             closed=work.closed,
             tries=work.tries,
+            continues=work.continues,
         )
         try:
             recipe = recipe_of(work.state)

@@ -49,6 +49,7 @@ class WorkFacts(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""  # the session file that the user saved it to, or opened
     closed: bool = False  # its window ended well, or the user does not want it
     tries: int = 0  # how often it was opened again without any edit since
+    continues: str = ""  # the folder of the session that goes on in this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,15 +135,17 @@ class OwnFolder:
 def left_behind(root: Path) -> list[KeptWork]:
     """Return what windows that have ended left behind, the newest first.
 
-    What cannot be read is passed over.
+    What cannot be read is passed over, and what has gone on in another window.
     """
-    found = []
+    found, continued = [], set()
     for folder in _folders(root):
         with _turn(root), _ended(folder) as ended:
-            work = _read(folder) if ended else None
+            work = _read(folder)
         if work is not None:
-            found.append(work)
-    return sorted(found, key=lambda work: -work.facts.saved)
+            continued.add(work.facts.continues)
+            found += [work] if ended else []
+    stands = (work for work in found if work.folder.name not in continued)
+    return sorted(stands, key=lambda work: -work.facts.saved)
 
 
 def mark(work: KeptWork, *, tried: bool = False, closed: bool = False) -> KeptWork:
@@ -156,15 +159,26 @@ def mark(work: KeptWork, *, tried: bool = False, closed: bool = False) -> KeptWo
 
 
 def prune(root: Path) -> None:
-    """Delete all but the newest folders of windows that have ended."""
+    """Delete all but the newest folders of windows that have ended.
+
+    One that has gone on in another window stays only while that window lives, which may
+    yet turn to other work.
+    """
     with _turn(root):
-        count = 0
-        for folder in sorted(_folders(root), key=lambda f: f.name, reverse=True):
-            with _ended(folder) as ended:
-                count += ended
-                if ended and (count > MOST_KEPT or not (folder / FACTS).is_file()):
-                    count -= not (folder / FACTS).is_file()
-                    shutil.rmtree(folder, ignore_errors=True)
+        ended, continued = {}, set()
+        for folder in sorted(_folders(root), key=lambda f: f.name):
+            with _ended(folder) as has_ended:
+                work = _read(folder)
+            if has_ended:
+                ended[folder] = work
+            elif work is not None:
+                continued.add(work.facts.continues)
+        over = {work.facts.continues for work in ended.values() if work is not None}
+        stands = [f for f in ended if f.name not in over | continued]
+        whole = [folder for folder in stands if (folder / FACTS).is_file()]
+        kept = {*whole[-MOST_KEPT:], *(f for f in ended if f.name in continued - over)}
+        for folder in ended.keys() - kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folders(root: Path) -> list[Path]:

@@ -48,6 +48,19 @@ def runs_of(state: State) -> list[SavedRun]:
     return runs
 
 
+def goes_on_with(state: State, recipe: Recipe) -> bool:
+    """Tell whether all that a recipe was kept of is open again, and is worked on.
+
+    Of a recorded run that is its run alone: what came before it was in no recipe.
+    """
+    if recipe.recorded:
+        same_run = state.wish.sentence == recipe.wanted.sentence
+        return same_run and not recipe.undo and not recipe.redo
+    opened = state.opened
+    same_model = opened is not None and opened.model.digest == recipe.digest
+    return same_model and state.opening is None
+
+
 def resumed(state: State, recipe: Recipe, event: Opened) -> Next:
     """Go on with a session whose model is open again; its run is made again.
 

@@ -16,7 +16,7 @@ from visformer.session import openings
 from visformer.session.keeper import Keeper, Work
 from visformer.session.kept import KeptWork, left_behind, mark
 from visformer.session.recipe import Recipe, read_recipe, recipe_of, written
-from visformer.session.saved_work import runs_of, settled
+from visformer.session.saved_work import goes_on_with, runs_of, settled
 from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui.trace_opener import read_ahead
@@ -48,6 +48,8 @@ class SessionFiles(QObject):
         self._others: tuple[SavedRun, ...] = ()  # runs of that file, not on screen
         self._saved: object = window.session.state.revision
         self._tried: object = None  # the revision of a session opened again
+        self._again: KeptWork | None = None  # that session
+        self._continues = ""  # its folder, while it goes on here
         self._seen: tuple[object, ...] = ()
         self._kept, self._kept_at, self._failed = False, 0.0, False
         self._closed = False
@@ -109,8 +111,23 @@ class SessionFiles(QObject):
         tried = state.revision is self._tried
         self._kept, self._kept_at = True, time.monotonic()
         self._keeper.keep(
-            Work(state=state, file=self.path, closed=closed, tries=int(tried))
+            Work(
+                state=state,
+                file=self.path,
+                closed=closed,
+                tries=int(tried),
+                continues=self._continued(state),
+            )
         )
+
+    def _continued(self, state: State) -> str:
+        """Name the folder of a session opened again, until there is other work."""
+        again = self._again
+        goes_on = again is not None and goes_on_with(state, again.recipe)
+        if self._continues and not goes_on:
+            self._again = None
+        self._continues = again.folder.name if again is not None and goes_on else ""
+        return self._continues
 
     def _tell(self, reason: str) -> None:
         self._emit(self._told, reason)
@@ -148,7 +165,7 @@ class SessionFiles(QObject):
 
     def shown(self, session: SavedSession, path: str) -> None:
         """Take over a session file that was opened, its run being on screen."""
-        self.path = path
+        self.path, self._again = path, None
         self._others = tuple(run for run in session.runs if run is not session.shown)
         self._saved = self._window.session.state.revision
         if session.work:
@@ -281,7 +298,7 @@ class SessionFiles(QObject):
             window.session.do(openings.resume, recipe)
         self.path, self._others = work.facts.file, ()
         self._saved, self._tried = object(), window.session.state.revision
-        self._kept = True
+        self._kept, self._again = True, work
         self._follow(recipe)
         if problem:
             window.session.set(error=problem)
