@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QFontMetrics
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -21,9 +23,13 @@ from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
+from tests.ui.painted import painted
 from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import make_window
+from visformer.pictures.computation.stages import STAGES
+from visformer.ui.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import PlainLabel
@@ -50,6 +56,7 @@ def faults(root: QWidget) -> Iterator[str]:
                 sides = widget.canvas.size().toTuple()
                 if max(sides) < LEAST_MAP:
                     yield f"map of {sides} in {where}: {widget.accessibleName()}"
+                yield from unlabelled(widget, where)
             case QLabel() if widget.text():
                 yield from _label(widget, where)
             case QAbstractButton() if widget.text() and not _is_icon(widget):
@@ -63,6 +70,34 @@ def faults(root: QWidget) -> Iterator[str]:
                 for tab in range(widget.count()):
                     if metrics.height() > widget.tabRect(tab).height():
                         yield f"tab {widget.tabText(tab)!r} in {where}"
+
+
+def unlabelled(heat_map: HeatMap, where: str) -> Iterator[str]:
+    """Name labels that are missing where they have room, overlap, or are not whole."""
+    rows, columns = heat_map._row_labels, heat_map._column_labels
+    line = heat_map.fontMetrics().height()
+    letter = heat_map.fontMetrics().averageCharWidth()
+    if heat_map.width() > LEAST_MAP + 2 * line + 6 * letter and not rows.isVisible():
+        yield f"no row labels in {where}"
+    if heat_map.height() > LEAST_MAP + 5.5 * line and not columns.isVisible():
+        yield f"no column labels in {where}"
+    closest = QFontMetrics(sized(heat_map.font(), CAPTION)).height() - 1
+    words = painted(heat_map, rows).words if rows.isVisible() else []
+    if rows.isVisible() and len(words) < len(rows._marked):
+        yield f"{len(rows._marked)} rows are marked, {len(words)} named in {where}"
+    for one, other in pairwise(sorted(word.y for word in words)):
+        if other - one < closest:
+            yield f"row labels {other - one} pixels apart in {where}"
+    words = painted(heat_map, columns).words if columns.isVisible() else []
+    numbered = columns.upright or columns.brief
+    for word in words if numbered else ():
+        end = word.x + heat_map.fontMetrics().horizontalAdvance(word.text)
+        if word.x < -1 or end > heat_map.width() + 1:
+            yield f"column label {word.text!r} beyond the edge of {where}"
+    turned_ones = () if numbered else [word.x for word in words if len(word.text) > 2]
+    for one, other in pairwise(sorted(turned_ones)):
+        if other - one < closest:
+            yield f"column labels {other - one} pixels apart in {where}"
 
 
 def _is_icon(button: QAbstractButton) -> bool:
@@ -101,6 +136,11 @@ def turned(reader: Reader) -> Iterator[str]:
                 reader.answer()
             QApplication.processEvents()
             yield f"{kind.name} {page.name if page is not None else ''}"
+        for stage in STAGES if kind is ComputationView else ():
+            reader.window.session.set(stage=stage.name)
+            reader.answer()
+            QApplication.processEvents()
+            yield f"{kind.name} {stage.name}"
 
 
 def check(reader: Reader, places: list[tuple[tuple[int, int], int]]) -> None:

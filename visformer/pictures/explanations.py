@@ -13,6 +13,7 @@ from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.choices import short_choice
 from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.look import Form
+from visformer.pictures.role_text import role_text
 from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
 from visformer.values.facts import Kind
@@ -86,7 +87,11 @@ def _attention(scene: Scene) -> str:
     found = reads(scene) if scene.look.raw else None
     if found is None:
         return _(_ROWS[kind], dark=dark)
-    return _(_READS[kind], dark=dark, **_names(found))
+    return _hued(_(_READS[kind], dark=dark, **_names(found)), found)
+
+
+def _hued(sentence: str, found: Reads) -> str:
+    return role_text(sentence, query=f"“{found.query}”", key=f"“{found.key}”")
 
 
 def _names(found: Reads) -> dict[str, str]:
@@ -211,7 +216,7 @@ def _computation(scene: Scene) -> str:
     layer, _head = layer_and_head(trace, scene.selection, kind)
     facts, known = trace.model.attention[kind], trace.model.known
     allowed = trace.mask(kind, layer)[found.row]
-    return _(
+    sentence = _(
         _STAGES[scene.stage],
         **_names(found),
         layer=layer + 1,
@@ -223,6 +228,7 @@ def _computation(scene: Scene) -> str:
         masked=number(facts.masked_value),
         inner="?" if known is None else f"{known.feed_forward:,}",
     )
+    return _hued(sentence, found)
 
 
 # ---- masks and output ------------------------------------------------------------

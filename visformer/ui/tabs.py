@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSignalBlocker, Qt, Signal
+import math
+
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
-    QHBoxLayout,
+    QGridLayout,
     QSizePolicy,
     QSplitter,
     QStackedWidget,
@@ -14,13 +17,15 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import _
+from visformer.pictures.explanations import START
 from visformer.session.state import Session, State
 from visformer.ui import theme, views
 from visformer.ui.views.view import View
 from visformer.ui.widgets.least_size import LeastSize
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.role_label import RoleLabel
 
 FIRST = "sizes at first"  # a splitter's property
+LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights
 
 
 class Tabs(QWidget):
@@ -49,9 +54,9 @@ class Tabs(QWidget):
         for view in self._classes.values():
             self.bar.addTab(_(view.title))
             self._stack.addWidget(LeastSize())
-        self.explanation = plain_label("", faint=True)
-        self.explanation.setAccessibleName(_("what is seen here"))
-        self.explanation.setMinimumWidth(1)
+        self.explanation = RoleLabel(_("what is seen here"))
+        self.explanation.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self.explanation.setAlignment(Qt.AlignmentFlag.AlignVCenter)
         self.explanation.setSizePolicy(
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
@@ -64,15 +69,56 @@ class Tabs(QWidget):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        row = QHBoxLayout()
-        row.setSpacing(theme.gap(self, 2))
-        row.addWidget(self.bar)
-        row.addWidget(self.explanation, 1)
+        self._head = QGridLayout()
+        self._head.setHorizontalSpacing(theme.gap(self, 2))
+        self._head.setVerticalSpacing(0)
+        self._head.setColumnStretch(1, 1)
+        self._head.addWidget(self.bar, 0, 0)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addLayout(row)
+        column.addLayout(self._head)
         column.addWidget(self.middle, 1)
+        self._place_explanation()
+
+    def _place_explanation(self) -> None:
+        """Reserve lines for a long sentence where that takes the least height.
+
+        That is beside the titles, or below them.
+        """
+        titles = self.bar.sizeHint()
+        beside = max(1, self.width() - titles.width() - theme.gap(self, 2))
+        small = QFontMetrics(theme.sized(self.font(), theme.CAPTION))
+        longer = len(_(START)) / len(START)  # in this language than in English
+        wanted = longer * LONGEST * LETTER * small.height()
+        lines = [math.ceil(wanted / room) for room in (beside, max(1, self.width()))]
+        least = self.fontMetrics().height()
+        high = [max(least, count * (small.lineSpacing() + 2)) for count in lines]
+        in_row = high[0] - titles.height() <= high[1]
+        self.explanation.setFixedHeight(high[0 if in_row else 1])
+        at = (0, 1, 1, 1) if in_row else (1, 0, 1, 2)
+        self._head.addWidget(self.explanation, *at)
+        self._room = beside if in_row else self.width()
+        self._size_explanation()
+
+    def _size_explanation(self) -> None:
+        """Write a sentence smaller that is too long for one line."""
+        wide = self.fontMetrics().horizontalAdvance(self.explanation.text())
+        fits = wide < self._room
+        font = self.font() if fits else theme.sized(self.font(), theme.CAPTION)
+        if font != self.explanation.font():
+            self.explanation.setFont(font)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._place_explanation()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_head"):
+            self._place_explanation()
 
     def has(self, name: str) -> bool:
         """Tell whether there is a view of this name."""
@@ -108,7 +154,9 @@ class Tabs(QWidget):
         view.draw(state)
         self._page(state.tab).fit()
         sentence = view.explanation(state) if self.explained else ""
-        self.explanation.setText(sentence)
+        if sentence != self.explanation.text():
+            self.explanation.setText(sentence)
+            self._size_explanation()
         self.explained_now.emit(sentence)
 
     def reset_sizes(self) -> None:

@@ -34,15 +34,17 @@ from visformer.pictures.computation.subject import (
     subject,
 )
 from visformer.pictures.picture import Axis
+from visformer.pictures.role_text import RoleText, role_text
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
+from visformer.ui.theme import hue
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.role_label import RoleLabel
 from visformer.values.facts import KINDS
 from visformer.words import KIND_NAMES, layer_words
 
@@ -77,10 +79,9 @@ class ComputationView(View):
             )
         }
         self._absent = paragraph(_("kinds of attention that are not there"))
-        self._heading = _yielding(plain_label(""))
-        self._heading.setAccessibleName(_("the cell that is shown"))
-        self._formula = paragraph(_("the formula of this stage"))
-        self._words = paragraph(_("the numbers of the cell"))
+        self._heading = RoleLabel(_("the cell that is shown"))
+        self._formula = RoleLabel(_("the formula of this stage"))
+        self._words = RoleLabel(_("the numbers of the cell"))
         for label in (self._formula, self._words):
             label.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._words.setTextInteractionFlags(
@@ -161,15 +162,18 @@ class ComputationView(View):
         )
         page = stage_of(state.stage).page
         about = "" if self._subject is None else heading(self._subject, page)
-        self._heading.setText(about)
+        self._heading.setText(self._hued(about))
         self._heading.setVisible(bool(about))
-        self._heading.setToolTip(plain_tip(about))
         shown: StagePicture | str = no_cell_words(state.shown)
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)
         self._picture = shown if isinstance(shown, StagePicture) else None
-        self._formula.setText(self._picture.formula if self._picture else "")
-        self._words.setText(self._picture.words if self._picture else str(shown))
+        self._formula.setText(
+            self._hued(self._picture.formula if self._picture else "")
+        )
+        self._words.setText(
+            self._hued(self._picture.words if self._picture else str(shown))
+        )
         maps = self._picture.maps if self._picture else ()
         self.maps.setVisible(bool(maps))
         columns = self._picture.columns if self._picture else 0
@@ -178,6 +182,13 @@ class ComputationView(View):
         if self._changed("product", state.stage, *chosen):
             self.maps.run()
         self._draw_table()
+
+    def _hued(self, text: str) -> RoleText:
+        """Give the symbols, the cell's query and its key their hues."""
+        if self._subject is None:
+            return role_text(text)
+        tokens = self._subject.token("query"), self._subject.token("key")
+        return role_text(text, query=tokens[0], key=tokens[1])
 
     def _draw_table(self) -> None:
         self.table.setVisible(self._picture is not None)
@@ -230,6 +241,10 @@ class ComputationView(View):
             for index in range(bar.count()):
                 current = index == bar.currentIndex()
                 bar.setTabTextColor(index, accent if current else plain)
+        for page, bar in self.stages.items():
+            for index, stage in enumerate(stages_on(page)):
+                if stage.role:
+                    bar.setTabTextColor(index, hue(self.palette(), stage.role))
 
     # ---- what the user does ----------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
@@ -86,6 +88,13 @@ class ColourBar(QWidget):
     def heightForWidth(self, width: int) -> int:
         """Return the height in pixels: one line, or two."""
         return self._line() * (2 if self._is_second(width) else 1)
+
+    def wanted(self) -> int:
+        """Return the width at which the scale's name is whole, beside all else."""
+        first = self._first_line(1 << 16)
+        if self.offer.text() and not self._is_second(self.width()):
+            first += self._offer_room()
+        return math.ceil(first) + self._wide(self._note)
 
     def _line(self) -> int:
         return self.fontMetrics().height() + 2

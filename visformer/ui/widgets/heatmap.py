@@ -27,11 +27,12 @@ from visformer.ui.widgets.kind_sign import KindSign
 from visformer.ui.widgets.labels import (
     Caption,
     Labels,
+    are_numbers,
     axis_ink,
     labels_width,
 )
-from visformer.ui.widgets.map_room import LEAST, square_cells
-from visformer.ui.widgets.new_row import NewRow
+from visformer.ui.widgets.map_room import MapRoom, map_room
+from visformer.ui.widgets.new_row import NewRow, has_grown
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height
 
 TITLED = 20  # lines of a map's width from which its title is large
@@ -107,7 +108,7 @@ class HeatMap(QWidget):
         ``extent`` reserves space for this many rows and columns, ``longest`` for a row
         and a column label, so that cells stay in place while rows are added.
         """
-        grown = _has_grown(self._matrix, matrix)
+        grown = has_grown(self._matrix, matrix)
         self.new_row.stop()
         self._matrix, self._extent, self._longest = matrix, extent, longest
         for part in (self._title, self._done, self._bar, self.canvas):
@@ -232,10 +233,15 @@ class HeatMap(QWidget):
         )
         bar = self._bar.heightForWidth(self.width())
         words = matrix.done, matrix.title, matrix.gist, matrix.sign, bar
-        room = (self.size(), extent, longest, self.font(), words)
+        axes = matrix.row_axis, matrix.column_axis, self._has_numbered_columns
+        room = (self.size(), extent, longest, self.font(), words, axes)
         if room != self._room:
             self._room = room
             self._place(extent, longest)
+
+    @property
+    def _has_numbered_columns(self) -> bool:
+        return self._matrix is not None and are_numbers(self._matrix.columns)
 
     def _colour_title(self, matrix: Matrix) -> None:
         """Write a matrix of one role in its hue."""
@@ -255,61 +261,80 @@ class HeatMap(QWidget):
         top = self._place_words(edge)
         bar = self._bar.heightForWidth(self.width() - 2 * edge)
         bottom = self.height() - bar - 2 * edge
-        left = edge + line + min(longest[0], int(self.width() * 0.4))
-        upright = longest[1] <= (self.width() - left - edge) / extent[1]
-        turned = min(longest[1], int(self.height() * 0.35))
-        labels = line if upright else turned
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
-        within = whole.adjusted(left - edge, line + labels, 0, 0)
-        room = square_cells(extent, within, self._stretch)
-        bare = min(room.width(), room.height()) < LEAST
-        if bare:
-            room = square_cells(extent, whole, self._stretch)
-        for part in self._outside():
-            part.setHidden(bare)
-        self._column_labels.upright = upright
-        over = line // 2
-        self._row_labels.overhang = self._column_labels.overhang = over
-        x, y = room.x(), room.y()
-        self._column_axis.setGeometry(x, top, self.width() - x - edge, line)
-        self._column_labels.setGeometry(
-            x - over, y - labels, room.width() + 2 * over, labels
-        )
-        self._row_axis.setGeometry(edge, y, line, room.height())
-        beside = QRect(edge + line, y - over, x - edge - line, room.height() + 2 * over)
-        self._row_labels.setGeometry(beside)
-        self.canvas.setGeometry(room)
-        self._hint.setGeometry(room.adjusted(edge, 0, -edge, 0))
-        across = self.width() - 2 * edge
-        self._bar.setGeometry(edge if bare else x, room.bottom() + edge, across, bar)
-        if not bare:
-            self._bar.resize(across - x + edge, bar)
+        letter = self.fontMetrics().averageCharWidth()
+        numbered = self._has_numbered_columns
+        sizes = longest, (line, letter)
+        room = map_room(extent, whole, self._stretch, *sizes, numbered=numbered)
+        for part in (self._row_labels, self._row_axis):
+            part.setVisible(room.left > 0)
+        self._column_labels.setVisible(room.above > 0)
+        self._column_axis.setHidden(room.brief)
+        self._column_labels.upright = room.upright
+        self._column_labels.brief = room.brief
+        self._place_around(room, QPoint(edge, top), line)
+        self.canvas.setGeometry(room.cells)
+        self._hint.setGeometry(room.cells.adjusted(edge, 0, -edge, 0))
+        right = self.width() - edge
+        x = max(edge, min(room.cells.x(), right - self._bar.wanted()))
+        self._bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
         self.canvas.set_whole(*extent)
         self._follow()
 
+    def _place_around(self, room: MapRoom, corner: QPoint, line: int) -> None:
+        """Place labels and titles of the axes; ``corner`` is above and beside them.
+
+        A title that is longer than its axis begins in that corner.
+        """
+        cells, over = room.cells, line // 2
+        x, y, right = cells.x(), cells.y(), self.width() - corner.x()
+        self._row_labels.overhang = self._column_labels.overhang = over
+        self._column_labels.setGeometry(
+            x - over, y - room.above, cells.width() + 2 * over, room.above
+        )
+        inner = corner.x() + (line if room.left else 0)
+        self._row_labels.setGeometry(
+            inner, y - over, x - inner, cells.height() + 2 * over
+        )
+        wide = self._column_axis.sizeHint().width()
+        start = max(inner, min(x, right - wide))
+        self._column_axis.setGeometry(start, corner.y(), right - start, line)
+        high = max(
+            cells.height(),
+            min(self._row_axis.wanted(), cells.bottom() + 1 - corner.y()),
+        )
+        self._row_axis.setGeometry(corner.x(), y + cells.height() - high, line, high)
+
     def _place_words(self, edge: int) -> int:
-        """Place the title with its gist, and what was done; return where they end."""
+        """Place the title with its gist, and what was done; return where they end.
+
+        The title is as large as it fits on one line; a long one wraps.
+        """
         wide, text = self.width() - 2 * edge, self._title.text()
-        large = sized(self.font(), TITLE, bold=True)
-        if wide < TITLED * self.fontMetrics().height():
-            large = sized(self.font(), 1.0, bold=True)
-        self._title.setFont(large)
-        metrics = QFontMetrics(large)
-        line, body = metrics.height() + 2, self.fontMetrics()
-        left = edge
-        if not self._sign.isHidden():
-            side = self._sign.sizeHint().height()
-            self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
-            left += side + body.averageCharWidth()
-        title = metrics.horizontalAdvance(text) + edge
-        title = max(0, min(wide - left, title))
-        self._title.setGeometry(left, edge, title, line)
+        body, left = self.fontMetrics(), edge
+        side = 0 if self._sign.isHidden() else self._sign.sizeHint().height()
+        left += side + body.averageCharWidth() if side else 0
+        face = sized(self.font(), TITLE, bold=True)
+        room = wide + edge - left
+        if room < max(
+            TITLED * body.height(), QFontMetrics(face).horizontalAdvance(text)
+        ):
+            face = sized(self.font(), 1.0, bold=True)
+        self._title.setFont(face)
+        metrics = QFontMetrics(face)
+        line, title = metrics.height() + 2, metrics.horizontalAdvance(text) + edge
+        self._title.setWordWrap(title > room)
+        high = max(line, wrapped_height(metrics, text, room)) if title > room else line
+        title = max(0, min(room, title))
+        self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
+        self._title.setGeometry(left, edge, title, high)
         off = metrics.ascent() - body.ascent()  # one baseline
         left += title + body.averageCharWidth()
-        self._gist.setGeometry(left, edge + off, max(0, wide - left), body.height() + 2)
+        rest = max(0, wide - left)
+        self._gist.setGeometry(left, edge + off, rest, body.height() + 2)
         done = wrapped_height(body, self._done.text(), wide)
-        self._done.setGeometry(edge, edge + line, wide, done)
-        return edge + line + done
+        self._done.setGeometry(edge, edge + high, wide, done)
+        return edge + high + done
 
     def _follow(self) -> None:
         view = self.canvas.view
@@ -369,12 +394,3 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
-
-
-def _has_grown(before: Matrix | None, now: Matrix | None) -> bool:
-    """Tell whether a step has added the last row of a map."""
-    if before is None or now is None or now.current is None:
-        return False
-    rows = len(now.rows)
-    joined = len(before.rows) + 1 == rows == now.current + 1
-    return joined and before.title == now.title

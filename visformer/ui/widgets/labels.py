@@ -6,15 +6,23 @@ import math
 from functools import lru_cache
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QFontMetricsF,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, TokenPair, bare
-from visformer.ui.theme import hue, sized
+from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.plain_tip import plain_tip
 
 LONGEST = 14  # characters of a label; more are cut in the middle
-CLOSEST = 0.8  # of a line, from the middle of one label to the next
+ROUNDING = 0.01  # of a pixel or a label
 WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
@@ -63,6 +71,12 @@ def _longest(labels: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted({short(label) for label in labels}, key=len)[-3:])
 
 
+@lru_cache(maxsize=64)
+def are_numbers(labels: tuple[str, ...]) -> bool:
+    """Tell whether all labels are whole numbers, such as those of dimensions."""
+    return bool(labels) and all(map(str.isdecimal, labels))
+
+
 @lru_cache(maxsize=8192)
 def _is_wide(text: str) -> bool:
     return any(
@@ -87,9 +101,11 @@ class Labels(QWidget):
         self._current: int | None = None
         self._role: AttentionRole = ""
         self._first, self._span = 0.0, 1.0
-        self._ink, self._metrics = QColor(), self.fontMetrics()  # while painting
+        self._ink, self._face = QColor(), self.font()  # while painting
+        self._metrics = self.fontMetrics()
         self.overhang = 0  # pixels beyond the map at both ends, for labels at its edge
         self.upright = True  # column labels that do not fit side by side are turned
+        self.brief = False  # only what is marked has a label, which is never turned
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def draw(
@@ -128,9 +144,11 @@ class Labels(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the labels that have room, in their role's hue."""
         painter = QPainter(self)
-        places = self._places()
+        self._face = self._fitting_face()
+        self._metrics = QFontMetrics(self._face)
         self._ink = hue(self.palette(), self._role)
-        self._metrics = self.fontMetrics()
+        painter.setFont(self._face)
+        places = self._places()
         turned = [at for at in places if self._is_turned(at[0])]
         standing = [at for at in places if not self._is_turned(at[0])]
         for index, middle in standing:
@@ -147,7 +165,7 @@ class Labels(QWidget):
     def _paint_label(
         self, painter: QPainter, index: int, box: QRectF, side: Qt.AlignmentFlag
     ) -> None:
-        text, font = self._texts[index], self.font()
+        text, font = self._texts[index], self._face
         special = index == self._current or _is_wide(text)
         if special:
             font = label_font(font, text)
@@ -165,64 +183,105 @@ class Labels(QWidget):
             text = metrics.elidedText(text, cut, int(box.width()))
         painter.drawText(box, side | Qt.TextFlag.TextDontClip, text)
         if special:
-            painter.setFont(self.font())
+            painter.setFont(self._face)
+
+    def _fitting_face(self) -> QFont:
+        """Return a caption's font where all labels have room in it, but not in ours."""
+        if self._stand_side_by_side or self.brief:
+            return self.font()
+        small, pitch = sized(self.font(), CAPTION), self._pitch()
+        fits = [
+            self._high(QFontMetrics(face)) <= pitch for face in (self.font(), small)
+        ]
+        return small if fits == [False, True] else self.font()
+
+    @property
+    def _stand_side_by_side(self) -> bool:
+        return not self._rows and self.upright
 
     def _pitch(self) -> float:
         side = self.height() if self._rows else self.width()
         return (side - 2 * self.overhang) / self._span
 
     def _every(self) -> int:
-        """Return that one of so many labels has room."""
-        if not self._rows and self.upright:
-            return 1
-        return max(1, math.ceil(self._high() / self._pitch() - 1 + CLOSEST))
+        """Return that one of so many labels is painted: numbers, in round steps."""
+        needed = max(1, math.ceil(self._needed() / self._pitch() - ROUNDING))
+        if not are_numbers(self._labels):
+            return needed
+        scale: int = 10 ** (len(str(needed)) - 1)
+        steps: tuple[int, ...] = (scale, 2 * scale, 5 * scale, 10 * scale)
+        return next(step for step in steps if step >= needed)
 
-    def _high(self) -> float:
+    def _needed(self) -> float:
+        """Return the pixels from the middle of one label to that of the next."""
+        if not self._stand_side_by_side:
+            return self._high(self._metrics)
+        if are_numbers(self._labels):
+            return labels_width(self._face, self._labels)
+        return 0.0  # they are turned where they have no room so
+
+    def _high(self, metrics: QFontMetrics) -> float:
         """Return the height of a label; of several scripts, the largest."""
         wide = any(map(_is_wide, self._texts))
-        return self.fontMetrics().height() * (WIDE_SIZE if wide else 1.0)
+        return metrics.height() * (WIDE_SIZE if wide else 1.0)
 
     def _is_turned(self, index: int) -> bool:
         """Tell whether a column's label reads upwards; single characters stand."""
-        if self._rows or self.upright:
+        if self._rows or self.upright or self.brief:
             return False
         text = self._texts[index]
         if len(bare(text)) > 1:
             return True
-        font = label_font(self.font(), text)
+        font = label_font(self._face, text)
         room = self._every() * self._pitch()
         return QFontMetricsF(font).horizontalAdvance(text) > room and len(text) > 1
 
     def _places(self) -> list[tuple[int, float]]:
         """Return the labels to paint, each with its middle along the axis."""
-        every = self._every()
+        every, needed = self._every(), self._needed()
         first = max(0, math.floor(self._first))
         last = min(len(self._texts), math.ceil(self._first + self._span))
         always = {index for index in self._marked if first <= index < last}
         if self._current is not None and first <= self._current < last:
             always.add(self._current)
-        others = [
-            index
+        kept = self._apart(sorted(always))
+        if self.brief:
+            return kept
+        others = (
+            (index, self._middle(index))
             for index in range(-(-first // every) * every, last, every)
-            if all(abs(index - one) >= every for one in always)
+            if index not in always and self._is_whole(index)
+        )
+        return kept + [
+            (index, middle)
+            for index, middle in others
+            if all(abs(middle - one) >= needed - ROUNDING for _, one in kept)
         ]
-        return [
-            *((index, self._middle(index)) for index in others),
-            *self._apart(sorted(always)),
-        ]
+
+    def _is_whole(self, index: int) -> bool:
+        """Tell whether a number beside the others ends before the map's right edge."""
+        parent = self.parentWidget()
+        if not self._stand_side_by_side or parent is None:
+            return True
+        wide = self._metrics.horizontalAdvance(self._texts[index])
+        return self._middle(index) + wide / 2 <= parent.width() - self.x()
 
     def _middle(self, index: int) -> float:
         return (index + 0.5 - self._first) * self._pitch() + self.overhang
 
     def _apart(self, indices: list[int]) -> list[tuple[int, float]]:
-        """Move labels that must be there off one another."""
-        least = 0.0 if self._every() == 1 else self._high()
+        """Move labels that must be there off one another, but not over the edge."""
+        least = self._needed()
         middles = [self._middle(index) for index in indices]
         for at in range(1, len(middles)):
             missing = least - (middles[at] - middles[at - 1])
             if missing > 0:
                 middles[at - 1] -= missing / 2
                 middles[at] += missing / 2
+        end = (self.height() if self._rows else self.width()) - least / 2
+        for at in reversed(range(len(middles))):
+            middles[at] = min(middles[at], end)
+            end = middles[at] - least
         return list(zip(indices, middles, strict=True))
 
     def _box(self, index: int, middle: float) -> tuple[QRectF, Qt.AlignmentFlag]:
@@ -233,8 +292,16 @@ class Labels(QWidget):
             box = QRectF(0, middle - high / 2, self.width() - high // 5, high)
             return box, Qt.AlignmentFlag.AlignRight | centre
         wide = max(pitch, float(self._metrics.averageCharWidth()))
-        down = 0 if self.upright else self.height() - high
-        box = QRectF(middle - wide / 2, down, wide, self.height() - down)
+        if self.brief or are_numbers(self._labels):
+            text = self._texts[index]
+            font = label_font(self._face, text)
+            wide = QFontMetricsF(font).horizontalAdvance(text)
+            wide += self._metrics.averageCharWidth() / 2
+        left = middle - wide / 2
+        if self.brief:
+            left = max(0.0, min(left, self.width() - wide))
+        down = 0 if self.upright else max(0, self.height() - high)
+        box = QRectF(left, down, wide, self.height() - down)
         return box, Qt.AlignmentFlag.AlignHCenter | centre
 
 
@@ -252,6 +319,10 @@ class Caption(QWidget):
             self._text, self._role = text, role
             self.setToolTip(plain_tip(text))
             self.update()
+
+    def wanted(self) -> int:
+        """Return the height that the whole text needs."""
+        return self.fontMetrics().horizontalAdvance(self._text) + 2
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the text, elided if it does not fit."""

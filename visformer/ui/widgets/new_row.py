@@ -6,6 +6,7 @@ from PySide6.QtCore import QRect, QRectF, Qt, QVariantAnimation
 from PySide6.QtGui import QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
+from visformer.pictures.picture import Matrix
 from visformer.ui.motion import has_motion
 
 GLOW_MS = 220
@@ -48,3 +49,12 @@ class NewRow(QWidget):
         painter.setOpacity(STRONGEST * (1 - time))
         accent = self.palette().color(QPalette.ColorRole.Highlight)
         painter.fillRect(QRectF(0, 0, self.width() * time, self.height()), accent)
+
+
+def has_grown(before: Matrix | None, now: Matrix | None) -> bool:
+    """Tell whether a step has added the last row of a map."""
+    if before is None or now is None or now.current is None:
+        return False
+    rows = len(now.rows)
+    joined = len(before.rows) + 1 == rows == now.current + 1
+    return joined and before.title == now.title

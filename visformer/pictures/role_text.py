@@ -1,0 +1,72 @@
+"""Sentences and formulas in which queries, keys and values have their hues."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from visformer.pictures.picture import AttentionRole
+
+# Symbols of formulas outside quoted tokens: Q, W_Q, b_Q and q are the queries'.
+_SYMBOLS = re.compile(
+    r"“[^”]*”|(?<!\w)(?:(?P<query>(?:[Wb]_)?Q(?=\W|Kᵀ|$)|q\b)"
+    r"|(?P<key>(?:[Wb]_)?K(?:ᵀ|\b)|k\b)|(?P<value>(?:[Wb]_)?V\b|v\b))"
+    r"|(?<=Q)(?P<transposed>Kᵀ)"
+)
+ROLES: tuple[AttentionRole, ...] = ("query", "key", "value")
+
+
+class RoleSpan(NamedTuple):
+    """The letters from ``start`` on, ``length`` of them, belong to a role."""
+
+    start: int
+    length: int
+    role: AttentionRole
+
+
+class RoleText(str):
+    """A text like any other, which knows its words that belong to a role."""
+
+    spans: tuple[RoleSpan, ...]
+
+    def __new__(cls, text: str, spans: tuple[RoleSpan, ...] = ()) -> RoleText:
+        made = super().__new__(cls, text)
+        made.spans = spans
+        return made
+
+
+def role_text(text: str, *, query: str = "", key: str = "") -> RoleText:
+    """Find the symbols of formulas in a text, and the names of a query and a key.
+
+    Where both have one name, the first that is read is the query.
+    """
+    found = [
+        *_named(text, query, "query", 1 if query == key else len(text)),
+        *(_named(text, key, "key", len(text), skip=1 if query == key else 0)),
+        *_symbols(text),
+    ]
+    spans: list[RoleSpan] = []
+    for span in sorted(found):
+        if not spans or span.start >= spans[-1].start + spans[-1].length:
+            spans.append(span)
+    return RoleText(text, tuple(spans))
+
+
+def _named(
+    text: str, name: str, role: AttentionRole, most: int, *, skip: int = 0
+) -> list[RoleSpan]:
+    if not name:
+        return []
+    places = [found.start() for found in re.finditer(re.escape(name), text)]
+    return [RoleSpan(at, len(name), role) for at in places[skip : skip + most]]
+
+
+def _symbols(text: str) -> list[RoleSpan]:
+    spans = []
+    for found in _SYMBOLS.finditer(text):
+        group = found.lastgroup
+        role = "key" if group == "transposed" else group
+        for one in ROLES:
+            if one == role:
+                spans.append(RoleSpan(found.start(), len(found[0]), one))
+    return spans
