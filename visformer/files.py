@@ -336,7 +336,7 @@ def check_suffix(path: Path, suffix: str) -> None:
         )
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | memoryview) -> None:
     """Write a file so that a crash at any moment leaves the old or the new one."""
     with written_whole(path) as file:
         file.write(data)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.opened import opened_model
@@ -20,16 +18,10 @@ from tests.session.sessions import (
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
 from visformer.session import openings, runs
-from visformer.session.kept import (
-    WorkFacts,
-)
 from visformer.session.recipe import read_recipe, recipe_of, written
 from visformer.session.saved_work import MODIFIED_RUN, ORIGINAL, runs_of, settled
 from visformer.session.state import Session
 from visformer.values.strategy import Strategy
-
-FACTS = WorkFacts(recipe=msgspec.Raw(b"{}"), saved=1.0)
-posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
 
 
 def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import io
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from visformer.errors import InputError
+from visformer.files import write_whole
 from visformer.language import _
 
 
@@ -19,13 +20,10 @@ def partial_path(path: Path) -> Path:
 
 def replace_file(path: Path, state: dict[str, Any]) -> None:
     """Write ``state`` so that a kill leaves the old file or the new one."""
-    partial = partial_path(path)
+    made = io.BytesIO()  # torch raises errors of its own where a file takes no more
+    torch.save(state, made)
     try:
-        with partial.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        write_whole(path, made.getbuffer())
     except OSError as error:
         raise InputError(
             _("{path} cannot be written: {reason}.", path=path, reason=error.strerror)
