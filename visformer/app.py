@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import itertools
 import logging
 import logging.handlers
 import os
@@ -46,6 +47,7 @@ from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
 GARBAGE_MS = 1000
+FULL_EVERY = 60  # of so many collections, one is of all objects
 
 
 class App:
@@ -80,6 +82,8 @@ class App:
         self.settings = settings or QSettings(
             str(paths.settings_file()), QSettings.Format.IniFormat
         )
+        # what is imported stays: without it all is collected in 3 ms, not in 50
+        gc.freeze()
         self.window = MainWindow(self.engine, self.settings, keep)
         self.bridge.received.connect(self.window.receive)
         self._collect_garbage()
@@ -91,9 +95,14 @@ class App:
     def _collect_garbage(self) -> None:
         """Collect only on the window's thread: other threads must not free widgets."""
         gc.disable()
+        self._collections = itertools.count(1)
         self._timer = QTimer(self.qt)
-        self._timer.timeout.connect(lambda: gc.collect(1))
+        self._timer.timeout.connect(self._collect)
         self._timer.start(GARBAGE_MS)
+
+    def _collect(self) -> None:
+        """Collect; what got old before it became garbage, now and then."""
+        gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
 
     def start(
         self, path: str | None = None, text: str = "", overrides: Overrides | None = ()

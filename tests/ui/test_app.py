@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tests.formats.folders import write_letters
 from tests.formats.layout_models import d2l, state
 from tests.models import tiny_model
 from tests.traces import make_trace
-from visformer.app import App
+from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
 from visformer.session.side_requests import batch
@@ -80,6 +81,23 @@ def test_type_step_and_see_what_the_model_makes(
     chips = window.strips.target._row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
     assert chips[-1].token == expected.steps[-1].token
+
+
+def test_what_is_garbage_when_it_is_old_is_collected(app: App) -> None:
+    ring = [Ring()]
+    ring[0].itself = ring[0]
+    gone = weakref.ref(ring[0])
+    gc.collect(1)  # now it is old
+    ring.clear()
+    for _second in range(2 * FULL_EVERY):
+        app._timer.timeout.emit()
+    assert gone() is None
+
+
+class Ring:
+    """Something that holds itself."""
+
+    itself: Ring | None = None
 
 
 def test_the_weights_of_the_layer_looked_at_come(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import string
 from collections.abc import Iterator
@@ -14,32 +15,58 @@ from pytestqt.qtbot import QtBot
 
 from tests.formats.folders import write_letters
 from tests.models import tiny_model
-from tests.soak import Plan, User, soak
+from tests.soak.user import Model, Plan, User, soak
 from visformer.app import App
 
 
 @pytest.fixture
-def user(qtbot: QtBot, tmp_path: Path) -> Iterator[User]:
-    """Give a window with its engine to one who never rests."""
-    models = [
-        str(write_letters(tmp_path / name, tiny_model(seed=seed, max_positions=512)))
-        for seed, name in enumerate(("one", "two"))
-    ]
+def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
+    """Run the program."""
     ini = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
     app = App([], settings=ini, keep=tmp_path / "kept")
     waking = QTimer(app.qt)
     waking.start(5)
     app.window.show()
-    yield User(app, models, 1, string.ascii_lowercase)
+    yield app
     waking.stop()
     app.close()
     gc.disable()  # again: see ``nothing_left``
     QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
-def test_nothing_is_left_of_what_was_shown(user: User) -> None:
-    first, *_rounds, last = soak(user, Plan(steps=6, sentences=6, switches=0), 2)
+@pytest.fixture
+def user(app: App, tmp_path: Path) -> User:
+    """Give the program to one who never rests."""
+    models = [
+        write_letters(tmp_path / name, tiny_model(seed=seed, max_positions=512))
+        for seed, name in enumerate(("one", "two"))
+    ]
+    letters = string.ascii_lowercase
+    return User(app, [Model(str(path), letters) for path in models], 1)
+
+
+def test_nothing_is_left_of_what_was_shown(app: App, user: User) -> None:
+    _start, first, last = soak(app, user, Plan(steps=6, sentences=6, switches=2), 2)
     assert last.widgets == first.widgets
     assert last.states <= first.states + 5  # each view keeps the last it drew
     assert last.threads <= first.threads + 1  # the keeper's, with the first work
     assert last.files <= first.files + 1  # one may just be written
+    assert last.processes == first.processes
+
+
+def test_runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
+    """Without a collection: what is in a cycle stays until the next full one."""
+    user.start()
+    user.settle()
+    app._timer.stop()
+    gc.collect()
+    user.work(Plan(steps=60, sentences=20, switches=2))
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        kinds = [type(thing) for thing in gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    ours = (kind.__qualname__ for kind in kinds if "visformer" in kind.__module__)
+    assert collections.Counter(ours) == {}

@@ -28,19 +28,14 @@ class Mirror:
     def __init__(self) -> None:
         self._recording: Recording | None = None
         self._passes: tuple[Trace, ...] = ()  # if the decode comes as whole passes
-        self._takes: dict[type[Answer], Callable[[Any], Decoded | None]] = {
-            Started: self._start,
-            Stepped: self._step,
-            Passed: self._pass,
-        }
 
     def mirrors(self, answer: Answer) -> bool:
         """Tell whether an answer is a part of a decode."""
-        return type(answer) in self._takes
+        return type(answer) in _TAKES
 
     def take(self, answer: Answer) -> Decoded | None:
         """Add a part; return the decode with it, or None if its start is unknown."""
-        return self._takes[type(answer)](answer)
+        return _TAKES[type(answer)](self, answer)
 
     def _start(self, answer: Started) -> Decoded | None:
         if answer.start is not None:
@@ -71,6 +66,14 @@ class Mirror:
         return Decoded(
             number=answer.number, trace=trace, limit=answer.limit, passes=self._passes
         )
+
+
+# not of each mirror: in a cycle with it, the rows of a closed model would stay for long
+_TAKES: dict[type[Answer], Callable[[Mirror, Any], Decoded | None]] = {
+    Started: Mirror._start,
+    Stepped: Mirror._step,
+    Passed: Mirror._pass,
+}
 
 
 def _of_one_run(trace: Trace, first: Trace) -> Trace:

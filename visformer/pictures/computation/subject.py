@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +19,7 @@ from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import AttentionFacts, Kind, StackName
 from visformer.values.layer_weights import LayerParameters
+from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
@@ -240,10 +241,12 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
         kept is not None
         and kept.rows.start == rows.start
         and kept.rows.stop >= min(rows.stop, len(_row_tokens(trace, stack)))
-        and (kept.trace is whole or whole is not trace)
+        and (len(kept.trace) == len(whole) or whole is not trace)
     ):
         return kept
-    fresh = LayerRows(whole, parameters, rows)
+    # in a cycle with its own memo a run would be held until the next full collection
+    apart = replace(whole, memo=Memo(), cut_from=None)
+    fresh = LayerRows(apart, parameters, rows)
     numbers = (rows.stop - rows.start) * (12 * model.d_model + 4 * model.feed_forward)
     trace.memo.keep(derived_from, "layer rows", fresh, numbers)
     return fresh

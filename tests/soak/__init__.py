@@ -1,0 +1,1 @@
+"""Hours of use in minutes: ``python -m tests.soak --help``."""
