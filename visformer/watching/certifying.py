@@ -98,14 +98,13 @@ def _at_length(
     if not inputs or axis is None:
         return None
     old = {x.shape[axis] for x in inputs}
-    if inputs[0].shape[1 - axis] in old:  # which axis is which could not be told
-        return None
+    unclear = inputs[0].shape[1 - axis] in old  # what of a mask's axes are tokens
 
     def stretched(x: Tensor) -> Tensor:
         is_input = any(_same(x, one) for one in inputs)
-        for at in _along(x, old):
-            if length > x.shape[at] and not is_input:
-                raise ValueError("a mask cannot be made longer")
+        for at in [axis] if is_input else _along(x, old):
+            if (length > x.shape[at] or unclear) and not is_input:
+                raise ValueError("a mask of another length cannot be made")
             index = torch.arange(length, device=x.device) % x.shape[at]
             x = x.index_select(at, index)
         if is_input and watcher.pad is not None and not x.is_floating_point():

@@ -57,6 +57,11 @@ class InputMarks:
         self._sides: dict[int, int] = {}  # of modules called apart from the model
         self.sources: list[Tensor] = []
         self.targets: list[Tensor] = []
+        # the same, or what embeddings were given in their place: shifted, say
+        self.source_ids: list[Tensor] = []
+        self.target_ids: list[Tensor] = []
+        self._from_labels = False
+        self._replaced = {SOURCE: False, TARGET: False}  # the last of each
         self._axes: list[DataDimensions] = []  # of all of them
 
     def time_axis(self, found: Sequence[Captured]) -> int | None:
@@ -122,10 +127,9 @@ class InputMarks:
         )
         if not targets and not self._targets:
             targets = [x for n, x in free if n.lower() in TARGET_NAMES][:1]
-            if not targets:
-                targets = [x for n, _a, x in given if n == "labels"][:1] * _has_decoder(
-                    self._model
-                )
+            if not targets and _has_decoder(self._model):
+                targets = [x for n, _a, x in given if n == "labels"][:1]
+                self._from_labels = bool(targets)
         rest = [(n, x) for n, x in free if not any(x is y for y in targets)]
         if not sources and not self._sources:
             sources = [x for n, x in rest if n.lower() in SOURCE_NAMES][:1]
@@ -142,11 +146,35 @@ class InputMarks:
         for tensor in targets:
             self._keep(ledger, tensor, TARGET)
 
+    def embed(self, ledger: Ledger, ids: Tensor) -> None:
+        """Note ids [B, T] of an embedding: those that a model made of its input count.
+
+        A model may leave out the last of its target, or shift its labels itself.
+        """
+        side = ledger.marks([ids]) & (SOURCE | TARGET)
+        given, own = (
+            (self.sources, self.source_ids)
+            if side == SOURCE
+            else (self.targets, self.target_ids)
+        )
+        if side not in self._replaced or not given or self._replaced[side]:
+            return
+        last = given[-1]
+        if ids.dim() != 2 or last.dim() != 2 or last.is_floating_point():
+            return
+        self._replaced[side] = True
+        shifted = side == TARGET and self._from_labels
+        if shifted or last.shape not in (ids.shape, ids.T.shape) or (last < 0).any():
+            own[-1] = ids.detach().cpu().clone()
+
     def _keep(self, ledger: Ledger, tensor: Tensor, mark: int) -> None:
         ledger.mark_input(tensor, mark)
         self._axes.append(ledger.known(tensor).dimensions)
         kept = tensor.detach().cpu().clone()
-        (self.sources if mark == SOURCE else self.targets).append(kept)
+        source = mark == SOURCE
+        (self.sources if source else self.targets).append(kept)
+        (self.source_ids if source else self.target_ids).append(kept)
+        self._replaced[mark] = False
 
     def _is(self, name: str, at: int, told: Sequence[str | int]) -> bool:
         return name in told or (at >= 0 and at in told)

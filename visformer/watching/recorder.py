@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from visformer.watching.operations import (
     sums_to_one,
 )
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, doing_again
+from visformer.watching.seen_instead import SeenInstead, mixes_positions
 
 log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
@@ -38,27 +39,20 @@ LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
 }
-FOURIER = {"_fft_r2c", "_fft_c2c", "_fft_c2r"}
-RECURRENT = ("lstm", "gru", "rnn")
-
-
-@dataclass(frozen=True, slots=True)
-class SeenInstead:
-    """Something that is no attention, but looks as if it took part in one."""
-
-    # "no product", "weight scores", "no softmax", "mixing", "kernel", "axes", "unknown"
-    reason: str
-    module: str
-    size: int  # choices of a softmax
-    name: str = ""  # of the operation
 
 
 class Recorder(TorchDispatchMode):
     """A dispatch mode that computes everything as it is, and keeps what it finds."""
 
-    def __init__(self, ledger: Ledger, calls: ModuleCalls) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        calls: ModuleCalls,
+        embeds: Callable[[Ledger, Tensor], None],
+    ) -> None:
+        """``embeds`` is told of the ids that every embedding is given."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self.ledger, self.calls = ledger, calls
+        self.ledger, self.calls, self._embeds = ledger, calls, embeds
         self.found: list[Captured] = []
         self.seen: Counter[SeenInstead] = Counter()
         self.batch_size = 1
@@ -123,6 +117,8 @@ class Recorder(TorchDispatchMode):
                 ledger.learn(one, Known(dimensions, random=name in DRAWN), 0)
             return
         marks = ledger.marks(ins)
+        if name == "embedding":
+            self._embeds(ledger, ins[1])
         if name in FUSED:
             marks |= fused_attention(self, func, name, args, kwargs, out)
         elif name in MATRIX:
@@ -130,8 +126,8 @@ class Recorder(TorchDispatchMode):
             return
         elif "attention" in name and marks and "backward" not in name:
             self.see("kernel", name=name)
-        elif marks:
-            self._see_mixing(name, args, ins)
+        elif marks and mixes_positions(name, args, ins, ledger):
+            self.see("mixing", name=name)
         knowns = [ledger.known(one) for one in ins]
         trail = None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
@@ -207,23 +203,6 @@ class Recorder(TorchDispatchMode):
     def see(self, reason: str, size: int = 0, name: str = "") -> None:
         """Note something that is no attention, at the module that runs."""
         self.seen[SeenInstead(reason, self.calls.current.path, size, name)] += 1
-
-    def _see_mixing(self, name: str, args: tuple[Any, ...], ins: list[Tensor]) -> None:
-        recurrent = any(word in name for word in RECURRENT)
-        if name == "convolution" and len(ins) > 1:
-            recurrent = any(n > 1 for n in ins[1].shape[2:])
-        elif name == "cumsum" or name in FOURIER:
-            along = args[1] if isinstance(args[1], list) else [args[1]]
-            dimensions = self.ledger.known(ins[0]).dimensions
-            axes = [axis for at in along for axis in dimensions[at]]
-            floats = ins[0].is_floating_point() or ins[0].is_complex()
-            recurrent = (
-                floats
-                and ins[0].dim() > 1
-                and any(axis.origin == INPUT for axis in axes)
-            )
-        if recurrent:
-            self.see("mixing", name=name)
 
     # ---- products --------------------------------------------------------------------
 

@@ -33,9 +33,9 @@ def tokens_of(watched: Watched, rows: int, source: int, target: int) -> list[Row
     Raises InputError for tokens that are not as many as the model saw.
     """
     watcher = watched.watcher
-    own = watched.targets or (watched.sources if not source else [])
+    own = watched.target_ids or (watched.source_ids if not source else [])
     ids = (
-        ids_of(watched.sources, rows, source) if source else None,
+        ids_of(watched.source_ids, rows, source) if source else None,
         ids_of(own, rows, target) if target else None,
     )
     piece = _pieces(watcher.tokenizer)

@@ -174,11 +174,12 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
     pad = watched.watcher.pad
     if pad is None:
         return None
-    alone = watched.sources if not watched.targets else watched.targets
+    source, target = watched.source_ids, watched.target_ids
+    alone = target or source
     sides = {
-        "encoder": (watched.sources, watched.sources),
+        "encoder": (source, source),
         "decoder": (alone, alone),
-        "cross": (watched.targets, watched.sources),
+        "cross": (target, source),
     }
 
     def pads(one: WatchedAttention) -> Bools | None:
@@ -196,7 +197,9 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
             if of_queries is None
             else (of_queries != pad).numpy()
         )
-        padded: Ids | Bools = (of_keys == pad).numpy()
+        padded: Bools = (of_keys == pad).numpy()
+        if one.kind != "encoder" and padded[:, 0].all():  # it begins, as T5's does
+            padded[:, 0] = False
         where = real[:, None, :, None] & padded[:, None, None, :]
         reads: Bools = (np.nan_to_num(one.weights) > READ) & where
         return reads & ~one.masked.all(-1, keepdims=True)
@@ -324,14 +327,30 @@ def _dropout(watched: Watched) -> Finding | None:
 
 def _labelled(watched: Watched) -> tuple[Ids, Ids] | None:
     """Return what the decoder was given and what it is to predict, both [B, T]."""
-    labels, given = watched.watcher.labels, watched.targets or watched.sources
+    labels, given = watched.watcher.labels, watched.target_ids or watched.source_ids
     if labels is None or not given or given[-1].is_floating_point():
         return None
-    ids = given[-1]
-    wanted = labels.detach().cpu()
+    ids, wanted = given[-1], labels.detach().cpu()
+    if wanted.dim() == 1 and wanted.numel() == ids.numel():  # as a loss takes them
+        wanted = wanted.reshape(ids.shape)
     if wanted.shape != ids.shape and wanted.T.shape == ids.shape:
         wanted = wanted.T
-    return (ids.numpy(), wanted.numpy()) if wanted.shape == ids.shape else None
+    if wanted.shape != ids.shape or ids.dim() != 2:
+        return None
+    if watched.time_axis == 0:
+        ids, wanted = ids.T, wanted.T
+    return ids.numpy(), wanted.numpy()
+
+
+def _is_next(ids: Ids, wanted: Ids, real: Bools) -> bool:
+    """Whether each row is to predict the token that the next one is given."""
+    same = (ids[:, 1:] == wanted[:, :-1])[real[:, :-1]]
+    return bool(same.mean() > 0.9) if same.size else False
+
+
+def _real(wanted: Ids, watched: Watched) -> Bools:
+    pad = watched.watcher.pad
+    return (wanted >= 0) & (True if pad is None else wanted != pad)
 
 
 def _predicts_next(watched: Watched) -> bool:
@@ -339,7 +358,7 @@ def _predicts_next(watched: Watched) -> bool:
     pair = _labelled(watched)
     if pair is None or watched.targets or pair[0].shape[-1] < 3:
         return False
-    return bool((pair[0][:, 1:] == pair[1][:, :-1]).mean() > 0.9)
+    return _is_next(*pair, _real(pair[1], watched))
 
 
 def _not_shifted(watched: Watched) -> Finding | None:
@@ -347,12 +366,12 @@ def _not_shifted(watched: Watched) -> Finding | None:
     if pair is None:
         return None
     ids, wanted = pair
-    real = wanted >= 0
-    if watched.watcher.pad is not None:
-        real &= wanted != watched.watcher.pad
+    real = _real(wanted, watched)
     same = (ids == wanted) & real
     # a model that fills in or tags sees its labels; one with a target does not
     if not watched.targets or real.sum() == 0 or same.sum() < 0.9 * real.sum():
+        return None
+    if ids.shape[1] == 1 or _is_next(ids, wanted, real):  # the same token again
         return None
     return Finding(
         "not-shifted",

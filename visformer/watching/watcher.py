@@ -20,7 +20,8 @@ from visformer.watching.inputs import ArgumentNames, InputMarks
 from visformer.watching.joining import joined, runs
 from visformer.watching.ledger import SOURCE, TARGET, Ledger
 from visformer.watching.module_calls import ModuleCalls
-from visformer.watching.recorder import Recorder, SeenInstead
+from visformer.watching.recorder import Recorder
+from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.surroundings import plain_paths, same_chances
 from visformer.watching.watched_attention import (
     HALF_TOLERANCE,
@@ -145,6 +146,8 @@ class Watched:
         self.operations = 0
         self.sources: list[Tensor] = []  # the model was given, call by call
         self.targets: list[Tensor] = []
+        self.source_ids: list[Tensor] = []  # the same as its embeddings were given it
+        self.target_ids: list[Tensor] = []
         self.time_axis: int | None = None  # of the inputs; None: it could not be told
 
     @cached_property
@@ -227,7 +230,7 @@ class _Watching:
         self._marks = InputMarks(model, sources, targets)
         self._ledger = Ledger(model)
         self._calls = ModuleCalls(model, self._began)
-        self._recorder = Recorder(self._ledger, self._calls)
+        self._recorder = Recorder(self._ledger, self._calls, self._marks.embed)
         self._stack = ExitStack()
         try:
             self._stack.callback(self._calls.stop)
@@ -253,13 +256,14 @@ class _Watching:
     def close(self) -> None:
         """Put everything back and keep what was found."""
         self._stack.close()
-        recorder, watched = self._recorder, self.watched
+        recorder, watched, marks = self._recorder, self.watched, self._marks
         recorder.finish()
         watched.found = joined(recorder.found)
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
         watched.operations = recorder.operations
-        watched.sources, watched.targets = self._marks.sources, self._marks.targets
-        watched.time_axis = self._marks.time_axis(watched.found)
+        watched.sources, watched.targets = marks.sources, marks.targets
+        watched.source_ids, watched.target_ids = marks.source_ids, marks.target_ids
+        watched.time_axis = marks.time_axis(watched.found)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
