@@ -249,8 +249,11 @@ def _given(
     return Masks(*masks)
 
 
-def _rows(argument: str, ids: IdRows) -> Tensor:
-    """Return a batch of ids, int64 [B, T]; an error for what is not one."""
+def _rows(argument: str, ids: IdRows, size: int) -> Tensor:
+    """Return a batch of ids, int64 [B, T]; an error for what is not one.
+
+    Numbers in lists may be of any magnitude: they are compared with ``size`` here.
+    """
     if isinstance(ids, np.ndarray | Tensor):
         given = torch.as_tensor(ids)
         if not given.is_floating_point() and given.dtype != torch.bool:
@@ -258,6 +261,8 @@ def _rows(argument: str, ids: IdRows) -> Tensor:
     if not is_several(ids):
         raise wrong_type(argument, ids, _("rows of token ids"))
     rows = [as_ids(f"{argument}[{at}]", row) for at, row in enumerate(ids)]
+    for row in filter(None, rows):
+        check_ids(row, size)
     if len(lengths := sorted(set(map(len, rows)))) > 1:
         raise InputError(
             _(
@@ -272,8 +277,9 @@ def _rows(argument: str, ids: IdRows) -> Tensor:
 
 
 def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
-    batch = _rows("source_ids" if source else "target_ids", ids)
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
+    size = side.source.size if source else side.target.size
+    batch = _rows("source_ids" if source else "target_ids", ids, size)
     if batch.dim() != 2:
         raise InputError(
             _(
@@ -289,7 +295,6 @@ def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
                 most=positions,
             )
         )
-    size = side.source.size if source else side.target.size
     check_ids(batch.flatten().tolist(), size)
     return batch.to(checkpoint.device)
 
