@@ -106,7 +106,7 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     strip.draw(chips)
     qtbot.waitExposed(strip)
     row, painted = strip._row, []
-    row._paint_chip = lambda painter, chip, box: painted.append(chip.id)  # type: ignore[method-assign]
+    row._paint_chip = lambda painter, palette, chip, box: painted.append(chip.id)  # type: ignore[method-assign]
     row.repaint()
     QApplication.processEvents()
     painted.clear()

@@ -72,5 +72,3 @@ class Body(QWidget):
         wide = min(room.width(), max(size.width(), 30 * drawer.fontMetrics().height()))
         left = room.right() + 1 - wide
         drawer.setGeometry(left, room.top(), wide, size.height())
-        messages.raise_()
-        drawer.raise_()

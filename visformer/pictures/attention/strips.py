@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -31,8 +30,7 @@ from visformer.values.step import Step, step_origins
 from visformer.values.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
+class Chip(NamedTuple):
     """One token of a strip."""
 
     token: str
@@ -157,7 +155,7 @@ def _after(
     step = trace.steps[row]
     token = visible(step.token)
     chip = Chip(token, step.id, 0.0, current, False, later=later)
-    return replace(chip, **_fed(trace, row)) if is_fed(step) else chip
+    return chip._replace(**_fed(trace, row)) if is_fed(step) else chip
 
 
 class _Fed(TypedDict):
@@ -208,6 +206,6 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
         for index, (token, id, tint) in enumerate(tokens)
     )
     return tuple(
-        replace(chip, **fed[index]) if index in fed else chip
+        chip._replace(**fed[index]) if index in fed else chip
         for index, chip in enumerate(chips)
     )

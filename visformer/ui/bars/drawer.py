@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
 
 from visformer.language import _
@@ -36,6 +37,11 @@ class Drawer(QFrame):
             self._form.addRow(label, field)
         self._dress()
         self.hide()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Lie over all that is there already."""
+        super().showEvent(event)
+        self.raise_()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow palette and font."""

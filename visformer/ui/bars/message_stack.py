@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QRect
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from visformer.ui import theme
@@ -23,6 +24,11 @@ class MessageStack(QFrame):
             column.addWidget(line)
             line.installEventFilter(self)
         self.hide()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Lie over all that is there already."""
+        super().showEvent(event)
+        self.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Come and go with the lines, and be folded with them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -12,6 +13,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QPalette,
     QPen,
     QWheelEvent,
 )
@@ -32,6 +34,8 @@ CHIP_WORDS = {  # by whether it is masked, and something was done to its weight
     (True, False): N_("id {id}, masked, weight {weight}"),
     (True, True): N_("id {id}, masked, weight {weight} ({done})"),
 }
+TINTS = 256  # shades between no weight and the whole
+WIDTHS = 4096  # of texts that are kept
 LATER = 0.45  # opacity of tokens that are fed after the current step
 
 
@@ -76,11 +80,9 @@ class TokenStrip(QScrollArea):
         if unknown:
             tokens = _("{tokens}; the weights are NaN", tokens=tokens)
         self.setAccessibleDescription(tokens)
-        self._row.setToolTip(
-            _("This colour means that the weight is NaN (not a number).")
-            if unknown
-            else ""
-        )
+        told = _("This colour means that the weight is NaN (not a number).")
+        if (told if unknown else "") != self._row.toolTip():
+            self._row.setToolTip(told if unknown else "")
         self._fit()
         self._follow()
 
@@ -146,6 +148,7 @@ class _ChipRow(QWidget):
         super().__init__()
         self.chips: tuple[Chip, ...] = ()
         self.boxes: list[QRect] = []
+        self._looks: list[tuple[object, ...]] = []  # what is painted of each chip
         self._empty = empty
         self._height = 0  # of the row
         self._tall = False  # there was a large chip: its room stays
@@ -154,41 +157,43 @@ class _ChipRow(QWidget):
 
     def set_chips(self, chips: tuple[Chip, ...]) -> None:
         """Show these chips; what stays the same is not painted again."""
-        before, boxes, height = self.chips, self.boxes, self._height
+        before, boxes, height = self._looks, self.boxes, self._height
         self.chips = chips
+        self._looks = [self._look(chip) for chip in chips]
         self._place()
         if not (before and chips) or height != self._height:
             self.update()
             return
         old = tuple(zip(before, boxes, strict=True))
-        new = tuple(zip(chips, self.boxes, strict=True))
+        new = tuple(zip(self._looks, self.boxes, strict=True))
         for at in range(max(len(old), len(new))):
             was, now = old[at : at + 1], new[at : at + 1]
             if was != now:
-                for _chip, box in (*was, *now):
+                for _look, box in (*was, *now):
                     self.update(box.adjusted(-2, -2, 2, 2))
 
     def lay_out(self) -> None:
         """Measure all chips in the font that there is now."""
+        self._fonts()
         self._place()
         self.update()
 
     def _place(self) -> None:
-        self._fonts()
         gap = self._body.height() // 4
-        below = any(chip.below or chip.loss is not None for chip in self.chips)
+        told = any(chip.below or chip.loss is not None for chip in self.chips)
         self._tall = self._tall or any(chip.current for chip in self.chips)
-        self._band = self._caption.height() if below else 0
+        self._band = self._caption.height() if told else 0
         room = self._word.height() if self._tall else 0
         self._height = max(2 * self._body.height(), room + gap) + self._band
         x, self.boxes = gap, []
+        around = self._body.height() * 2 // 3
+        body, word, below = self._widths
         for chip in self.chips:
             metrics = self._word if chip.current else self._body
             width = max(
-                metrics.horizontalAdvance(chip.token or " "),
-                self._caption.horizontalAdvance(chip.below),
+                (body, word)[chip.current](chip.token or " "), below(chip.below)
             )
-            width += self._body.height() * 2 // 3
+            width += around
             band = self._band_of(chip)
             high = metrics.height() + self._body.height() - gap
             high = min(high, self._height - self._band - gap) + band
@@ -196,6 +201,12 @@ class _ChipRow(QWidget):
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
         self.setMinimumWidth(x)
+
+    def _look(self, chip: Chip) -> tuple[object, ...]:
+        """Return what a chip is painted from: weights too alike to be told are one."""
+        tint = None if math.isnan(chip.tint) else _shade(chip)
+        kind = chip.current, chip.marked, chip.later, chip.filled, bool(chip.fed)
+        return chip.token, chip.below, chip.loss, tint, kind
 
     def _band_of(self, chip: Chip) -> int:
         """Return the height of what is said below a token, in pixels."""
@@ -207,6 +218,10 @@ class _ChipRow(QWidget):
         self._body = QFontMetrics(self.font())
         self._word = QFontMetrics(self._word_font)
         self._caption = QFontMetrics(self._caption_font)
+        fonts = self._body, self._word, self._caption
+        self._widths = [
+            lru_cache(WIDTHS)(metrics.horizontalAdvance) for metrics in fonts
+        ]
 
     def sizeHint(self) -> QSize:
         """As wide as the chips, high enough for the largest."""
@@ -220,57 +235,52 @@ class _ChipRow(QWidget):
             painter.setPen(self.palette().placeholderText().color())
             left = self.rect().adjusted(self.height() // 4, 0, 0, 0)
             painter.drawText(left, Qt.AlignmentFlag.AlignVCenter, self._empty)
-        changed = event.region()
+        changed, palette = event.region(), self.palette()
         for chip, box in zip(self.chips, self.boxes, strict=True):
             if changed.intersects(box):
                 painter.setOpacity(LATER if chip.later else 1.0)
-                self._paint_chip(painter, chip, box)
+                self._paint_chip(painter, palette, chip, box)
 
-    def _paint_chip(self, painter: QPainter, chip: Chip, box: QRect) -> None:
-        palette = self.palette()
-        unknown = math.isnan(chip.tint)
-        tint = 0.0 if unknown else min(1.0, chip.tint)
-        ground = _mixed(palette.base().color(), palette.highlight().color(), tint)
-        if unknown:
+    def _paint_chip(
+        self, painter: QPainter, palette: QPalette, chip: Chip, box: QRect
+    ) -> None:
+        text = palette.text().color()
+        if math.isnan(chip.tint):
             ground = QColor(NAN_COLOUR)
-        painter.setPen(self._frame(chip))
+            ink = _readable_on(ground, text)
+        else:
+            ends = palette.base().color().rgb(), palette.highlight().color().rgb()
+            ground, ink = _tinted(*ends, text.rgb(), _shade(chip))
+        painter.setPen(_frame(palette, chip))
         painter.setBrush(ground)
         radius = box.height() / 5
         painter.drawRoundedRect(box, radius, radius)
-        font = QFont(self._word_font if chip.current else self.font())
-        font.setUnderline(chip.filled)
+        font = self._word_font if chip.current else self.font()
+        if chip.filled:
+            font = QFont(font)
+            font.setUnderline(True)
         painter.setFont(font)
-        painter.setPen(_readable_on(ground, palette.text().color()))
-        painter.drawText(
-            box.adjusted(0, 0, 0, -self._band_of(chip)),
-            Qt.AlignmentFlag.AlignCenter,
-            chip.token,
-        )
-        if self._band_of(chip):
-            self._paint_below(painter, chip, box)
+        painter.setPen(ink)
+        band = self._band_of(chip)
+        within = box.adjusted(0, 0, 0, -band)
+        painter.drawText(within, Qt.AlignmentFlag.AlignCenter, chip.token)
+        if band:
+            self._paint_below(painter, palette, chip, box)
 
-    def _frame(self, chip: Chip) -> QPen:
-        """Return the frame: of the selection, else of a token that was not chosen."""
-        palette = self.palette()
-        strong = chip.current or chip.marked
-        pen = QPen(palette.highlight().color() if strong else palette.mid().color())
-        if chip.fed and not strong:
-            pen.setColor(fed_colour(palette))
-        pen.setWidthF(2.5 if strong else 1.6 if chip.fed else 1.0)
-        return pen
-
-    def _paint_below(self, painter: QPainter, chip: Chip, box: QRect) -> None:
+    def _paint_below(
+        self, painter: QPainter, palette: QPalette, chip: Chip, box: QRect
+    ) -> None:
         """Paint what the model says of the token, on the colour of its loss.
 
         Never faint: half transparent, words and colour cannot be told apart.
         """
         painter.setOpacity(1.0)
         band = QRect(box.left(), box.bottom() - self._band, box.width(), self._band)
-        text = fed_colour(self.palette())
+        text = fed_colour(palette)
         if chip.loss is not None:
-            ground = loss_colour(self.palette(), loss_share(chip.loss))
+            ground = loss_colour(palette, loss_share(chip.loss))
             painter.fillRect(band.adjusted(2, 0, -2, -2), ground)
-            text = _readable_on(ground, self.palette().text().color())
+            text = _readable_on(ground, palette.text().color())
         painter.setPen(text)
         painter.setFont(self._caption_font)
         painter.drawText(band, Qt.AlignmentFlag.AlignCenter, chip.below)
@@ -310,14 +320,30 @@ def chip_words(chip: Chip) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _mixed(low: QColor, high: QColor, share: float) -> QColor:
-    """Return the colour that is ``share`` of the way from ``low`` to ``high``."""
-    ends = (
-        (low.red(), high.red()),
-        (low.green(), high.green()),
-        (low.blue(), high.blue()),
-    )
-    return QColor(*(round(a + (b - a) * share) for a, b in ends))
+def _shade(chip: Chip) -> int:
+    """Return the shade of a chip's weight, which is a number."""
+    return round(TINTS * min(1.0, chip.tint))
+
+
+@lru_cache(maxsize=4 * TINTS)
+def _tinted(low: int, high: int, text: int, shade: int) -> tuple[QColor, QColor]:
+    """Return a shade between two colours, and that of text on it; neither is changed.
+
+    Colours are given as ``QColor.rgb``.
+    """
+    ends = zip(QColor(low).getRgb()[:3], QColor(high).getRgb()[:3], strict=True)  # type: ignore[index]
+    ground = QColor(*(round(a + (b - a) * shade / TINTS) for a, b in ends))
+    return ground, _readable_on(ground, QColor(text))
+
+
+def _frame(palette: QPalette, chip: Chip) -> QPen:
+    """Return a chip's frame: of the selection, else of a token that was not chosen."""
+    strong = chip.current or chip.marked
+    pen = QPen(palette.highlight().color() if strong else palette.mid().color())
+    if chip.fed and not strong:
+        pen.setColor(fed_colour(palette))
+    pen.setWidthF(2.5 if strong else 1.6 if chip.fed else 1.0)
+    return pen
 
 
 def _readable_on(ground: QColor, text: QColor) -> QColor:

@@ -156,8 +156,9 @@ class Transport(QWidget):
 
     def pause(self) -> None:
         """Stop playing."""
-        self._timer.stop()
-        self._show_playing()
+        if self.playing:
+            self._timer.stop()
+            self._show_playing()
 
     def _go(self, step: int) -> None:
         self.pause()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -99,6 +99,7 @@ class Labels(QWidget):
         self._texts: tuple[str, ...] = ()  # the labels, cut to what fits
         self._marked: tuple[int, ...] = ()
         self._current: int | None = None
+        self._looks: set[tuple[str, bool, bool, bool, float, float]] = set()
         self._role: AttentionRole = ""
         self._first, self._span = 0.0, 1.0
         self._ink, self._face = QColor(), self.font()  # while painting
@@ -129,26 +130,58 @@ class Labels(QWidget):
             self._current,
             self._role,
         ):
+            hued = role != self._role
             self._texts, self._marked = texts, marked
             self._current, self._role = current, role
-            self.update()
+            self._repaint(everything=hued)
 
     def look_at(self, first: float, span: float) -> None:
         """Label ``span`` cells from ``first`` on."""
         if (first, span) != (self._first, self._span):
             self._first, self._span = first, span
-            self.update()
+            self._repaint(everything=True)
 
     # ---- painting --------------------------------------------------------------
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the labels that have room, in their role's hue."""
-        painter = QPainter(self)
+    def _repaint(self, *, everything: bool) -> None:
+        """Paint again what is new or elsewhere, not what stays."""
+        before = self._looks
+        self._fit()
+        self._looks = {(*self._how(index), middle) for index, middle in self._places()}
+        if everything or self._stand_side_by_side or self.brief:
+            self.update()
+            return
+        for look in before ^ self._looks:
+            self.update(self._around(look[-1]))
+
+    def _how(self, index: int) -> tuple[str, bool, bool, bool, float]:
+        """Return all that a label's look depends on, but its place."""
+        current, size = index == self._current, self._face.pointSizeF()
+        stands = index in self._marked, current, self._is_turned(index)
+        return self._texts[index], *stands, size
+
+    def _fit(self) -> None:
+        """Take the font that fits; the places of all labels follow from it."""
         self._face = self._fitting_face()
         self._metrics = QFontMetrics(self._face)
+
+    def _around(self, middle: float) -> QRect:
+        """Return all that a label is painted in, its overhang too."""
+        if self._stand_side_by_side or self.brief:
+            return self.rect()
+        high = 2 * self.fontMetrics().height()
+        first = math.floor(middle) - high
+        if self._rows:
+            return QRect(0, first, self.width(), 2 * high)
+        return QRect(first, 0, 2 * high, self.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the labels that have room, in their role's hue."""
+        painter, region = QPainter(self), event.region()
+        self._fit()
         self._ink = hue(self.palette(), self._role)
         painter.setFont(self._face)
-        places = self._places()
+        places = [at for at in self._places() if region.intersects(self._around(at[1]))]
         turned = [at for at in places if self._is_turned(at[0])]
         standing = [at for at in places if not self._is_turned(at[0])]
         for index, middle in standing:
