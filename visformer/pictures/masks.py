@@ -38,11 +38,9 @@ PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
         "Causal mask. False where the key comes after the query: only the decoder's "
         "self-attention has one."
     ),
-    "combined": N_(
-        "Combined mask. What the model really used: True where both others are, unless "
-        "the sentence after this one says otherwise."
-    ),
+    "combined": N_("Combined mask: the one that the model used."),
 }
+AGREES = N_("It is True exactly where both others are.")
 NO_CELLS = N_("Nothing is decoded yet: there are no cells.")
 # of a cell: whether it may attend, whether its key is a pad, whether it is a later one
 CELL_WORDS = {
@@ -163,7 +161,8 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
     if part == "padding":
         said.append(_padding_words(trace, kind))
     elif part == "combined":
-        said.append(surprise(trace, kind, layer))
+        known = trace.model.known is not None  # otherwise its rules are not
+        said.append(surprise(trace, kind, layer) or (_(AGREES) if known else ""))
         said.append(nothing_words(trace, kind, layer, head))
     elif kind != "decoder":
         said.append(_("There is none: every query may attend to every key."))

@@ -16,7 +16,8 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.product_motion import ProductMotion
 
-STRETCH = 100.0  # a few tokens of many dimensions still fill the map
+STRETCH = 1000.0  # a few tokens of many dimensions still fill the map
+LONGEST_SIGN = 7  # letters on one line
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
 
 
@@ -64,7 +65,7 @@ class StageMaps(QWidget):
             if not there:
                 continue
             one = shown[index]
-            sign.setText(one.sign)
+            sign.setText("\n".join(_lines(one.sign)))
             if self._changed(f"map {index}", *one.key):
                 matrix = self.matrices[index] = one.make()
                 heat_map.draw(matrix)
@@ -133,7 +134,8 @@ class StageMaps(QWidget):
     def _each(self) -> int:
         """Return the least width of a map and the sign before it."""
         metrics = self.fontMetrics()
-        signs = (metrics.horizontalAdvance(one.sign) for one in self._shown)
+        words = (word for one in self._shown for word in _lines(one.sign))
+        signs = (metrics.horizontalAdvance(word) for word in words)
         return self._least().width() + max(signs, default=0) + metrics.height()
 
     def minimumSizeHint(self) -> QSize:
@@ -188,6 +190,11 @@ class StageMaps(QWidget):
         place = self._at(index, at)
         if place is not None:
             self.clicked.emit(place)
+
+
+def _lines(sign: str) -> list[str]:
+    """Break a sign of words, so that it takes no width from the maps."""
+    return sign.split() if len(sign) > LONGEST_SIGN else [sign]
 
 
 def _inside(index: int | None, first: int, size: int) -> int | None:

@@ -9,7 +9,6 @@ from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
-    QHBoxLayout,
     QLabel,
     QMenu,
     QPushButton,
@@ -22,6 +21,7 @@ from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.text import visible
+from visformer.ui.widgets.flow import Flow
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Causal, HideSource, ScoreScale
@@ -79,17 +79,19 @@ class MaskFields(QWidget):
             _("&Masked score"): (self.masked_value,),
             _("Score &scale"): (self.scaling,),
         }
-        line = QGridLayout(self)
-        line.setContentsMargins(0, 0, 0, 0)
-        for at, (title, widgets) in enumerate(fields.items()):
+        groups = []
+        for title, widgets in fields.items():
+            group = QWidget()
+            grid = QGridLayout(group)
+            grid.setContentsMargins(0, 0, 0, 0)
+            grid.setVerticalSpacing(0)
             label = QLabel(title)
             label.setBuddy(widgets[0])
-            line.addWidget(label, 0, at)
-            beside = QHBoxLayout()
-            for widget in widgets:
-                beside.addWidget(widget)
-            line.addLayout(beside, 1, at)
-        line.addWidget(self.hide_button, 1, len(fields))
+            grid.addWidget(label, 0, 0, 1, len(widgets))
+            for at, widget in enumerate(widgets):
+                grid.addWidget(widget, 1, at)
+            groups.append(group)
+        Flow(self, *groups, self.hide_button)
 
     @property
     def layer(self) -> int | None:
@@ -237,7 +239,5 @@ class MaskFields(QWidget):
 def _chooser(name: str) -> QComboBox:
     box = QComboBox()
     box.setAccessibleName(name)
-    policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-    box.setSizeAdjustPolicy(policy)
-    box.setMinimumContentsLength(9)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
     return box
