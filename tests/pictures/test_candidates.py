@@ -7,6 +7,7 @@ from visformer.pictures.candidates import (
     CandidateRow,
     CandidateTable,
     candidate_table,
+    kept_words,
     named_rows,
     others_words,
 )
@@ -58,8 +59,10 @@ def test_the_best_are_shown_and_the_others_counted() -> None:
     table = CandidateTable("", "", rows, vocabulary=8000)
     best = table.best()
     assert [row.id for row in best] == [*range(8), 30]
-    assert others_words(table, 40) == "7,960 others  0.20"
+    assert others_words(table, 40) == "7,960 others  0.2000"
     assert others_words(replace(table, vocabulary=0), 40) == ""
+    assert "the best 40 of 8,000 tokens" in kept_words(table)
+    assert kept_words(replace(table, vocabulary=40)) == ""
 
 
 def test_a_typed_text_names_tokens_of_the_whole_vocabulary() -> None:

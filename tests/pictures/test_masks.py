@@ -26,6 +26,8 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text
 
+RULE = "attend. It is True exactly where both others are."
+
 
 def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:
     """Build 5 source and 4 target tokens, the last few of them pads, masked by rule."""
@@ -73,8 +75,8 @@ def test_only_the_decoder_is_causal() -> None:
 
 def test_a_combined_mask_by_rule_is_no_surprise() -> None:
     trace = padded()
-    assert note(trace, "encoder", "combined", 0, 0) == "15 of 25 cells may attend."
-    assert note(trace, "decoder", "combined", 0, 0) == "9 of 16 cells may attend."
+    assert note(trace, "encoder", "combined", 0, 0) == f"15 of 25 cells may {RULE}"
+    assert note(trace, "decoder", "combined", 0, 0) == f"9 of 16 cells may {RULE}"
     assert "2 keys are padding" in note(trace, "cross", "padding", 0, 0)
     assert "1 key is padding" in note(trace, "decoder", "padding", 0, 0)
     assert "No key is padding" in note(padded(0), "cross", "padding", 0, 0)
@@ -200,7 +202,7 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     assert first.masked is not None
     assert second.masked is not None
     assert (first.masked.sum(), second.masked.sum()) == (3, 0)
-    assert note(trace, "decoder", "combined", 0, 0) == "6 of 9 cells may attend."
+    assert note(trace, "decoder", "combined", 0, 0) == f"6 of 9 cells may {RULE}"
     said = note(trace, "decoder", "combined", 1, 0)
     assert said.startswith(
         "9 of 9 cells may attend. Differs from padding and causal mask in 3 cells"

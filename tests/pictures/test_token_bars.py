@@ -36,7 +36,8 @@ def test_a_fed_token_beyond_the_best_has_a_bar_of_its_own() -> None:
     assert (own.name, own.rank, own.own, own.fed) == ("▁w", 7, True, True)
     assert own.words == "rank 7: “▁w”, p = 0.0300"
     assert "others: " in token_bars(trace)[-1].words
-    assert headline(trace).startswith("“▁w” (0.0300, rank 7) is fed from the reference")
+    said = "Step 2, after “▁t0”: fed: “▁w” 0.0300; the model would say: “▁t1” 0.5498"
+    assert headline(trace) == said
     assert headline(None) == ""
 
 

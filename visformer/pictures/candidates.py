@@ -22,7 +22,7 @@ from visformer.pictures.picture import Table
 from visformer.text import visible
 from visformer.values.step import Step
 from visformer.values.trace import Trace
-from visformer.words import decimals
+from visformer.words import decimals, probability
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,20 @@ def others_words(table: CandidateTable, shown: int) -> str:
         "{n:,} other  {probability}",
         "{n:,} others  {probability}",
         count,
-        probability=decimals(max(0.0, rest), 2),
+        probability=probability(max(0.0, rest)),
+    )
+
+
+def kept_words(table: CandidateTable) -> str:
+    """Say how many of the vocabulary's tokens the run keeps; "" where it keeps all."""
+    kept = len(table.rows)
+    if not kept or kept >= table.vocabulary:
+        return ""
+    return _(
+        "The run keeps the best {kept} of {vocabulary:,} tokens of each step. Type any "
+        "other one to force it.",
+        kept=kept,
+        vocabulary=table.vocabulary,
     )
 
 

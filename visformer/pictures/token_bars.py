@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from visformer.language import _, ngettext
 from visformer.pictures.candidates import BEST
-from visformer.pictures.choices import choice_sentence, is_fed
+from visformer.pictures.choices import choice_sentence, is_fed, short_choice
 from visformer.pictures.picture import Table
 from visformer.text import visible
 from visformer.values.trace import Trace
@@ -67,5 +68,15 @@ def bars_table(bars: tuple[TokenBar, ...]) -> Table | None:
 
 
 def headline(trace: Trace | None) -> str:
-    """Say in one sentence what the last step's token is; "" where there is none."""
-    return choice_sentence(trace.steps[-1]) if trace and trace.steps else ""
+    """Say what the last step's token is, and after which; "" where there is none."""
+    if trace is None or not trace.steps:
+        return ""
+    step = trace.steps[-1]
+    if math.isnan(step.probability):
+        return choice_sentence(step)
+    return _(
+        "Step {step}, after “{read}”: {choice}",
+        step=len(trace),
+        read=visible(trace.target[-1]),
+        choice=short_choice(step),
+    )

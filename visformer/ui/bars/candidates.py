@@ -32,6 +32,7 @@ from visformer.pictures.candidates import (
     CandidateTable,
     candidate_table,
     candidates_numbers,
+    kept_words,
     named_rows,
     others_words,
 )
@@ -64,7 +65,8 @@ class CandidatesPanel(QWidget):
         self._brief = brief
         self._title = plain_label(_("next token"))
         self.summary = plain_label("", faint=True)
-        for label in (self._title, self.summary):
+        self._kept = plain_label("", faint=True)
+        for label in (self._title, self.summary, self._kept):
             label.setWordWrap(True)
         self.shown = CandidateTable("", "", ())
         self.rows: tuple[CandidateRow, ...] = ()  # those in the table
@@ -104,7 +106,8 @@ class CandidatesPanel(QWidget):
         self.field.textChanged.connect(self._look_for)
         self.field.returnPressed.connect(self._choose_first)
         self._column = QVBoxLayout(self)
-        for widget in (self._title, self.table, self.others, self.field, self.summary):
+        rows = self._title, self.table, self.others, self._kept
+        for widget in (*rows, self.field, self.summary):
             self._column.addWidget(widget)
         self._column.addStretch(1)
         self._dress()
@@ -121,7 +124,8 @@ class CandidatesPanel(QWidget):
         self._column.setContentsMargins(space, space, 0, 0)
         self._column.setSpacing(space)
         self._title.setFont(theme.sized(self.font(), 1, bold=True))
-        self.summary.setFont(theme.sized(self.font(), theme.CAPTION))
+        for label in (self.summary, self._kept):
+            label.setFont(theme.sized(self.font(), theme.CAPTION))
         self.table.fit(self.rows, whole=self.others.isChecked())
 
     def sizeHint(self) -> QSize:
@@ -167,6 +171,8 @@ class CandidatesPanel(QWidget):
         left = others_words(table, count)
         more = len(table.rows) > len(table.best())
         self.others.setText(left or _("all"))
+        self._kept.setText(kept_words(table) if whole else "")
+        self._kept.setVisible(bool(self._kept.text()))
         self.others.setVisible(bool(left) or more)
         self.others.setEnabled(more)
         self.others.setArrowType(

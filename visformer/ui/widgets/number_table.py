@@ -40,7 +40,7 @@ from visformer.ui.widgets.table_model import Role, TableModel
 from visformer.values.arrays import Floats
 
 FITTED = 40  # columns up to which each is as wide as its own title needs
-FEWEST, MOST_ROWS = 3, 8  # visible rows
+FEWEST, MOST_ROWS = 3, 8  # visible rows, the first as long as there are no numbers
 
 
 class Section(NamedTuple):
@@ -261,21 +261,25 @@ class NumberTable(QTableView):
         numbers = self.numbers
         metrics = self.fontMetrics()
         space = metrics.averageCharWidth()
-        least = metrics.horizontalAdvance("−0.0000") + 2 * space
+        widest = max(map(metrics.horizontalAdvance, ("−0.0000", "−0.0e−00")))
+        least = widest + round(1.5 * space)
         across = self.horizontalHeader()
         across.setDefaultSectionSize(least)
-        if numbers is not None and len(numbers.columns) <= FITTED:
-            for column, name in enumerate(numbers.columns):
-                wide = metrics.horizontalAdvance(short(name)) + 3 * space
-                across.resizeSection(column, max(least, wide))
+        names = numbers.columns if numbers is not None else ()
+        names = names if len(names) <= FITTED else ()
+        for column, name in enumerate(names):
+            wide = metrics.horizontalAdvance(short(name)) + 3 * space
+            across.resizeSection(column, max(least, wide))
+        for column in range(len(names), min(FITTED, self._model.columnCount())):
+            across.resizeSection(column, least)  # as wide as other names needed it
         down = self.verticalHeader()
         down.setDefaultSectionSize(metrics.height() + 4)
-        names = sorted(numbers.rows, key=len)[-3:] if numbers is not None else []
-        widest = max(map(metrics.horizontalAdvance, names), default=0) + 3 * space
-        down.setFixedWidth(min(widest, max(20 * space, self.width() // 3)))
-        rows = len(numbers.rows) if numbers is not None else 0
+        longest = sorted(numbers.rows, key=len)[-3:] if numbers is not None else []
+        wide = max(map(metrics.horizontalAdvance, longest), default=0) + 3 * space
+        down.setFixedWidth(min(wide, max(20 * space, self.width() // 3)))
+        rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
-        self._fitting_rows = max(2, min(max(rows, FEWEST), MOST_ROWS, most))
+        self._fitting_rows = min(rows, max(2, min(MOST_ROWS, most)))
         self.setMaximumHeight(self._height(self._fitting_rows))
         self.updateGeometry()
 
@@ -296,8 +300,9 @@ class NumberTable(QTableView):
         return QSize(self.minimumWidth(), self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
-        """Two rows high; the rest can be scrolled to."""
-        return QSize(super().minimumSizeHint().width(), self._height(2))
+        """Two rows high at most; the rest can be scrolled to."""
+        least = self._height(min(2, self._fitting_rows))
+        return QSize(super().minimumSizeHint().width(), least)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the names of the rows within a third of the width."""
