@@ -191,16 +191,28 @@ def test_what_is_told_of_a_checkpoint_reaches_it(
     assert seen == [(str(folder), "abc", expected)]
 
 
-def test_render_shows_the_last_layer_where_none_is_named() -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), {}),
+        (("--kind", "cross"), {}),  # the window opened on it
+        (("--steps", "4"), {"step": 4}),
+        (("--layer", "1"), {"kind": "cross", "layer": 0, "head": 0}),
+        (("--head", "2"), {"kind": "cross", "layer": 2, "head": 1}),
+        (("--kind", "encoder"), {"kind": "encoder", "layer": 2, "head": 0}),
+    ],
+)
+def test_render_looks_where_the_window_opens_but_for_what_is_asked(
+    words: tuple[str, ...], expected: dict[str, object]
+) -> None:
     from visformer.offscreen import _selection
 
-    trace = make_trace(layers=3)
     parser = command_parser("render")
-    for words, place in (((), (2, 0)), (("--layer", "1", "--head", "2"), (0, 1))):
-        options = parser.parse_args(["--text", "abc", "-o", "x.png", *words])
-        changes = _selection(options, State(trace=trace), 4)
-        assert (changes["layer"], changes["head"]) == place
-        assert changes["step"] == 4
+    options = parser.parse_args(["--text", "abc", "-o", "x.png", *words])
+    opened = State(trace=make_trace(layers=3), kind="cross", layer=1, head=1, step=2)
+    changes = _selection(options, opened)
+    places = {"kind", "layer", "head", "step"}
+    assert {name: changes[name] for name in places & set(changes)} == expected  # type: ignore[literal-required]
 
 
 def test_a_translation_is_one_line_whatever_the_model_makes(

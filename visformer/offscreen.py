@@ -17,6 +17,7 @@ from visformer.files import check_suffix, save_result
 from visformer.language import _
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
+from visformer.session.runs import look_at_telling_head
 from visformer.session.state import Change, State
 from visformer.ui import theme, views
 from visformer.ui.views.view import PagedView, View
@@ -66,13 +67,12 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         if intervention:
             window.change_run(intervention)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
         view = window.tabs.view(options.view)
         if options.page:
             _turn(view, options.page)
-        steps = len(window.session.state.trace or ())
-        step = steps if options.steps is None else options.steps
-        window.session.set(**_selection(options, window.session.state, step))
+        window.session.set(**_selection(options, window.session.state))
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
@@ -108,7 +108,7 @@ def _check(options: argparse.Namespace) -> None:
     }
     for name, allowed in choices.items():
         value = getattr(options, name)
-        if value not in allowed:
+        if value is not None and value not in allowed:
             raise _wrong(name, value, allowed)
     for name in _hidden(options):
         if name not in (*TOKEN_GROUPS, "renormalise"):
@@ -156,7 +156,8 @@ def _select(options: argparse.Namespace, state: State) -> None:
     """Refuse a layer or head that the model does not have."""
     if state.trace is None:
         raise InputError(_("Nothing was decoded."))
-    layers, heads = state.trace.layers(options.kind), state.trace.heads(options.kind)
+    kind = options.kind or state.kind
+    layers, heads = state.trace.layers(kind), state.trace.heads(kind)
     if options.layer is not None and not 1 <= options.layer <= layers:
         raise InputError(
             _(
@@ -165,7 +166,7 @@ def _select(options: argparse.Namespace, state: State) -> None:
                 last=layers,
             )
         )
-    if not 1 <= options.head <= heads:
+    if options.head is not None and not 1 <= options.head <= heads:
         raise InputError(
             _(
                 "--head is {head}: this model has 1 to {last}.",
@@ -185,17 +186,22 @@ def _turn(view: View, page: str) -> None:
     view.turn(page)
 
 
-def _selection(options: argparse.Namespace, state: State, step: int) -> Change:
-    layers = state.trace.layers(options.kind) if state.trace is not None else 1
-    return {
-        "step": step,
+def _selection(options: argparse.Namespace, state: State) -> Change:
+    """Return what is looked at: where the window opened, but for what is asked for."""
+    change: Change = {
         "tab": options.view,
         "stage": options.stage,
-        "kind": options.kind,
-        "layer": (options.layer or layers) - 1,
-        "head": options.head - 1,
         "look": _look(options),
     }
+    if options.steps is not None:
+        change["step"] = options.steps
+    place = options.kind or state.kind, options.layer, options.head
+    if state.trace is not None and place != (state.kind, None, None):
+        layers = state.trace.layers(place[0])
+        change["kind"] = place[0]
+        change["layer"] = (place[1] or layers) - 1
+        change["head"] = (place[2] or 1) - 1
+    return change
 
 
 def _hidden(options: argparse.Namespace) -> list[str]:

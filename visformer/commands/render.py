@@ -29,7 +29,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help=_("a translation that is fed to the decoder: teacher forcing"),
     )
-    parser.add_argument("--steps", type=int, help=_("steps to show (default: all)"))
+    parser.add_argument(
+        "--steps",
+        type=int,
+        help=_("steps to show (default: the one at which the window opens)"),
+    )
     parser.add_argument(
         "--view",
         default="attention",
@@ -73,11 +77,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     """Add which attention is shown, and how."""
-    parser.add_argument("--kind", default="cross", help=_choice(KINDS))
     parser.add_argument(
-        "--layer", type=int, default=None, help=_("layer, from 1 (default: the last)")
+        "--kind",
+        help=_(
+            "one of {choices} (default, without a layer and a head: the head that the "
+            "window opens on)",
+            choices=", ".join(KINDS),
+        ),
     )
-    parser.add_argument("--head", type=int, default=1, help=_("head, from 1"))
+    parser.add_argument(
+        "--layer",
+        type=int,
+        help=_("layer, from 1 (default, with a kind or a head: the last)"),
+    )
+    parser.add_argument(
+        "--head",
+        type=int,
+        help=_("head, from 1 (default, with a kind or a layer: 1)"),
+    )
     parser.add_argument("--form", default="map", help=_choice(FORMS))
     parser.add_argument("--summary", default="head", help=_choice(SUMMARIES))
     parser.add_argument(
