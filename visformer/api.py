@@ -140,12 +140,9 @@ def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
 
     check_screen()
     key = os.urandom(32)
-    code = "import sys; from visformer.app import run_served as run; "
-    code += "sys.exit(run(*sys.argv[1:]))"
     with Listener(authkey=key) as listener:
         address: Any = listener.address
-        command = [sys.executable, "-c", code, address, key.hex(), wrapped.name]
-        window = subprocess.Popen(command)
+        window = _window("run_served", address, key.hex(), wrapped.name)
 
         def call_in_its_place() -> None:  # or nobody would ever call
             window.wait()
@@ -167,19 +164,41 @@ def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
 
 
 def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:
-    """Show Traces in a process of its own, which reads them from a file."""
+    """Show Traces in a process of its own, which reads them from a file.
+
+    The file is gone as soon as it is open there, or when that process has ended.
+    """
     check_screen()
     folder = Path(tempfile.mkdtemp(prefix="visformer-"))
-    path = folder / f"{traces[0].model.name}.vis"
-    save_session(path, traces)
-    command = [sys.executable, "-m", "visformer", str(path)]
-    if not block:
-        subprocess.Popen(command, start_new_session=True)
-        return 0
+
+    def until_closed() -> int:
+        try:
+            return window.wait()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
     try:
-        return subprocess.run(command, check=False).returncode
-    finally:
+        path = folder / "watched.vis"
+        save_session(path, traces)
+        window = _window("run_handed", str(path))
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if block:
+        return until_closed()
+    threading.Thread(target=until_closed, daemon=True).start()
+    return 0
+
+
+def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a window's process, by a function of ``app``.
+
+    It has a session of its own: what is typed to end this program leaves it open.
+    """
+    code = f"import sys; from visformer.app import {function} as run; "
+    code += "sys.exit(run(*sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(command, start_new_session=True)
 
 
 def parse_change(text: str) -> Intervention:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import itertools
@@ -42,7 +43,7 @@ from visformer.ui.heap import return_what_is_freed
 from visformer.ui.interrupts import Interrupts
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
-from visformer.values.storage.saved_session import SavedRun
+from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
@@ -105,11 +106,18 @@ class App:
         gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
 
     def start(
-        self, path: str | None = None, text: str = "", overrides: Overrides | None = ()
+        self,
+        path: str | None = None,
+        text: str = "",
+        overrides: Overrides | None = (),
+        *,
+        handed: SavedSession | None = None,
     ) -> None:
         """Show the first picture and open the model; None lets it ask questions."""
         window = self.window
-        if path is None and not text:
+        if handed is not None:
+            window.show_file(handed, "")
+        elif path is None and not text:
             self._show_recorded()
         if path is not None and path.endswith(".vis"):
             window.open(path)
@@ -140,8 +148,17 @@ class App:
         gc.enable()
 
 
-def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
-    """Run the window until it is closed; returns the exit code."""
+def run(
+    path: str | None,
+    text: str = "",
+    overrides: Overrides = (),
+    *,
+    handed: SavedSession | None = None,
+) -> int:
+    """Run the window until it is closed; returns the exit code.
+
+    ``handed`` is shown in place of a file: it is in none.
+    """
     crashes = _log_to_file()
     signal.signal(signal.SIGINT, _end_at_once)
     log_qt()
@@ -150,15 +167,30 @@ def run(path: str | None, text: str = "", overrides: Overrides = ()) -> int:
     interrupts: list[Interrupts] = []
     QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
-    app.start(path, text, overrides or None)
+    app.start(path, text, overrides or None, handed=handed)
     app.window.files.offer()
-    show_first_steps(app.window)
+    if handed is None:
+        show_first_steps(app.window)
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()
     health.close()
     app.close()
     return code
+
+
+def run_handed(path: str) -> int:
+    """Run a window on what another program has written to a file for it.
+
+    The file, and its folder, are removed as soon as it is open; where an open file
+    cannot be, that program does it when the window has been closed.
+    """
+    file = Path(path)
+    session = read_session(file)
+    with contextlib.suppress(OSError):
+        file.unlink()
+        file.parent.rmdir()
+    return run(None, handed=session)
 
 
 def run_served(address: str, key: str, name: str) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+import threading
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,12 @@ import torch
 
 import visformer
 from tests.watching.faulty_models import built
+from visformer import app
+from visformer.ui import session_files
 from visformer.values.storage.describe import describe_file
+from visformer.values.storage.saved_session import SavedRun, SavedSession
 
+SECONDS = 15
 SRC, TGT = torch.randint(1, 24, (2, 7)), torch.randint(1, 24, (2, 5))
 
 
@@ -24,22 +31,25 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sessions: list[Any] = []
         self.waited: list[bool] = []
-        monkeypatch.setattr(subprocess, "run", self.run)
+        self.files: list[Path] = []
+        self.ended = threading.Event()
         monkeypatch.setattr(subprocess, "Popen", self.start)
 
-    def _read(self, command: list[str], waits: bool) -> None:
-        assert command[:3] == [sys.executable, "-m", "visformer"]
+    def start(self, command: list[str], *, start_new_session: bool) -> Any:
+        """Be the process: Ctrl+C in the script must not reach it."""
+        assert start_new_session
+        assert command[:2] == [sys.executable, "-c"]
+        assert "from visformer.app import run_handed" in command[2]
         session = visformer.open_session(command[3])
         weights = [trace.attention("cross", 0) for trace in session.traces]
         self.sessions.append((session, weights))
-        self.waited.append(waits)
+        self.files.append(Path(command[3]))
+        return self
 
-    def run(self, command: list[str], **_more: Any) -> Any:
-        self._read(command, True)
-        return subprocess.CompletedProcess(command, 0)
-
-    def start(self, command: list[str], **_more: Any) -> None:
-        self._read(command, False)
+    def wait(self) -> int:
+        self.waited.append(threading.current_thread() is threading.main_thread())
+        self.ended.wait(SECONDS)
+        return 0
 
 
 def test_what_was_watched_is_shown_by_another_process(
@@ -47,9 +57,10 @@ def test_what_was_watched_is_shown_by_another_process(
 ) -> None:
     asked = Asked(monkeypatch)
     watched = visformer.watch(built("not-causal"), pad=0)(SRC, TGT)
+    assert visformer.show(watched, block=False) == 0  # returns at once
+    asked.ended.set()
     assert visformer.show(watched) == 0
-    assert visformer.show(watched, block=False) == 0
-    assert asked.waited == [True, False]
+    assert sorted(asked.waited) == [False, True]
     for session, weights in asked.sessions:
         assert len(session.runs) == 2
         cross = [one for one in watched.attentions if one.kind == "cross"]
@@ -57,6 +68,60 @@ def test_what_was_watched_is_shown_by_another_process(
         certificate = session.traces[0].certificate
         assert certificate == watched.certificate
         assert [finding.id for finding in certificate.findings] == ["not-causal"]
+
+
+def test_nothing_is_left_in_the_folder_of_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not when the window has ended, however it did, nor when it does not begin."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = Asked(monkeypatch)
+    watched = visformer.watch(built("healthy"), pad=0)(SRC, TGT)
+    asked.ended.set()
+    visformer.show(watched)
+    assert not asked.files[0].parent.exists()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_it, **_more: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        visformer.show(watched)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_window_removes_the_file_that_it_is_handed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The program that wrote it may have ended long before."""
+    path = tmp_path / "folder" / "watched.vis"
+    path.parent.mkdir()
+    watched = visformer.watch(built("healthy"), pad=0)(SRC, TGT)
+    visformer.save_session(path, watched.traces)
+    given: list[Any] = []
+    monkeypatch.setattr(app, "run", lambda path, handed: given.append((path, handed)))
+    app.run_handed(str(path))
+    assert list(tmp_path.iterdir()) == []
+    ((name, session),) = given
+    assert name is None
+    cross = session.traces[1].attention("cross", 1)  # read after it is gone
+    assert np.allclose(cross, watched.traces[1].attention("cross", 1))
+
+
+def test_what_is_handed_is_in_no_file(qtbot: Any, monkeypatch: Any) -> None:
+    """Ctrl+S asks where, and does not write to a file that is gone."""
+    watched = visformer.watch(built("healthy"), pad=0)(SRC, TGT)
+    runs = tuple(SavedRun(trace=trace) for trace in watched.traces)
+    near, _far = Pipe()  # no engine is needed
+    program = app.App(["visformer"], served=near)
+    program.window.show()
+    program.start(handed=SavedSession(runs=runs))
+    shown = program.window.session.state.trace
+    assert shown is not None
+    assert shown.whole.model.name == "Healthy"
+    asked: list[str] = []
+    monkeypatch.setattr(
+        session_files, "ask_where", lambda _window, _title, near: asked.append(near)
+    )
+    program.window.files.save()
+    assert asked == ["session.vis"]
+    program.close()
 
 
 def test_a_file_says_what_the_certificate_says(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class MainWindow(QMainWindow):
         self._engine = engine
         self.health: Health | None = None  # what went wrong, once it is watched
         self.session = Session(self._draw, engine, needed)
-        self._traces = TraceOpener(self.session, self._show_file, self)
+        self._traces = TraceOpener(self.session, self.show_file, self)
         self.files = SessionFiles(self, keep)
         self._build()
         build_menus(self)
@@ -228,7 +228,8 @@ class MainWindow(QMainWindow):
         self.session.do(runs.show_telling, trace)
         self.source.setText(self.session.state.wish.sentence)
 
-    def _show_file(self, session: SavedSession, path: str) -> None:
+    def show_file(self, session: SavedSession, path: str) -> None:
+        """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
         self.show_run(session.shown)
         self.files.shown(session, path)
 

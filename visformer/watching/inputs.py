@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -111,7 +111,11 @@ class InputMarks:
             for at, value in enumerate(args)
         ]
         named += [(name, -1, value) for name, value in kwargs.items()]
-        given = [(n, at, x) for n, at, v in named for x in _tensors(v)]
+        given = [
+            (_telling(n, inner), at, x)
+            for n, at, v in named
+            for inner, x in _tensors(v)
+        ]
         sources = [x for n, at, x in given if self._is(n, at, self._sources)]
         targets = [x for n, at, x in given if self._is(n, at, self._targets)]
         # what the model itself made before, as an encoder's output, keeps its marks
@@ -196,18 +200,40 @@ class InputMarks:
         return told
 
 
+def _telling(outer: str, inner: str) -> str:
+    """Of an argument's name and a tensor's in it, return the one that says more."""
+    known, own = SOURCE_NAMES | TARGET_NAMES, outer.lower()
+    if not inner or inner.lower() in known or not _may_be_input(inner.lower()):
+        return inner or outer
+    return outer if own in known or not _may_be_input(own) else inner
+
+
 def _may_be_input(name: str) -> bool:
     known = name in SOURCE_NAMES | TARGET_NAMES
     return known or not any(word in name for word in NO_INPUT)
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of an argument, with their names in a batch; "" for none."""
     if isinstance(value, Tensor):
         if value.dtype.is_floating_point or value.dim():
-            yield value
+            yield "", value
+    elif isinstance(value, Mapping):
+        yield from _named_tensors(value.items())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from _named_tensors(zip(value._fields, value, strict=True))
     elif isinstance(value, tuple | list):
         for one in value:
             yield from _tensors(one)
+    elif not isinstance(value, nn.Module | type) and not callable(value):
+        yield from _named_tensors(getattr(value, "__dict__", {}).items())
+
+
+def _named_tensors(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tensor]]:
+    for name, value in pairs:
+        if isinstance(value, Tensor | tuple | list):  # no deeper
+            for _inner, tensor in _tensors(value):
+                yield str(name), tensor
 
 
 def _has_decoder(model: nn.Module) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -70,17 +70,12 @@ def _bits(p: Tensor) -> float:
 
 def logits_of(output: Any, length: int) -> Tensor | None:
     """Return [B, T, V], or [T, B, V], of what a model returned."""
-    for one in (getattr(output, "logits", None), output, *_first(output)):
-        if isinstance(one, Tensor):
-            fits = one.dim() == 3 and length in one.shape[:2]
-            return one if fits and one.is_floating_point() else None
+    named = output.get("logits") if isinstance(output, Mapping) else None
+    several = output if isinstance(output, tuple | list) else (named,)
+    for one in (getattr(output, "logits", None), output, *several):
+        if isinstance(one, Tensor) and one.is_floating_point() and one.dim() == 3:
+            return one if length in one.shape[:2] else None
     return None
-
-
-def _first(output: Any) -> list[Any]:
-    if isinstance(output, dict):
-        return [output.get("logits")]
-    return list(output[:1]) if isinstance(output, tuple | list) else []
 
 
 def _is_vocabulary(watched: Watched, numbers: Tensor) -> bool:
