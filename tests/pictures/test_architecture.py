@@ -281,7 +281,7 @@ def test_where_the_blocks_lead() -> None:
     assert goal("decoder.0.cross_attention_norm")["stage"] == "residual"
     assert goal("encoder.0.feed_forward") == {
         "tab": "computation",
-        "stage": "w1",
+        "stage": "activation",
         "kind": "encoder",
         "layer": 0,
     }

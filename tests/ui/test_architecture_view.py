@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QAbstractAnimation, QPoint, Qt
+from PySide6.QtCore import QAbstractAnimation, Qt
 from PySide6.QtGui import QFontMetricsF, QImage
 from PySide6.QtWidgets import QApplication, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.ui.windows import make_view, make_window, show
+from tests.ui.windows import make_view, make_window, middle_of_block, show
 from visformer.pictures.diagram.columns import Drawing
 from visformer.session.state import Session, State
 from visformer.ui.views.architecture import ArchitectureView
@@ -42,18 +42,9 @@ def shown(trace: Trace, step: int, **changes: Any) -> State:
     return session.state
 
 
-def middle(view: ArchitectureView, id: str) -> QPoint:
-    drawing = view.diagram.drawing
-    assert drawing is not None
-    box = drawing.box(id)
-    assert box is not None, id
-    wide, high = view.diagram._units()
-    return QPoint(round(box.centre[0] * wide), round(box.centre[1] * high))
-
-
 def click(qtbot: QtBot, view: ArchitectureView, id: str) -> None:
     left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(view.diagram, left, pos=middle(view, id))
+    qtbot.mouseClick(view.diagram, left, pos=middle_of_block(view, id))
 
 
 def image(view: ArchitectureView) -> QImage:
@@ -102,7 +93,7 @@ def test_the_feed_forward_leads_to_its_computation(
     assert isinstance(view, ArchitectureView)
     click(qtbot, view, "encoder.1.feed_forward")
     state = window.session.state
-    assert (state.tab, state.stage, state.layer) == ("computation", "w1", 1)
+    assert (state.tab, state.stage, state.layer) == ("computation", "activation", 1)
     assert state.kind == "encoder"
 
 
@@ -147,7 +138,7 @@ def test_keys_in_the_diagram_are_not_the_windows(
 
 def test_pointing_shows_the_inside(qtbot: QtBot, view: ArchitectureView) -> None:
     before = image(view)
-    qtbot.mouseMove(view.diagram, middle(view, "encoder.0.feed_forward"))
+    qtbot.mouseMove(view.diagram, middle_of_block(view, "encoder.0.feed_forward"))
     assert view.diagram.chosen == "encoder.0.feed_forward"
     assert image(view) != before
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
-from tests.ui.windows import Pair
-from visformer.ui.bars.first_steps import show_first_steps
+from tests.ui.windows import Pair, answer
+from visformer.ui.bars.first_steps import FirstSteps, show_first_steps
 
 
 @pytest.mark.parametrize("way", ["button", "key"])
@@ -27,12 +28,44 @@ def test_the_card_is_shown_once(way: str, pair: Pair, qtbot: QtBot) -> None:
     assert show_first_steps(window) is None
 
 
-def test_the_card_follows_the_window(pair: Pair, qtbot: QtBot) -> None:
-    window, _engine = pair
+def whole(card: FirstSteps) -> bool:
+    labels = card.findChildren(QLabel)
+    return all(
+        label.height() >= label.heightForWidth(label.width()) for label in labels
+    )
+
+
+def test_the_card_hides_nothing_where_there_is_room(pair: Pair, qtbot: QtBot) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
     card = show_first_steps(window)
     assert card is not None
-    window.resize(1000, 700)
-    qtbot.waitUntil(lambda: window.width() == 1000)
-    assert abs(card.geometry().center().x() - 500) < 3
+    panel = window.candidates
+    room = panel.free_room().translated(panel.mapTo(window, QPoint()))
+    qtbot.waitUntil(lambda: room.contains(card.geometry()))
+    qtbot.waitUntil(lambda: whole(card))
+
+
+@pytest.mark.parametrize("why", ["folded", "large text"])
+def test_without_that_room_it_lies_along_the_lower_edge(
+    why: str, pair: Pair, qtbot: QtBot
+) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    card = show_first_steps(window)
+    assert card is not None
+    if why == "folded":
+        window.candidates.fold(True)
+    else:
+        window.appearance.zoom_by(100)
+    QApplication.processEvents()
+    assert card.width() > 0.9 * window.width()
     assert window.rect().contains(card.geometry())
-    window.setFont(card.font())
+    assert card.geometry().bottom() < window.status.y()
+    qtbot.waitUntil(lambda: whole(card))
+    settled = card.geometry()
+    QApplication.processEvents()  # it has come to rest
+    assert card.geometry() == settled
+    window.appearance.zoom_by(0)

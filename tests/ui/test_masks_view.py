@@ -96,7 +96,7 @@ def editor(view: MasksView) -> QPlainTextEdit:
 
 
 def button(view: MasksView) -> QPushButton:
-    return next(b for b in view.findChildren(QPushButton) if "Run" in b.text())
+    return next(b for b in view.findChildren(QPushButton) if "Run as" in b.text())
 
 
 def test_nothing_to_show_is_said(view: MasksView) -> None:

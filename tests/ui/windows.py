@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QSettings
+from PySide6.QtCore import QPoint, QSettings
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -21,6 +21,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session.state import Session, State
+from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.view import View
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats, Ids
@@ -122,3 +123,13 @@ def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -
     window.receive(Decoded(number=number, trace=made, limit=20))
     window.receive(Finished(number=number, step_ms=2.5))
     return made
+
+
+def middle_of_block(view: ArchitectureView, id: str) -> QPoint:
+    """Return where a block of the diagram is pressed."""
+    drawing = view.diagram.drawing
+    assert drawing is not None
+    box = drawing.box(id)
+    assert box is not None, id
+    wide, high = view.diagram._units()
+    return QPoint(round(box.centre[0] * wide), round(box.centre[1] * high))

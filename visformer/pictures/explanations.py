@@ -65,6 +65,10 @@ _READS: dict[Kind, str] = {
         "written, {dark} where they look."
     ),
 }
+_ASKED = N_(
+    "In this head “{query}” reads “{key}” with {weight}. Click another source token to "
+    "find the head that reads that one."
+)
 _SUMMARISED: dict[str, str] = {
     "mean": N_(
         "Mean of this layer's heads: {dark} are tokens that many heads read or one "
@@ -84,6 +88,11 @@ def _attention(scene: Scene) -> str:
         return _(UNWRITTEN)
     if scene.look.summary in _SUMMARISED:
         return _(_SUMMARISED[scene.look.summary], dark=dark)
+    cell = scene.selection.cell
+    if kind == "encoder" and scene.look.raw and cell is not None and cell.kind == kind:
+        asked = computed(scene)
+        if asked is not None:
+            return _(_ASKED, **_names(asked))
     found = reads(scene) if scene.look.raw else None
     if found is None:
         return _(_ROWS[kind], dark=dark)

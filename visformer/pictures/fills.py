@@ -47,8 +47,9 @@ def fill_table(trace: Trace, masked: int | None) -> CandidateTable:
 
 
 def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:
-    """Return the cell of a source token and the key that it reads most."""
-    layer, head = layer_and_head(trace, selection, "encoder")
-    row = head_weights(trace, "encoder", layer, head)[token]
+    """Return the cell of a query of the selected kind and the key it reads most."""
+    kind = selection.kind
+    layer, head = layer_and_head(trace, selection, kind)
+    row = head_weights(trace, kind, layer, head)[token]
     best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
-    return AttentionCell("encoder", token, best)
+    return AttentionCell(kind, token, best)

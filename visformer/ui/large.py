@@ -54,10 +54,14 @@ class _Way(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take double clicks; show the button while the mouse is over the picture."""
         kind = event.type()
-        if kind == QEvent.Type.MouseButtonDblClick:
+        if kind == QEvent.Type.MouseButtonPress:
             place = place_of(self._picture)
             if place is not None:
-                place.toggle(self._picture)
+                place.press(self._picture)
+        elif kind == QEvent.Type.MouseButtonDblClick:
+            place = place_of(self._picture)
+            if place is not None:
+                place.press_again(self._picture)
                 return True
         elif watched is not self._picture:
             return False
@@ -127,9 +131,12 @@ class LargePlace(QStackedWidget):
     """What is usually there; or one picture of it, alone."""
 
     changed = Signal()
+    pressed = Signal()  # on a picture, before it does anything
+    doubled = Signal()  # a second time, before another picture is large
 
     def __init__(self, usual: QWidget) -> None:
         super().__init__()
+        self._pressed: QWidget | None = None  # the picture
         self._usual, self.alone = usual, QWidget()
         self.words = paragraph(_("what is seen here"))
         self._column = QVBoxLayout()
@@ -141,6 +148,17 @@ class LargePlace(QStackedWidget):
         self.addWidget(self.alone)
         self.picture: QWidget | None = None  # the large one
         self._put_back: Callable[[], None] = _nothing
+
+    def press(self, picture: QWidget) -> None:
+        """Notice a press on a picture: it may be the first of two."""
+        self._pressed = picture
+        self.pressed.emit()
+
+    def press_again(self, picture: QWidget) -> None:
+        """Make large what was pressed first: it may stand elsewhere by now."""
+        first = self._pressed or picture
+        self.doubled.emit()
+        self.toggle(first if self.isAncestorOf(first) else picture)
 
     def toggle(self, widget: QWidget) -> None:
         """Make the picture that a widget belongs to large, or put it back."""

@@ -21,12 +21,12 @@ from visformer.language import _
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
-from visformer.pictures.fills import cell_of
 from visformer.pictures.modified_run import export_words
 from visformer.session import answers, openings, runs
 from visformer.session.live import fixed_words
 from visformer.session.receive import receive
 from visformer.session.side_requests import needed
+from visformer.session.source_clicks import click_source
 from visformer.session.state import EngineLike, Session, State
 from visformer.ui.actions import build_keys, build_menus, show_recent
 from visformer.ui.appearance import Appearance
@@ -49,6 +49,7 @@ from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
 from visformer.ui.body import Body
 from visformer.ui.diagnostics import Health
+from visformer.ui.first_click import FirstClick
 from visformer.ui.guard import contain_overrides, separately
 from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory
@@ -113,7 +114,7 @@ class MainWindow(QMainWindow):
             line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
         self.strips.step_chosen.connect(self._go_to_token)
-        self.strips.source_chosen.connect(self._lock_source)
+        self.strips.source_chosen.connect(self._click_source)
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
@@ -144,9 +145,11 @@ class MainWindow(QMainWindow):
         self.tabs.turned.connect(self._tab_turned)
         self.tabs.middle.addWidget(self.candidates)
         self.large = LargePlace(self.tabs)
+        self._first_click = FirstClick(self.session, self.large)
         self.tabs.explained_now.connect(self.large.explain)
         body = self.body = Body()
         self.drawer = Drawer(body, self._drawer_fields())
+        self.drawer.closed.connect(self.tabs.setFocus)
         parts = (self.sentence, self.transport, self.strategy)
         play = in_line(*parts, self.drawer.button)
         for row in (self.header, self.strips, play):
@@ -266,6 +269,7 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         source = self.source.text() or self.session.state.wish.sentence
         self.session.do(runs.translate, source, reference=text)
+        self.drawer.close_up()  # its loss is in sight now
 
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""
@@ -279,12 +283,8 @@ class MainWindow(QMainWindow):
         self.transport.pause()
         self.session.set(step=index)
 
-    def _lock_source(self, token: int) -> None:
-        """Lock a source token and the key that it reads most."""
-        state = self.session.state
-        if state.shown is not None:
-            cell = cell_of(state.shown, state.selection, token)
-            self.session.set(locked=None if cell == state.locked else cell)
+    def _click_source(self, token: int) -> None:
+        self.session.set(**click_source(self.session.state, token))
 
     def _change_device(self, device: str) -> None:
         opened = self.session.state.opened

@@ -26,16 +26,11 @@ def find_words(trace: Trace, cell: AttentionCell) -> str:
 
 def head_finder(trace: Trace, selection: Selection, cell: AttentionCell) -> Matrix:
     """Return a cell's weight in every head: a row per layer, a column per head."""
-    kind = cell.kind
-    layers, heads = trace.layers(kind), trace.heads(kind)
-    values: Floats = np.zeros((layers, heads), np.float32)
+    kind, values = cell.kind, _weights(trace, cell)
+    layers, heads = values.shape
     masked = np.zeros((layers, heads), bool)
-    rows = slice(cell.query, cell.query + 1)
     for layer in range(layers):
         masked[layer] = not trace.mask(kind, layer)[cell.query, cell.key]
-        for head in range(heads):
-            row = row_weights(trace, kind, layer, head, rows)[0]
-            values[layer, head] = row[cell.key]
     shades, ends, note = shade(values, selection.scale)
     return Matrix(
         title=find_words(trace, cell),
@@ -53,13 +48,36 @@ def head_finder(trace: Trace, selection: Selection, cell: AttentionCell) -> Matr
     )
 
 
+def best_head(trace: Trace, cell: AttentionCell) -> tuple[int, int]:
+    """Return layer and head that give a cell the most weight, counted from 0."""
+    return _best(_weights(trace, cell)) or (0, 0)
+
+
+def _best(values: Floats) -> tuple[int, int] | None:
+    """Return the place of the largest weight; None where none is a number."""
+    if not np.isfinite(values).any():
+        return None
+    layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    return int(layer), int(head)
+
+
+def _weights(trace: Trace, cell: AttentionCell) -> Floats:
+    """Return a cell's weight in every head, [layers, heads]."""
+    kind = cell.kind
+    values: Floats = np.zeros((trace.layers(kind), trace.heads(kind)), np.float32)
+    rows = slice(cell.query, cell.query + 1)
+    for layer, head in np.ndindex(values.shape):
+        values[layer, head] = row_weights(trace, kind, layer, head, rows)[0][cell.key]
+    return values
+
+
 def _most_words(values: Floats) -> str:
     """Name the head that gives most weight."""
-    if not np.isfinite(values).any():
+    best = _best(values)
+    if best is None:
         return ""
-    layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
     return _(
         "most in {head}: {weight}",
-        head=head_words(int(layer), int(head)),
-        weight=probability(float(values[layer, head])),
+        head=head_words(*best),
+        weight=probability(float(values[best])),
     )

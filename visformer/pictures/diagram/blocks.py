@@ -18,7 +18,7 @@ _CHANGES: dict[str, Goal] = {
     "attention.mask": {"tab": "masks"},
     "attention.add": {"tab": "computation", "stage": "residual"},
     "attention_norm": {"tab": "computation", "stage": "residual"},
-    "feed_forward": {"tab": "computation", "stage": "w1"},
+    "feed_forward": {"tab": "computation", "stage": "activation"},  # its units
     "feed_forward.add": {"tab": "computation", "stage": "feed_residual"},
     "feed_forward_norm": {"tab": "computation", "stage": "feed_residual"},
     "source_positions": {"tab": "positions"},

@@ -100,7 +100,10 @@ class CandidatesPanel(QWidget):
         self.others.setToolTip(_("Show more tokens, or the best alone"))
         self.others.toggled.connect(lambda _on: self._fill())
         self.field = QLineEdit()
-        self.field.setPlaceholderText(_("type any token to force it"))
+        self.field.setPlaceholderText(_("force any token"))
+        self.field.setToolTip(
+            _("Type any token and press Enter: the decoder goes on from it.")
+        )
         self.field.setAccessibleName(_("Token to force"))
         self.field.setClearButtonEnabled(True)
         self.field.textChanged.connect(self._look_for)
@@ -131,6 +134,10 @@ class CandidatesPanel(QWidget):
     def sizeHint(self) -> QSize:
         """Wide enough for a bar that can be read."""
         return QSize(18 * self.fontMetrics().height(), super().sizeHint().height())
+
+    def free_room(self) -> QRect:
+        """Return what is empty below all that is shown."""
+        return self.rect().adjusted(0, self.summary.geometry().bottom() + 1, 0, 0)
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""

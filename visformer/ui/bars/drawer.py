@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
 
@@ -16,7 +16,12 @@ from visformer.values.strategy import Strategy
 
 
 class Drawer(QFrame):
-    """Named fields below one another, over the pictures while it is open."""
+    """Named fields below one another, over the pictures while it is open.
+
+    Opened by hand it is ready for typing in its first field.
+    """
+
+    closed = Signal()  # with the focus in it, which goes elsewhere now
 
     def __init__(self, parent: QWidget, fields: Sequence[tuple[str, QWidget]]) -> None:
         super().__init__(parent)
@@ -29,7 +34,8 @@ class Drawer(QFrame):
         self.button.setToolTip(_("Reference, sampling, limit, speed (Ctrl+D)"))
         self.button.setAccessibleName(_("how the run is made and played"))
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.button.toggled.connect(self.setVisible)
+        self.button.toggled.connect(self._open)
+        self._first = fields[0][1]
         self._form = QFormLayout(self)
         for name, field in fields:
             label = plain_label(name)
@@ -59,6 +65,14 @@ class Drawer(QFrame):
     def draw(self, state: State) -> None:
         """Say at the button what is not as usual."""
         self.button.setText(" · ".join(_in_use(state)))
+
+    def _open(self, opened: bool) -> None:
+        focused = self.isAncestorOf(self.window().focusWidget() or self.window())
+        if focused and not opened:
+            self.closed.emit()  # hidden, it would give the focus to any widget
+        self.setVisible(opened)
+        if opened:
+            self._first.setFocus()
 
     def close_up(self) -> bool:
         """Close the drawer; tell whether it was open."""

@@ -1,19 +1,21 @@
-"""The first steps: three gestures on a card, over the pictures, shown once."""
+"""The first steps: three gestures on a card, shown once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QFrame, QLabel, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton
 
 from visformer.language import N_, _
 from visformer.ui import theme
+from visformer.ui.widgets.plain_label import paragraph
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
+LEAST = 12  # times the distances: the least width below the next tokens
 SEEN = "first steps seen"  # in the settings
 GESTURES = (
     N_("Type a sentence and press Enter: it is translated."),
@@ -23,7 +25,10 @@ GESTURES = (
 
 
 class FirstSteps(QFrame):
-    """A card that pushes nothing; its button, or Esc, closes it for good."""
+    """A card that pushes and hides nothing; its button, or Esc, closes it for good.
+
+    It stands below the next tokens; without room there, along the lower edge.
+    """
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
@@ -33,17 +38,19 @@ class FirstSteps(QFrame):
         self.setBackgroundRole(QPalette.ColorRole.ToolTipBase)
         self.setForegroundRole(QPalette.ColorRole.Accent)  # the frame's
         self.setAccessibleName(_("first steps"))
-        column = QVBoxLayout(self)
-        self._labels = [QLabel(_(line)) for line in GESTURES]
-        for number, label in enumerate(self._labels, 1):
-            label.setTextFormat(Qt.TextFormat.PlainText)
+        self._lines = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
+        self._labels = [
+            paragraph(_("first steps"), f"{number}   {_(line)}")
+            for number, line in enumerate(GESTURES, 1)
+        ]
+        for label in self._labels:
             label.setForegroundRole(QPalette.ColorRole.ToolTipText)
-            label.setText(f"{number}   {label.text()}")
-            column.addWidget(label)
+            self._lines.addWidget(label, 1)
         self.done = QPushButton(_("Got it"))
         self.done.clicked.connect(self.dismiss)
-        column.addWidget(self.done, 0, Qt.AlignmentFlag.AlignRight)
-        window.installEventFilter(self)
+        self._lines.addWidget(self.done, 0, Qt.AlignmentFlag.AlignRight)
+        for part in (window, window.candidates):
+            part.installEventFilter(self)
         self._settle()
         self.show()
         self.raise_()
@@ -51,34 +58,49 @@ class FirstSteps(QFrame):
     def dismiss(self) -> None:
         """Close it, also at every later start."""
         self._window.memory.keep(SEEN, 1)
-        self._window.removeEventFilter(self)
+        for part in (self._window, self._window.candidates):
+            part.removeEventFilter(self)
         self.hide()
         self.deleteLater()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Stay at the lower edge."""
-        if event.type() == QEvent.Type.Resize:
+        """Stand where there is room now."""
+        kinds = QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide
+        asked = event.type() == QEvent.Type.LayoutRequest
+        if event.type() in kinds or (asked and watched is not self._window):
             self._settle()
         return False
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and "_labels" in self.__dict__:
+        if event.type() == QEvent.Type.FontChange and "_lines" in self.__dict__:
             self._settle()
 
     def _settle(self) -> None:
-        for label in self._labels:
-            label.setFont(theme.sized(self.font(), theme.TITLE))
-        space = theme.gap(self, 3)
-        layout = self.layout()
-        if layout is not None:
-            layout.setContentsMargins(space, space, space, space)
-            layout.setSpacing(theme.gap(self))
-        size = self.sizeHint().boundedTo(self._window.size())
-        left = (self._window.width() - size.width()) // 2
-        bottom = self._window.height() - 4 * self.fontMetrics().height()
-        self.setGeometry(left, max(0, bottom - size.height()), *size.toTuple())
+        panel, lines, space = self._window.candidates, self._lines, theme.gap(self, 2)
+        lines.setContentsMargins(space, space, space, space)
+        lines.setSpacing(space)
+        room = panel.free_room() if panel.isVisible() else QRect()
+        room = room.translated(panel.mapTo(self._window, QPoint()))
+        room.adjust(space, space, -space, -space)
+        high, way = self._height(room.width()), QBoxLayout.Direction.TopToBottom
+        if room.width() < LEAST * space or high > room.height():
+            room = self._window.rect().adjusted(space, space, -space, -2 * space)
+            room.translate(0, -self._window.status.height())
+            high, way = 0, QBoxLayout.Direction.LeftToRight
+        if way != lines.direction():  # it asks for a new arrangement each time
+            lines.setDirection(way)
+        high = high or lines.totalHeightForWidth(room.width())
+        self.setGeometry(room.x(), room.bottom() + 1 - high, room.width(), high)
+
+    def _height(self, width: int) -> int:
+        """Return the height of the lines below one another, in pixels."""
+        space, edge = self._lines.spacing(), self.frameWidth()
+        inside = width - 2 * (space + edge)
+        lines = sum(label.heightForWidth(inside) for label in self._labels)
+        gaps = (len(self._labels) + 2) * space + 2 * edge
+        return lines + self.done.sizeHint().height() + gaps
 
 
 def show_first_steps(window: MainWindow) -> FirstSteps | None:

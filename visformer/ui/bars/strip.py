@@ -86,6 +86,10 @@ class TokenStrip(QScrollArea):
         self._fit()
         self._follow()
 
+    def explain_clicks(self, words: str) -> None:
+        """Say at each token what a click on it does; "" for nothing."""
+        self._row.clicks = words
+
     def _follow(self) -> None:
         """Scroll to the current token."""
         row = self._row
@@ -146,6 +150,7 @@ class _ChipRow(QWidget):
 
     def __init__(self, empty: str) -> None:
         super().__init__()
+        self.clicks = ""  # what a click does, in words
         self.chips: tuple[Chip, ...] = ()
         self.boxes: list[QRect] = []
         self._looks: list[tuple[object, ...]] = []  # what is painted of each chip
@@ -289,7 +294,8 @@ class _ChipRow(QWidget):
         """Say what the chip under the mouse is."""
         index = self._at(event.position().toPoint())
         if index is not None:
-            words = chip_words(self.chips[index])
+            lines = chip_words(self.chips[index]), self.clicks
+            words = "\n".join(filter(None, lines))
             QToolTip.showText(event.globalPosition().toPoint(), plain_tip(words), self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -9,6 +9,7 @@ from visformer.language import _
 from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.attention.strips import first_chip, source_strip, target_strip
 from visformer.pictures.fills import masked_token
+from visformer.session.source_clicks import reading_kind
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.bars.teaching import TeachingBar
@@ -20,7 +21,7 @@ class Strips(QWidget):
     """Source and target, or prompt and continuation; a side that is not there hides."""
 
     step_chosen = Signal(int)  # the one that chose the token clicked
-    source_chosen = Signal(int)  # a source token, where there are no steps
+    source_chosen = Signal(int)  # a source token
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +30,7 @@ class Strips(QWidget):
         self.target = TokenStrip(
             _("Target tokens"), _("nothing decoded yet: step forward")
         )
+        self.target.explain_clicks(_("Click: go to the step that wrote it."))
         self.teaching = TeachingBar()
         self._source_name, self._target_name = (
             plain_label("", faint=True),
@@ -43,7 +45,7 @@ class Strips(QWidget):
         layout.setSpacing(3)
         for row in (*self._rows, self.teaching):
             layout.addWidget(row)
-        self.source.clicked.connect(self._choose_source)
+        self.source.clicked.connect(self.source_chosen)
         self.target.clicked.connect(self._choose_step)
         self._name(None)
 
@@ -60,13 +62,14 @@ class Strips(QWidget):
         alone = trace is not None and not has_source(trace)
         self._source_name.setText(_("prompt") if alone else _("source"))
         self._target_name.setText(_("target"))
+        asked = _(
+            "Click: see what it reads. Then click another one: which head reads that "
+            "from it?"
+        )
+        self.source.explain_clicks(asked if trace and reading_kind(trace) else "")
         prompted = trace is None or has_source(trace) or trace.prompt > 0
         self._rows[0].setVisible(prompted)
         self._rows[1].setVisible(trace is None or has_target(trace))
-
-    def _choose_source(self, index: int) -> None:
-        if self._trace is not None and not has_target(self._trace):
-            self.source_chosen.emit(index)
 
     def _choose_step(self, index: int) -> None:
         if self._trace is not None:

@@ -208,10 +208,9 @@ class MaskFields(QWidget):
     def _change_causal(self) -> None:
         name, offset = self.causal.currentData(), self.offset.value()
         change = Causal(None if name == "off" else offset, self.layer)
-        state = self._state
-        if name != "own" and state.step < 2 and state.trace is not None:
-            self._session.set(step=len(state.trace))  # of one token nothing can leak
-        before = state.intervention
+        if name != "own":
+            self._session.set(step=leaking_step(self._state))
+        before = self._state.intervention
         changed = before.without(change) if name == "own" else before.with_mask(change)
         self._session.do(change_run, changed)
 
@@ -234,6 +233,13 @@ class MaskFields(QWidget):
         hidden = token in hidden_of(before, self.layer)
         changed = before.without(change) if hidden else before.with_mask(change)
         self._session.do(change_run, changed)
+
+
+def leaking_step(state: State) -> int:
+    """Return the step to look for leaks at: with one token nothing can leak."""
+    if state.trace is None or state.step >= 2:
+        return state.step
+    return len(state.trace)
 
 
 def _chooser(name: str) -> QComboBox:

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from PySide6.QtWidgets import QPushButton
+
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.leak_words import batch_words
+from visformer.pictures.mask_lab import causal_of
 from visformer.pictures.masks import chosen
 from visformer.pictures.selection import AttentionCell
 from visformer.session import side_requests
 from visformer.session.state import Session, State
+from visformer.ui.views.mask_fields import leaking_step
 from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.mask_maps import MaskMaps, Places
+from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.batch_panel import BatchPanel
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import Causal, Intervention
 
 ROOM = 1.25  # times the least width: then the batch stands beside the masks
 SAMPLES = ("I have a cat.", "Thank you.")
+
+
+def _turned(change: Intervention) -> Intervention:
+    """Switch the causal mask of all layers off, or on again."""
+    off, there = Causal(None), causal_of(change, None) is None
+    return change.with_mask(off) if there else change.without(off)
+
+
+NO_CAUSAL_MASK = Without(
+    N_("Run without the causal mask"),
+    N_("Run with the causal mask again"),
+    lambda change: causal_of(change, None) is not None,
+    _turned,
+    lambda state: state.model is None or "decoder" in state.model.kinds,
+    lambda state: {"kind": "decoder", "step": leaking_step(state)},
+)
 
 
 class MasksPage(View):
@@ -40,6 +62,11 @@ class MasksPage(View):
         layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(TurningRow((self._maps, 5), (self._batch, 2), room=ROOM))
+
+    @property
+    def tool(self) -> QPushButton:
+        """Runs the batch: in sight however far down its sentences stand."""
+        return self._batch.run_it
 
     def draw(self, state: State) -> None:
         """Show the batch if there is one, otherwise the sentence on screen."""
@@ -98,3 +125,6 @@ class MasksView(PagedView):
 
     name, title = "masks", N_("Masks")
     pages = MasksPage, MaskLab
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, NO_CAUSAL_MASK)

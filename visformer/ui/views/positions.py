@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import QEvent, QSignalBlocker, Signal
 from PySide6.QtWidgets import (
     QComboBox,
@@ -30,6 +32,7 @@ from visformer.pictures.positions import (
 from visformer.session.state import Session, State
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
+from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.curves import Curves
@@ -38,6 +41,7 @@ from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
+from visformer.values.intervention import Intervention, PositionChange
 
 HINT = N_("Point at the map to read position, dimension and value here.")
 
@@ -145,6 +149,25 @@ class PositionsView(PagedView):
 
     name, title = "positions", N_("Positions")
     pages = PositionTable, PositionInput, PositionLab
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, NO_POSITIONS)
+
+
+def _turned(change: Intervention) -> Intervention:
+    """Run without positions, or with the model's own again."""
+    none = PositionChange("none")
+    return replace(change, positions=None if change.positions == none else none)
+
+
+NO_POSITIONS = Without(
+    N_("Run without positions"),
+    N_("Run with positions again"),
+    lambda change: change.positions == PositionChange("none"),
+    _turned,
+    lambda state: state.positions is not None,
+    lambda _: {},
+)
 
 
 class _Range(QWidget):

@@ -10,6 +10,7 @@ from visformer.language import _
 from visformer.pictures.explanations import explanation
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
+from visformer.ui.views.run_switch import RunSwitch, Without
 from visformer.ui.widgets.pages import Page, Pages
 
 V = TypeVar("V", bound="View")
@@ -41,6 +42,11 @@ class View(QWidget):
         return None
 
     @property
+    def tool(self) -> QWidget | None:
+        """What stands beside the titles while this is the visible page."""
+        return None
+
+    @property
     def drawing(self) -> bool:
         """Whether something slow is still being drawn, in slices."""
         return False
@@ -52,12 +58,20 @@ class View(QWidget):
 class PagedView(View):
     """A view whose ``pages`` are views themselves, one of them visible."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, without: Without | None = None) -> None:
+        """``without``: what the sentence can be run without, with a click anywhere."""
         super().__init__(session)
+        self._switch = None if without is None else RunSwitch(session, without)
         self._views = {page.name: page(session) for page in self.pages}
         self._pages = Pages(
-            *(Page(name, _(view.title), view) for name, view in self._views.items())
+            *(
+                Page(name, _(view.title), view, view.tool)
+                for name, view in self._views.items()
+            ),
+            corner=self._switch,
         )
+        if self._switch is not None:
+            self._switch.led.connect(lambda: self.turn("lab"))
         self._pages.turned.connect(lambda: session.set())  # also what stands around it
         layout = QVBoxLayout(self)
         layout.addWidget(self._pages)
@@ -68,6 +82,8 @@ class PagedView(View):
         self._draw_page()
 
     def _draw_page(self) -> None:
+        if self._switch is not None and self._changed("switch", *_looked(self._state)):
+            self._switch.draw(self._state)
         self._views[self._pages.current].draw(self._state)
 
     def explanation(self, state: State) -> str:
@@ -81,3 +97,8 @@ class PagedView(View):
     def page(self, kind: type[V]) -> V:
         """Return the page of a class; StopIteration if there is none."""
         return next(page for page in self._views.values() if isinstance(page, kind))
+
+
+def _looked(state: State) -> tuple[object, ...]:
+    """Return what decides on what the sentence can be run without."""
+    return state.intervention, state.trace, state.model, state.opened

@@ -57,8 +57,8 @@ class BatchPanel(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._editor = _editor()
-        self._button = QPushButton(_("Run as a &batch"))
-        self._button.clicked.connect(self._request)
+        self.run_it = QPushButton(_("Run as a &batch"))  # stands above the panel
+        self.run_it.clicked.connect(self._request)
         self._leave = QPushButton(_("C&lose the batch"))
         self._leave.clicked.connect(self.left)
         self._message = paragraph(_("what to know about the batch"))
@@ -91,12 +91,9 @@ class BatchPanel(QWidget):
         line = QHBoxLayout()
         line.addWidget(chooser)
         line.addWidget(self._rows, 1)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self._button, 1)
-        buttons.addWidget(self._leave)
         layout.addWidget(title)
         layout.addWidget(self._editor)
-        layout.addLayout(buttons)
+        layout.addWidget(self._leave)
         layout.addWidget(self._message)
         layout.addLayout(line)
         for table in self._tables.values():
@@ -160,7 +157,7 @@ class BatchPanel(QWidget):
                 count,
                 surplus=count - MOST_SENTENCES,
             )
-        self._button.setEnabled(not hindrance)
+        self.run_it.setEnabled(not hindrance)
         alone = _(ALONE) if self._alone else ""
         self._message.setText(hindrance or self._busy or alone)
         self._message.setVisible(bool(self._message.text()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QTabBar, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QTabBar, QWidget
 
 from visformer.language import _
 from visformer.ui.widgets.least_size import LeastColumn
@@ -17,6 +17,7 @@ class Page(NamedTuple):
     name: str
     title: str
     widget: QWidget
+    tool: QWidget | None = None  # beside the titles while the page is visible
 
 
 class Pages(QWidget):
@@ -27,10 +28,12 @@ class Pages(QWidget):
 
     turned = Signal()
 
-    def __init__(self, *pages: Page) -> None:
+    def __init__(self, *pages: Page, corner: QWidget | None = None) -> None:
+        """``corner``: stands beside the titles, whatever page is visible."""
         super().__init__()
         self.names = tuple(page.name for page in pages)
         self._bar, self._widgets = QTabBar(), [page.widget for page in pages]
+        self._tools = [page.tool for page in pages]
         self._bar.setAccessibleName(_("pages"))
         self._bar.setDrawBase(False)
         self._bar.setExpanding(False)
@@ -39,10 +42,15 @@ class Pages(QWidget):
         self._bar.currentChanged.connect(self._turn)
         layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._bar)
-        for at, widget in enumerate(self._widgets):
+        titles = QHBoxLayout()
+        titles.addWidget(self._bar, 1)
+        for tool in (*self._tools, corner):
+            if tool is not None:
+                titles.addWidget(tool)
+        layout.addLayout(titles)
+        for widget in self._widgets:
             layout.addWidget(widget, 1)
-            widget.setVisible(at == 0)
+        self._show(0)
 
     @property
     def current(self) -> str:
@@ -54,6 +62,17 @@ class Pages(QWidget):
         self._bar.setCurrentIndex(self.names.index(name))
 
     def _turn(self, page: int) -> None:
-        for at, widget in enumerate(self._widgets):
-            widget.setVisible(at == page)
+        focused = self.window().focusWidget() or self
+        parts = [part for part in (*self._widgets, *self._tools) if part is not None]
+        if any(part is focused or part.isAncestorOf(focused) for part in parts):
+            self._bar.setFocus()  # what hides would give it to any widget
+        self._show(page)
         self.turned.emit()
+
+    def _show(self, page: int) -> None:
+        for at, (widget, tool) in enumerate(
+            zip(self._widgets, self._tools, strict=True)
+        ):
+            widget.setVisible(at == page)
+            if tool is not None:
+                tool.setVisible(at == page)

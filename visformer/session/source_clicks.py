@@ -1,0 +1,43 @@
+"""A click on a source token: what it reads; on another one: which head reads that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from visformer.pictures.absent import has_source
+from visformer.pictures.attention.finder import best_head
+from visformer.pictures.fills import cell_of
+from visformer.pictures.selection import AttentionCell
+from visformer.session.state import Change, State
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+
+
+def click_source(state: State, token: int) -> Change:
+    """Lock what a source token reads most; with one locked, ask for another key.
+
+    The head that reads that key most is gone to. The locked token itself unlocks, and a
+    masked one is always looked at for itself.
+    """
+    trace, locked = state.shown, state.locked
+    kind = None if trace is None else reading_kind(trace)
+    if trace is None or kind is None:
+        return {}
+    asked = locked is not None and locked.kind == state.kind == kind
+    if locked is None or not asked or token in trace.fills:
+        cell = cell_of(trace, replace(state.selection, kind=kind), token)
+        unlocked = cell == locked
+        return {"kind": kind, "locked": None if unlocked else cell, "hovered": None}
+    if token == locked.query:
+        return {"locked": None, "hovered": None}
+    cell = AttentionCell(kind, locked.query, token)
+    layer, head = best_head(trace, cell)
+    look = replace(state.look, order="cell", summary="head")
+    found: Change = {"layer": layer, "head": head, "look": look}
+    return {"locked": cell, "hovered": None, **found}
+
+
+def reading_kind(trace: Trace) -> Kind | None:
+    """Return the attention among the tokens of the source strip, or of a prompt."""
+    kind: Kind = "encoder" if has_source(trace) else "decoder"
+    return kind if kind in trace.kinds else None

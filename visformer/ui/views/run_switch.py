@@ -1,0 +1,55 @@
+"""One button that runs the sentence without a part of the model, or with it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QPushButton
+
+from visformer.language import _
+from visformer.session.live import fixed_words
+from visformer.session.runs import change_run
+from visformer.session.state import Change, Session, State
+from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.values.intervention import Intervention
+
+
+class Without(NamedTuple):
+    """What is left out, how the button says so, and where it cannot be left out."""
+
+    off: str  # a template: what a click does
+    on: str  # a template: what a click does afterwards
+    is_off: Callable[[Intervention], bool]
+    turned: Callable[[Intervention], Intervention]  # off or on again
+    there: Callable[[State], bool]
+    looked: Callable[[State], Change]  # where its effect is seen
+
+
+class RunSwitch(QPushButton):
+    """Changes the run at once; ``led`` is emitted when its effect is to be shown."""
+
+    led = Signal()
+
+    def __init__(self, session: Session, without: Without) -> None:
+        super().__init__(_(without.off))
+        self._session, self._without = session, without
+        self.clicked.connect(self._switch)
+
+    def draw(self, state: State) -> None:
+        """Say what a click does."""
+        without, fixed = self._without, fixed_words(state)
+        off = without.is_off(state.intervention)
+        self.setText(_(without.on if off else without.off))
+        self.setVisible(without.there(state))
+        self.setEnabled(state.trace is not None and not fixed)
+        self.setToolTip(plain_tip(fixed))
+
+    def _switch(self) -> None:
+        session, without = self._session, self._without
+        before = session.state.intervention
+        if not without.is_off(before):
+            session.set(**without.looked(session.state))
+            self.led.emit()
+        session.do(change_run, without.turned(before))
