@@ -94,6 +94,35 @@ def test_double_click_key_and_escape(window: MainWindow, qtbot: QtBot) -> None:
     assert window.large.picture is None
 
 
+@pytest.mark.parametrize("locked", [None, AttentionCell("cross", 2, 3)])
+def test_two_clicks_lock_nothing(
+    window: MainWindow, qtbot: QtBot, locked: AttentionCell | None
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    canvas = view.maps["cross"].canvas
+    window.session.set(kind="cross", locked=locked)
+    for _time in range(2):
+        at = canvas.box(1, 1).center()
+        qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=at)
+        assert window.session.state.locked == AttentionCell("cross", 1, 1)
+        qtbot.mouseDClick(canvas, Qt.MouseButton.LeftButton, pos=at)
+        assert window.session.state.locked == locked
+    assert window.large.picture is None  # large, and back again
+
+
+def test_what_was_pressed_first_becomes_large(window: MainWindow, qtbot: QtBot) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(kind="cross")
+    small, large = view.panels["encoder"], view.panels["cross"]
+    left = Qt.MouseButton.LeftButton
+    qtbot.mouseClick(small.heat_map.canvas, left)  # they change places
+    qtbot.mouseDClick(large.heat_map.canvas, left)
+    assert window.large.picture is small
+    assert window.session.state.kind == "encoder"
+
+
 def test_another_tab_puts_it_back(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(tab="computation")
     table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())

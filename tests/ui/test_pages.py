@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QTabBar
 
 from visformer.ui.widgets.pages import Page, Pages
 
@@ -21,3 +21,22 @@ def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:
     assert not first.isVisible()
     with pytest.raises(ValueError, match="not in tuple"):
         pages.turn("Lab")
+
+
+def test_a_tool_stands_beside_its_page_and_the_focus_stays_near(qtbot: Any) -> None:
+    tool, field, corner = QPushButton("run"), QLineEdit(), QPushButton("corner")
+    pages = Pages(
+        Page("a", "A", field, tool), Page("b", "B", QLabel("two")), corner=corner
+    )
+    qtbot.addWidget(pages)
+    pages.show()
+    pages.activateWindow()
+    for focused in (field, tool):
+        pages.turn("a")
+        focused.setFocus()
+        pages.turn("b")
+        assert not tool.isVisible()
+        assert corner.isVisible()
+        assert isinstance(pages.focusWidget(), QTabBar)
+    pages.turn("a")
+    assert tool.isVisible()

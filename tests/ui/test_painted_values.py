@@ -92,6 +92,15 @@ def test_single_characters_stand_upright_over_their_columns(heat_map: HeatMap) -
         assert canvas.y() - heat_map.fontMetrics().height() < at.y() < canvas.y()
 
 
+def test_labels_of_a_wide_map_of_square_cells_are_whole(heat_map: HeatMap) -> None:
+    heat_map.resize(1200, 400)  # the cells take a third of the width
+    names = tuple(f"column{at:02}" for at in range(12))
+    heat_map.draw(replace(matrix(12, 12), columns=names))
+    told = {word.text for word in painted(heat_map, heat_map._column_labels).words}
+    assert told <= set(names)
+    assert len(told) > 6
+
+
 # ---- cells -------------------------------------------------------------------------
 
 

@@ -76,6 +76,27 @@ def test_fed_and_free_are_one_click_apart(
     assert bar.tag.text() == "teacher forcing"
 
 
+@pytest.mark.parametrize("way", ["button", "key"])
+def test_the_drawer_is_ready_to_type_in_and_closes(
+    way: str, pair: Pair, qtbot: QtBot
+) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.tabs.setFocus()
+    if way == "button":
+        qtbot.mouseClick(window.drawer.button, Qt.MouseButton.LeftButton)
+    else:
+        qtbot.keyClick(window, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
+    typed = QApplication.focusWidget()
+    assert typed is window.reference
+    qtbot.keyClicks(typed, "un fatal")  # letters that are keys elsewhere
+    qtbot.keyClick(typed, Qt.Key.Key_Return)
+    assert engine.decodes[-1].reference == "un fatal"
+    assert not window.drawer.isVisible()
+    assert QApplication.focusWidget() is window.tabs.bar
+
+
 @pytest.mark.parametrize("way", ["end", "box"])
 def test_the_cross_ends_it_at_once(
     way: str, taught: tuple[Pair, Trace], qtbot: QtBot

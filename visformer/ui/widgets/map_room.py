@@ -42,7 +42,9 @@ def map_room(
     left = min(longest[0], int(wide * ROWS_SHARE), wide - line - LEAST)
     left = left if left >= min(longest[0], FEWEST * letter) else 0
     beside = line + left if left else 0
-    upright = numbered or longest[1] <= (wide - beside) / extent[1]
+    inside = whole.adjusted(beside, 2 * line, 0, 0)
+    pitch = square_cells(extent, inside, stretch).width() / extent[1]
+    upright = numbered or longest[1] <= pitch
     above = line if upright else min(longest[1], int(high * COLUMNS_SHARE))
     brief = high - line - above < LEAST
     if brief:
