@@ -48,7 +48,7 @@ ARROWS = {  # room -> all of ours that it may import
     "core": ("arguments", "errors", "files", "language", "tokenizers", "values"),
     "formats": (
         *("arguments", "core", "errors", "files", "language", "text", "tokenizers"),
-        "values",
+        *("values", "watching"),
     ),
     "training": (
         *("core", "errors", "files", "formats", "language", "paths", "text"),

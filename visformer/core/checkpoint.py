@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -153,24 +153,46 @@ def accept_paths(opener: Opener) -> None:
 
 
 class OwnDecoding(Protocol):
-    """A model that is decoded with in a way of its own, as a wrapped one."""
+    """A model that is run in a way of its own: a wrapped one, one of transformers."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
 
     def begin_decoding(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is used as a ``Decoding``."""
 
+    def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
+        """Return what it makes of each text; InputError where it makes nothing."""
 
-def opened(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Checkpoint:
+
+def opened(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Any:
     """Return a checkpoint, read from its path where that is given.
 
-    Raises TypeError for anything else, and what reading it raises.
+    It is a ``Checkpoint`` or an ``OwnDecoding``. Raises TypeError for anything else,
+    and what reading it raises.
     """
-    if isinstance(checkpoint, Checkpoint):
+    if isinstance(checkpoint, Checkpoint) or hasattr(checkpoint, "begin_decoding"):
         return checkpoint
     if isinstance(checkpoint, str | Path) and _openers:
         return _openers[0](checkpoint)
     raise wrong_type(
         "checkpoint", checkpoint, _("what visformer.load returns, or its path")
     )
+
+
+def opened_to_run(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Checkpoint:
+    """Return a checkpoint as ``opened``; InputError if its model is not run here."""
+    made = opened(checkpoint)
+    if not isinstance(made, Checkpoint):
+        raise InputError(
+            _(
+                "“{name}” is run by its own program, which takes no batch: use "
+                "visformer.Decoding and its feed.",
+                name=made.name,
+            )
+        )
+    return made
 
 
 def available_devices() -> tuple[str, ...]:

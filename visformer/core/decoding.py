@@ -58,12 +58,20 @@ class Decoding(Stepping):
     ``trace`` is always the part up to the current step; later steps are kept, so that
     ``step`` after ``back`` computes and samples nothing. ``changed`` is the first row
     that the last computation changed. The model may be edited and hooked between
-    sentences, but not within one: call ``restart`` then.
+    sentences, but not within one: call ``restart`` then. Of a wrapped model, and of one
+    that transformers runs, it is a ``WrappedDecoding``.
     """
 
+    in_rows = True
+    _given: Checkpoint
+
     def __new__(cls, checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
-        begin = getattr(checkpoint, "begin_decoding", None)  # of a wrapped model
-        return object.__new__(cls) if begin is None else begin(*args, **kwargs)
+        given = opened(checkpoint)
+        if not isinstance(given, Checkpoint):
+            return given.begin_decoding(*args, **kwargs)
+        made = object.__new__(cls)
+        made._given = given  # whose model a script may edit
+        return made
 
     def __init__(
         self,
@@ -83,9 +91,8 @@ class Decoding(Stepping):
         the decoder and replaced modules in it. Raises InputError for no source, unknown
         ids, a limit below 1, or a change that does not fit.
         """
-        self._given = checkpoint = opened(checkpoint)  # whose model a script may edit
         self.intervention = as_intervention(intervention)
-        self.checkpoint = modified_checkpoint(checkpoint, self.intervention)
+        self.checkpoint = modified_checkpoint(self._given, self.intervention)
         self.strategy = as_strategy(strategy)
         self.restart(source, limit=limit)
 
@@ -160,6 +167,11 @@ class Decoding(Stepping):
             return False
         step = self._recording.steps[position - 1]
         return step.id in self.checkpoint.ends or math.isnan(step.probability)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no later step changes the rows of an earlier one."""
+        return not self.intervention.looks_ahead
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.

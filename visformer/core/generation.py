@@ -50,15 +50,22 @@ class Generation:
         )
 
     def restrict(
-        self, scores: Tensor, consumed: Tensor, last: Tensor, ends: tuple[int, ...]
+        self,
+        scores: Tensor,
+        consumed: Tensor,
+        last: Tensor,
+        ends: tuple[int, ...],
+        *,
+        given: int = 1,
     ) -> Tensor:
         """Apply the rules to ``scores`` [N, V], logits or log-probabilities, in place.
 
-        ``consumed`` [N, t] are the ids consumed so far, the start token first; ``last``
+        ``consumed`` [N, t] are the ids consumed so far, of which the first ``given``
+        were not generated: the start token, or a prompt; ``last``
         bool [N] marks rows at the last token allowed; ``ends`` are the ids that end a
         sentence. Forbidden tokens get -inf, forced ones 0.
         """
-        length = consumed.shape[1] - 1
+        length = consumed.shape[1] - given
         if self.repetition_penalty != 1:
             seen = scores.gather(1, consumed)
             harder = seen * self.repetition_penalty

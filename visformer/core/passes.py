@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import is_several, wrong_type
-from visformer.core.checkpoint import Checkpoint, opened
+from visformer.core.checkpoint import Checkpoint, opened_to_run
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.modified import (
@@ -75,7 +75,7 @@ def run(
     not fit.
     """
     changed = as_intervention(intervention)
-    checkpoint = modified_checkpoint(opened(checkpoint), changed)
+    checkpoint = modified_checkpoint(opened_to_run(checkpoint), changed)
     model, facts = checkpoint.model, checkpoint.facts
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:

@@ -45,6 +45,10 @@ class Preset:
     never_pads: bool = False  # whether decoding never chooses the pad
 
 
+# of models that are read from files alone, and are never made here
+OTHERS = Preset(name="", fields={}, ids={})
+
+
 def fresh(
     preset: Preset,
     *,

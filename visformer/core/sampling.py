@@ -29,13 +29,30 @@ def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
     Sampling uses a generator seeded by the strategy's seed and the step, so that the
     same step of the same sentence draws the same token however it was reached.
     """
+    generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
+    return _chosen(logits, strategy, generator)
+
+
+def choose_as_generate(logits: Tensor, strategy: Strategy, step: int) -> int:
+    """Choose a token id from logits [V] as transformers' ``generate`` does.
+
+    Its steps draw one after the other from one generator, which the seed starts.
+    """
+    generator = torch.Generator().manual_seed(strategy.seed)
+    if strategy.name != "greedy":
+        any_row = torch.ones(len(logits))
+        for _earlier in range(step):
+            torch.multinomial(any_row, 1, generator=generator)
+    return _chosen(logits, strategy, generator)
+
+
+def _chosen(logits: Tensor, strategy: Strategy, generator: torch.Generator) -> int:
     best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
     if strategy.name == "greedy":
         return best
     p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
     if not bool(p.isfinite().all()):
         return best  # NaN, from which nothing can be drawn
-    generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
     return int(torch.multinomial(p.to("cpu"), 1, generator=generator))
 
 

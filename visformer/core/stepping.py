@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from visformer.arguments import whole_number
 from visformer.errors import InputError
@@ -17,6 +18,7 @@ Choice = tuple[int, Origin]  # a token id, and who chose it
 class Stepping(ABC):
     """What every decoding can do, whoever computes its steps."""
 
+    in_rows: ClassVar[bool] = False  # whether ``rows`` gives what each step adds
     limit: int  # at most so many target tokens
     _position: int  # the current step: so many tokens are chosen
 
@@ -31,19 +33,28 @@ class Stepping(ABC):
         """Whether the current step ended the sentence or reached the limit."""
 
     @property
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether no later step changes the rows of an earlier one."""
+
+    @property
     def text(self) -> str:
         """The translation up to the current step."""
         return self.trace.text
 
     def step(self, count: int = 1) -> Trace:
         """Go ``count`` tokens forward, but not past the end or the limit."""
+        self.advance(count)
+        return self.trace
+
+    def advance(self, count: int = 1) -> None:
+        """Do what ``step`` does, without making a Trace of it."""
         for _step in range(whole_number("count", count)):
             if self.ended:
                 break
             if self._position == self._computed():
                 self._compute_next()
             self._position += 1
-        return self.trace
 
     def back(self, count: int = 1) -> Trace:
         """Go ``count`` tokens back; later steps are kept for ``step``."""
@@ -63,6 +74,14 @@ class Stepping(ABC):
         id = self._target_id(token)
         kept = max(0, self._position - 1)
         return self.follow([*self._choices(kept), (id, "forced")])
+
+    def after_prompt(self, choices: Sequence[Choice]) -> list[Choice]:
+        """Return the choices of a Trace's steps without those of a prompt."""
+        return [*choices]
+
+    @abstractmethod
+    def reference(self, reference: str | Sequence[int]) -> list[Choice]:
+        """Return the choices of a reference; a text includes the end of sentence."""
 
     @abstractmethod
     def follow(self, choices: Sequence[Choice]) -> Trace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.checkpoint import Checkpoint, OwnDecoding
 from visformer.core.passes import run
 from visformer.core.rows import source_pieces
 from visformer.core.search import search
@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def translate(
-    checkpoint: Checkpoint, sources: Sequence[str], *, beam: int | None = None
+    checkpoint: Checkpoint | OwnDecoding,
+    sources: Sequence[str],
+    *,
+    beam: int | None = None,
 ) -> list[str]:
     """Translate every text, in order; blank ones stay empty.
 
@@ -27,11 +30,13 @@ def translate(
     longer than the model's positions is cut. Raises InputError where the model's
     numbers are not finite.
     """
-    beam = checkpoint.generation.beams if beam is None else beam
-    if beam < 1:
+    if beam is not None and beam < 1:
         raise InputError(
             _("The number of beams is {n}, but must be at least 1.", n=beam)
         )
+    if not isinstance(checkpoint, Checkpoint):
+        return checkpoint.translate(sources, beam)
+    beam = checkpoint.generation.beams if beam is None else beam
     tokenizer, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     ids = {}
     for index, text in enumerate(sources):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from visformer.engine.messages import (
@@ -18,11 +18,11 @@ from visformer.engine.messages import (
 from visformer.engine.replies import lean
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import Row
-from visformer.values.step import Origin
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
+    from visformer.core.stepping import Stepping
 
 MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 
@@ -45,8 +45,11 @@ class Decodes:
     def run(self, checkpoint: Checkpoint, number: int, request: Decode) -> None:
         """Carry out a request: send what changed, then every further step."""
         decoding, fresh = self._prepared(checkpoint, request)
-        if request.intervention.looks_ahead:
+        if not decoding.settled:
             self._finish(number, self._passes(number, request, decoding))
+            return
+        if not decoding.in_rows:
+            self._finish(number, self._watched(number, request, decoding))
             return
         kept = 0 if fresh else decoding.common(request.prefix)
         if request.reference:
@@ -64,7 +67,7 @@ class Decodes:
             times = self._go_on(decoding, lambda: self._send_step(number, decoding))
         self._finish(number, times)
 
-    def _go_on(self, decoding: Decoding, send: Callable[[], None]) -> list[float]:
+    def _go_on(self, decoding: Stepping, send: Callable[[], None]) -> list[float]:
         """Decode until the end or a newer request -> each step's milliseconds."""
         times: list[float] = []
         while not (decoding.ended or self._interrupted()):
@@ -78,9 +81,35 @@ class Decodes:
         step_ms = statistics.median(times) if times else None
         self._send(Finished(number=number, step_ms=step_ms))
 
-    def _passes(self, number: int, request: Decode, decoding: Decoding) -> list[float]:
+    def _watched(self, number: int, request: Decode, decoding: Stepping) -> list[float]:
+        """Send passes of a model that is watched, each of which holds all before it.
+
+        The longer the text, the more steps lie between two of them: each is a pass
+        over everything.
+        """
+        decoding.follow(
+            decoding.reference(request.reference)
+            if request.reference
+            else decoding.after_prompt(request.prefix)
+        )
+        times: list[float] = []
+        self._send_pass(number, decoding)
+        wait, unsent = 1, 0
+        while not (request.reference or decoding.ended or self._interrupted()):
+            began = time.perf_counter()
+            decoding.advance()
+            times.append(1e3 * (time.perf_counter() - began))
+            unsent += 1
+            if unsent == wait or decoding.ended:
+                self._send_pass(number, decoding)
+                wait, unsent = 1 + len(times) // 4, 0
+        if unsent:
+            self._send_pass(number, decoding)
+        return times
+
+    def _passes(self, number: int, request: Decode, decoding: Stepping) -> list[float]:
         """Send each step as a whole pass: earlier rows change with every token."""
-        choices: Sequence[tuple[int, Origin]] = request.prefix
+        choices = decoding.after_prompt(request.prefix)
         if request.reference:
             choices = decoding.reference(request.reference)
         for length in range(len(choices) + 1):
@@ -92,9 +121,10 @@ class Decodes:
             return []
         return self._go_on(decoding, lambda: self._send_pass(number, decoding))
 
-    def _send_pass(self, number: int, decoding: Decoding) -> None:
+    def _send_pass(self, number: int, decoding: Stepping) -> None:
         trace, limit = lean(decoding.trace), decoding.limit
-        self._send(Passed(number=number, trace=trace, limit=limit))
+        settled = decoding.settled
+        self._send(Passed(number=number, trace=trace, limit=limit, settled=settled))
 
     def _prepared(
         self, checkpoint: Checkpoint, request: Decode

@@ -190,10 +190,11 @@ class Stepped(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Passed(Answer):
-    """A step that changed the rows before it: a whole Trace."""
+    """A whole Trace, of a step that changed the rows before it."""
 
     trace: Trace
     limit: int
+    settled: bool = False  # whether it holds the earlier steps too, as they were
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

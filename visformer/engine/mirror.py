@@ -62,7 +62,8 @@ class Mirror:
         if self._passes:
             trace = _of_one_run(trace, self._passes[0])
         self._recording = None
-        self._passes = (*self._passes[: len(trace)], trace)
+        earlier = self._passes[: len(trace)]
+        self._passes = () if answer.settled else (*earlier, trace)
         return Decoded(
             number=answer.number, trace=trace, limit=answer.limit, passes=self._passes
         )

@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from visformer.engine import replies
 from visformer.engine.decodes import Decodes
 from visformer.engine.messages import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
 
 MOST_WORDS = 120  # characters of an unexpected error
+NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
 
 
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
@@ -164,7 +167,11 @@ def _stands_alone(request: Request) -> bool:
 
 
 def _open(server: Server, number: int, request: Open) -> None:
-    from visformer.core.checkpoint import available_devices, choose_device
+    from visformer.core.checkpoint import (
+        Checkpoint,
+        available_devices,
+        choose_device,
+    )
     from visformer.core.incremental import warm_up
     from visformer.formats.loading import checkpoint_files
     from visformer.formats.model_card import label_smoothing
@@ -177,8 +184,10 @@ def _open(server: Server, number: int, request: Open) -> None:
             server.send(Asked(number=number, path=request.path, form=asked))
             return
     checkpoint = files.load(choose_device(request.device))
-    source = checkpoint.tokenizer.source
-    warm_up(checkpoint.packed)
+    source, positions = checkpoint.tokenizer.source, NO_POSITIONS
+    if isinstance(checkpoint, Checkpoint):
+        warm_up(checkpoint.packed)
+        positions = _positions(checkpoint)
     server.checkpoint = checkpoint
     server.decodes.forget()
     server.send(
@@ -186,7 +195,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             number=number,
             path=request.path,
             model=checkpoint.facts,
-            positions=_positions(checkpoint),
+            positions=positions,
             devices=available_devices(),
             findings=checkpoint.findings,
             assumed=checkpoint.assumed,

@@ -8,7 +8,7 @@ import torch
 
 from visformer.arguments import whole_number, wrong_type
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.presets import fresh
+from visformer.core.presets import OTHERS, fresh
 from visformer.errors import CheckpointError
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.layouts import LAYOUTS
@@ -17,7 +17,9 @@ from visformer.language import _
 
 def presets() -> dict[str, LayoutSpec]:
     """Return the names that ``build`` accepts, each with its layout."""
-    return {spec.preset.name: spec for spec in LAYOUTS.values()}
+    return {
+        spec.preset.name: spec for spec in LAYOUTS.values() if spec.preset is not OTHERS
+    }
 
 
 def build(

@@ -34,10 +34,11 @@ from visformer.formats.fitting import (
 from visformer.formats.foreign import foreign, way_in
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
+from visformer.formats.hugging_face.folder_files import WEIGHT_FILES
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.layouts.marian import WEIGHT_FILES
+from visformer.formats.layouts.marian import is_read
 from visformer.formats.misfits import guessed_layout, remedy_where_needed
 from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
@@ -391,7 +392,9 @@ def _named_layout(folder: Path) -> str:
     config = read_json(folder / CONFIG)
     if "format" in config:
         return "native"
-    return "marian" if "model_type" in config else ""
+    if "model_type" not in config:
+        return ""
+    return "marian" if is_read(config) else "transformers"
 
 
 def parts_of(path: Location) -> tuple[str | Path, ...]:

@@ -136,7 +136,7 @@ class _WrappedServer:
 
     def _decode(self, number: int, request: Decode) -> None:
         decoding = self._prepared(request)
-        choices = list(request.prefix)
+        choices = decoding.after_prompt(request.prefix)
         if request.reference:
             choices = decoding.reference(request.reference)
         decoding.follow(choices)

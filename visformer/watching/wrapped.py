@@ -7,13 +7,15 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
 from visformer.language import _
-from visformer.values.strategy import Strategy, StrategyName
+from visformer.values.intervention import Intervention
+from visformer.watching.stepped import SourceTokens, SteppedModel
 from visformer.watching.watched_steps import logits_of
-from visformer.watching.wrapped_decoding import WrappedDecoding
+from visformer.watching.watcher import Watched, watch
 
 
 def wrap(
@@ -38,7 +40,7 @@ def wrap(
     return WrappedModel(call, bos, eos, pad, encode, decode)
 
 
-class WrappedModel:
+class WrappedModel(SteppedModel):
     """A function around a model; see ``wrap``."""
 
     def __init__(
@@ -73,22 +75,49 @@ class WrappedModel:
         """Whether texts are typed, not ids."""
         return self._encode is not None
 
-    def begin_decoding(
-        self,
-        source: str | Sequence[int],
-        *,
-        strategy: Strategy | StrategyName | None = None,
-        limit: int | None = None,
-        intervention: Any = None,
-    ) -> WrappedDecoding:
-        """Return what ``visformer.Decoding`` is for a checkpoint.
-
-        Raises InputError for an intervention: the model's forward is its own.
-        """
-        if intervention is not None:
+    def check(self, change: Intervention, source: SourceTokens) -> None:
+        """Raise InputError for any change: the model's forward is its own."""
+        if change:
             allowed = _("None: a wrapped model runs as it is")
-            raise wrong_value("intervention", str(intervention), allowed)
-        return WrappedDecoding(self, source, strategy=strategy, limit=limit)
+            raise wrong_value("intervention", str(change), allowed)
+
+    def read(self, source: str | Sequence[int]) -> SourceTokens:
+        """Return the ids of a source."""
+        return SourceTokens(self.ids(source))
+
+    def reference(self, target: str | Sequence[int]) -> list[int]:
+        """Return the ids of a target; a text ends with the end of the sentence."""
+        ids = self.ids(target)
+        ends = not isinstance(target, str) or ids[-1] == self.eos
+        return ids if ends else [*ids, self.eos]
+
+    def target_id(self, token: str | int) -> int:
+        """Return the id of one token; InputError for a text of several."""
+        ids = [token] if isinstance(token, int) else self.ids(token)
+        if len(ids) != 1:
+            raise wrong_value("token", token, _("exactly one token"))
+        return ids[0]
+
+    def watched_pass(
+        self, source: SourceTokens, target: Sequence[int], change: Intervention
+    ) -> tuple[Watched, Tensor]:
+        """Watch one pass of the function."""
+        model = self.model
+        first = next(model.parameters(), None)
+        device = None if first is None else first.device
+        sides = [target] if self.alone else [source.ids, target]
+        watcher = watch(
+            model,
+            pad=self.pad,
+            tokenizer=lambda id: self.pieces([id])[0],
+            sources=None if self.alone else 0,
+            targets=0 if self.alone else 1,
+        )
+        with torch.no_grad(), watcher as watched:
+            watched.output = model(
+                *(torch.tensor([ids], device=device) for ids in sides)
+            )
+        return watched, watched.output[0].detach().float().cpu()
 
     def ids(self, text: str | Sequence[int]) -> list[int]:
         """Return the ids of a text; TypeError or InputError where it has none."""

@@ -4,60 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from visformer.arguments import whole_number, wrong_value
-from visformer.core.sampling import as_strategy, choose
+from visformer.arguments import whole_number
+from visformer.core.modified import as_intervention
+from visformer.core.sampling import as_strategy
 from visformer.core.stepping import Choice, Stepping
 from visformer.errors import InputError
-from visformer.language import _
+from visformer.values.intervention import Intervention
+from visformer.values.step import Step
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
+from visformer.watching.stepped import SteppedModel
 from visformer.watching.watched_steps import probabilities_of, step_of
-from visformer.watching.watcher import Watched, watch
-
-if TYPE_CHECKING:
-    from visformer.watching.wrapped import WrappedModel
+from visformer.watching.watcher import Watched
 
 
 class WrappedDecoding(Stepping):
     """What ``Decoding`` is for a checkpoint, and used like it.
 
-    Every step is a pass of the model over all tokens so far, since what it does with a
-    cache is its own. Passes are kept, so that going back and forth computes nothing.
+    Every Trace is of a pass of the model over all tokens so far, since what it does
+    with a cache is its own. Passes are kept, so that going back and forth computes
+    nothing; of a causal model the longest one, which holds the shorter ones.
     """
 
     def __init__(
         self,
-        wrapped: WrappedModel,
+        model: SteppedModel,
         source: str | Sequence[int],
         *,
         strategy: Strategy | StrategyName | None = None,
         limit: int | None = None,
+        intervention: Intervention | str | None = None,
     ) -> None:
         """Begin with a source, or, of a model without an encoder, with a prompt.
 
-        ``limit`` is the largest number of chosen tokens (default: 2 S + 50).
+        ``limit`` is the largest number of chosen tokens (default: 2 S + 50, or the
+        model's own rule). Raises InputError for an ``intervention`` that is out of
+        reach.
         """
-        self.checkpoint, self.strategy = wrapped, as_strategy(strategy)
+        self.checkpoint, self.strategy = model, as_strategy(strategy)
+        self.intervention = as_intervention(intervention)
         self.restart(source, limit=limit)
 
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Start again with another sentence."""
-        wrapped = self.checkpoint
-        self._source = wrapped.ids(source)
+        model = self.checkpoint
+        if limit is not None:
+            limit = whole_number("limit", limit, least=1)
+        self._source = model.read(source)
+        model.check(self.intervention, self._source)
         self._source_text = source if isinstance(source, str) else ""
-        # what the decoder is given before the first choice
-        self._given = self._source if wrapped.alone else [wrapped.bos]
-        most = 2 * len(self._source) + 50
-        self.limit = most if limit is None else whole_number("limit", limit, least=1)
+        self._given = model.given(self._source)
+        self.limit = model.most_tokens(self._source, limit)
+        self._unwatched = model.unwatched(self.intervention)
         self._made: list[Choice] = []
         self._position = 0
         self._passes: dict[tuple[int, ...], tuple[Watched, Tensor]] = {}
         self._traces: dict[tuple[Choice, ...], Trace] = {}
+        self._steps: dict[tuple[Choice, ...], Step] = {}
 
     def __repr__(self) -> str:
         """Name the sentence, the step and what was decoded."""
@@ -79,13 +85,15 @@ class WrappedDecoding(Stepping):
     @property
     def vocabulary(self) -> int:
         """How many target tokens there are."""
-        return self._pass(self._consumed(1))[1].shape[-1]
+        kept = next(iter(self._passes.values()), None)
+        return (kept or self._pass(self._consumed(1)))[1].shape[-1]
 
     @property
     def ended(self) -> bool:
         """Whether the current step ended the sentence or reached the limit."""
         made = self._made[: self._position]
-        return len(made) == self.limit or bool(made and made[-1][0] == self._eos)
+        ends = self.checkpoint.ends
+        return len(made) == self.limit or bool(made and made[-1][0] in ends)
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
@@ -96,10 +104,7 @@ class WrappedDecoding(Stepping):
 
     def reference(self, reference: str | Sequence[int]) -> list[Choice]:
         """Return the choices of a reference; a text includes the end of sentence."""
-        ids = self.checkpoint.ids(reference)
-        if isinstance(reference, str) and ids[-1] != self._eos:
-            ids = [*ids, self._eos]
-        return [(id, "reference") for id in ids]
+        return [(id, "reference") for id in self.checkpoint.reference(reference)]
 
     def follow(self, choices: Sequence[Choice]) -> Trace:
         """Make exactly these choices; InputError for ids that there are not."""
@@ -110,25 +115,36 @@ class WrappedDecoding(Stepping):
         self._made, self._position = list(choices), len(choices)
         return self.trace
 
+    def after_prompt(self, choices: Sequence[Choice]) -> list[Choice]:
+        """Return the choices of a Trace's steps without those of a prompt."""
+        prompt = self._given[1:]
+        given = [id for id, _origin in choices[: len(prompt)]] == prompt
+        return [*choices[len(prompt) :]] if given else [*choices]
+
     @property
-    def _eos(self) -> int:
-        return self.checkpoint.eos
+    def settled(self) -> bool:
+        """Whether no later step changes the rows of an earlier one."""
+        return self.checkpoint.causal and not self.intervention.looks_ahead
 
     def _computed(self) -> int:
         return len(self._made)
 
     def _compute_next(self) -> None:
-        logits = self._pass(self._consumed(self._position + 1))[1][-1]
-        self._made.append((choose(logits, self.strategy, self._position), "model"))
+        model, consumed = self.checkpoint, self._consumed(self._position + 1)
+        if self._unwatched is None or self._kept(consumed) is not None:
+            logits = self._pass(consumed)[1][-1]
+        else:
+            logits = self._unwatched(self._source.ids, consumed)
+        step = self._position
+        last = step + 1 == self.limit
+        chosen = model.choose(logits, self.strategy, consumed, step=step, last=last)
+        self._made.append(chosen)
 
     def _choices(self, count: int) -> list[Choice]:
         return self._made[:count]
 
     def _target_id(self, token: str | int) -> int:
-        ids = [token] if isinstance(token, int) else self.checkpoint.ids(token)
-        if len(ids) != 1:
-            raise wrong_value("token", token, _("exactly one token"))
-        return ids[0]
+        return self.checkpoint.target_id(token)
 
     def _consumed(self, steps: int) -> tuple[int, ...]:
         """Return what the decoder reads to choose so many tokens."""
@@ -136,27 +152,25 @@ class WrappedDecoding(Stepping):
         return (*self._given, *chosen)
 
     def _pass(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor]:
-        """Watch one pass; returns it and the logits [T, V]."""
-        if consumed not in self._passes:
-            wrapped = self.checkpoint
-            model = wrapped.model
-            first = next(model.parameters(), None)
-            device = None if first is None else first.device
-            target = torch.tensor([consumed], device=device)
-            source = torch.tensor([self._source], device=device)
-            inputs = [target] if wrapped.alone else [source, target]
-            watcher = watch(
-                model,
-                pad=wrapped.pad,
-                tokenizer=lambda id: wrapped.pieces([id])[0],
-                sources=None if wrapped.alone else 0,
-                targets=0 if wrapped.alone else 1,
+        """Watch one pass; returns it and the logits [T, V] of what is consumed."""
+        kept = self._kept(consumed)
+        if kept is None:
+            if self.settled:  # it holds all that the others told
+                self._passes.clear()
+                self._traces.clear()
+            kept = self.checkpoint.watched_pass(
+                self._source, consumed, self.intervention
             )
-            with torch.no_grad(), watcher as watched:
-                watched.output = model(*inputs)
-            logits = watched.output[0].detach().float().cpu()
-            self._passes[consumed] = watched, logits
-        return self._passes[consumed]
+            self._passes[consumed] = kept
+        watched, logits = kept
+        return watched, logits[: len(consumed)]
+
+    def _kept(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor] | None:
+        """Return a pass that holds the rows of what is consumed; None without one."""
+        if consumed in self._passes or not self.settled:
+            return self._passes.get(consumed)
+        longer = (key for key in self._passes if key[: len(consumed)] == consumed)
+        return next((self._passes[key] for key in longer), None)
 
     def _trace(self, choices: tuple[Choice, ...]) -> Trace:
         """Return the Trace after some choices: rows of all that was read for them."""
@@ -165,31 +179,33 @@ class WrappedDecoding(Stepping):
         if not watched.traces:
             raise InputError(watched.certificate.sentence)
         prompt: list[Choice] = [(id, "reference") for id in self._given[1:]]
-        made = [*prompt, *choices]
-        probabilities, steps = probabilities_of(logits), []
-        for at, choice in enumerate(made):
-            chosen = [id for id, _origin in made[: at + 1]][len(prompt) :]
-            text = self.checkpoint.text(chosen)
-            steps.append(step_of(probabilities[at], choice, self._piece, text))
+        made = (*prompt, *choices)
+        steps = [self._step(logits, made[: at + 1]) for at in range(len(made))]
         (trace,) = watched.traces
         trace = replace(
             trace,
-            model=replace(
-                trace.model,
-                name=self.checkpoint.name,
-                bos=self.checkpoint.bos,
-                eos=self.checkpoint.eos,
-            ),
+            model=self.checkpoint.described(trace.model),
             source_text=self._source_text or trace.source_text,
+            source_spans=self._source.spans,
+            truncated_from=self._source.cut_from,
+            intervention=self.intervention,
             steps=tuple(steps),
             prompt=len(self._given) if self.checkpoint.alone else 0,
         )
-        return trace if len(made) == len(trace) else _cut(trace, len(made))
+        cut = trace.until(len(made))
+        return cut if self.settled else replace(cut, cut_from=None)
+
+    def _step(self, logits: Tensor, made: tuple[Choice, ...]) -> Step:
+        """Return the step that made the last choice; of a causal model only once."""
+        if made in self._steps:
+            return self._steps[made]
+        (probabilities,) = probabilities_of(logits[len(made) - 1 : len(made)])
+        chosen = [id for id, _origin in made[len(self._given) - 1 :]]
+        text = self.checkpoint.text(chosen)
+        step = step_of(probabilities, made[-1], self._piece, text)
+        if self.settled:
+            self._steps[made] = step
+        return step
 
     def _piece(self, id: int) -> str:
         return self.checkpoint.pieces([id])[0]
-
-
-def _cut(trace: Trace, length: int) -> Trace:
-    """Return a Trace's first rows alone: its passes share nothing with later ones."""
-    return replace(trace.until(length), cut_from=None)

@@ -11,8 +11,19 @@ from visformer.formats.layouts.modular import MODULAR
 from visformer.formats.layouts.native import NATIVE
 from visformer.formats.layouts.scratch import SCRATCH
 from visformer.formats.layouts.torch import TORCH
+from visformer.formats.layouts.transformers import TRANSFORMERS
 
 LAYOUTS: dict[str, LayoutSpec] = {
     spec.name: spec
-    for spec in (NATIVE, HANDOUT, D2L, LABML, MODULAR, SCRATCH, TORCH, MARIAN)
+    for spec in (
+        NATIVE,
+        HANDOUT,
+        D2L,
+        LABML,
+        MODULAR,
+        SCRATCH,
+        TORCH,
+        MARIAN,
+        TRANSFORMERS,
+    )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.generation_config import Settings, read_generation
 from visformer.formats.given_options import GivenOptions, config_value
+from visformer.formats.hugging_face.folder_files import CONFIG, read_tensors
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import (
     Names,
@@ -32,11 +33,9 @@ from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.tokenizers.vocabularies import open_side
-from visformer.values.config import ModelConfig
+from visformer.values.config import Activation, ModelConfig
 
-CONFIG = "config.json"
-WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-_REFUSED = {  # old keys -> the only value that this architecture has
+_REFUSED = {  # old keys -> the only value that is read here
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
@@ -119,9 +118,8 @@ def read_marian(
     """Open a folder that transformers wrote; CheckpointError says what is wrong."""
     folder = _folder(files, options)
     config = read_json(folder / CONFIG)
-    _check(config)
-    path = weights_file(folder)
-    weights = files[0].reader(path)
+    _check_age(config)
+    weights = read_tensors(folder, files[0].reader)
     tensors, table = _tensors(weights.tensors)
     sizes, assumed = _model_config(spec, config, tensors, options)
     named = in_our_names(spec.names, "", tensors)
@@ -134,7 +132,7 @@ def read_marian(
         sizes,
         flat,
         device=device,
-        name=short(path.name),
+        name=short(weights.file),
         spelling=spelling,
         table=table if table is None else table[: sizes.max_positions],
     )
@@ -173,53 +171,32 @@ def _folder(files: Files, options: GivenOptions) -> Path:
     return folder
 
 
-def weights_file(folder: Path) -> Path:
-    """Return the weight file in a folder; CheckpointError if there is none."""
-    for name in WEIGHT_FILES:
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointError(
-        _(
-            "{folder} holds no weights. It needs {first} or {second}.",
-            folder=short(folder.resolve().name),
-            first=WEIGHT_FILES[0],
-            second=WEIGHT_FILES[1],
-        )
-    )
+def is_read(config: Mapping[str, Any]) -> bool:
+    """Whether a config is of a model that is read here, or refused as too old."""
+    if config.get("model_type") != "marian":
+        return False
+    both = [
+        config.get(f"{side}_attention_heads", 16) for side in ("encoder", "decoder")
+    ]
+    feeds = [config.get(f"{side}_ffn_dim", 4096) for side in ("encoder", "decoder")]
+    activation = config_value("activation", config.get("activation_function", "gelu"))
+    alike = both[0] == both[1] and feeds[0] == feeds[1]
+    return bool(_older(config)) or (alike and activation in get_args(Activation))
 
 
-def _check(config: Mapping[str, Any]) -> None:
-    """Refuse other models of transformers, and older variants of Marian."""
-    kind = config.get("model_type")
-    if kind != "marian":
-        raise CheckpointError(
-            _(
-                "{file} describes a model of type “{kind}”, which is not read from its "
-                "folder. Load it with transformers and give it to visformer.wrap.",
-                file=CONFIG,
-                kind=short(str(kind)),
-            )
-        )
-    other = [k for k, value in _REFUSED.items() if config.get(k, value) is not value]
-    if other:
+def _older(config: Mapping[str, Any]) -> list[str]:
+    """Return what asks for a variant that transformers computes otherwise, too."""
+    return [k for k, value in _REFUSED.items() if config.get(k, value) is not value]
+
+
+def _check_age(config: Mapping[str, Any]) -> None:
+    if other := _older(config):
         raise CheckpointError(
             _(
                 "{file}: {settings} asks for an older variant of Marian, which "
                 "Visformer cannot open.",
                 file=CONFIG,
                 settings=listed(other),
-            )
-        )
-    both = [
-        config.get(f"{side}_attention_heads", 16) for side in ("encoder", "decoder")
-    ]
-    feeds = [config.get(f"{side}_ffn_dim", 4096) for side in ("encoder", "decoder")]
-    if both[0] != both[1] or feeds[0] != feeds[1]:
-        raise CheckpointError(
-            _(
-                "{file}: encoder and decoder have different numbers of heads or "
-                "feed-forward widths, which Visformer cannot open.",
-                file=CONFIG,
             )
         )
 

@@ -1,0 +1,220 @@
+"""Folders of transformers: opened safely, and as transformers itself has them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import visformer
+from tests.formats.hugging_face.families import FAMILIES, sentences
+from tests.formats.hugging_face.parity import CLOSE, compared, opened
+from visformer.errors import CheckpointError, InputError
+from visformer.formats.hugging_face import library as hub
+from visformer.formats.hugging_face.folder_model import FolderModel
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
+FolderOf = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("name", ["T5", "BART", "Marian, unequal", "GPT-2", "BERT"])
+def test_a_family_is_as_transformers_has_it(name: str, folder_of: FolderOf) -> None:
+    check(name, folder_of, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_over_many_sentences(name: str, folder_of: FolderOf) -> None:
+    check(name, folder_of, 40)
+
+
+def check(name: str, folder_of: FolderOf, count: int) -> None:
+    found = compared(folder_of(name), name, count)
+    assert found.attention < CLOSE
+    assert found.greedy == count
+    if FAMILIES[name].suffix != "ForMaskedLM":
+        assert (found.beams, found.sampled) == (count, count)
+
+
+@pytest.fixture
+def copied(folder_of: FolderOf, tmp_path: Path) -> Path:
+    """Return a folder of BART that a test may change."""
+    return Path(shutil.copytree(folder_of("BART"), tmp_path / "bart"))
+
+
+def change(folder: Path, file: str, **keys: Any) -> Path:
+    value = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(value | keys))
+    return folder
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        opened(path)
+    return str(caught.value)
+
+
+def test_what_it_says_of_itself(folder_of: FolderOf) -> None:
+    model = opened(folder_of("T5"))
+    assert isinstance(model, FolderModel)
+    assert model.facts.kinds == ("encoder", "decoder", "cross")
+    assert [model.facts.layers(kind) for kind in model.facts.kinds] == [2, 2, 2]
+    assert model.facts.digest == model.digest != ""
+    assert (model.layout, model.findings) == ("transformers", ())
+    assert "2 encoder, 2 decoder, 2 cross" in repr(model)
+
+
+def test_steps_go_back_and_forth(folder_of: FolderOf) -> None:
+    decoding = visformer.Decoding(opened(folder_of("BART")), "The cat sees a dog.")
+    whole = decoding.finish()
+    assert decoding.back(3).target == whole.target[:-3]
+    assert decoding.step(3).text == whole.text
+    assert decoding.back(20).target == ()
+    forced = decoding.force("▁dog")
+    assert [step.origin for step in forced.steps] == ["forced"]
+    assert decoding.step().target[1] == "▁dog"
+    with pytest.raises(InputError, match="not a single token"):
+        decoding.force("dog and cat")
+
+
+def test_steps_one_by_one_are_one_run(folder_of: FolderOf) -> None:
+    model, text = opened(folder_of("T5")), sentences(1)[0]
+    whole, single = (visformer.Decoding(model, text) for _ in range(2))
+    last = whole.finish()
+    while not single.ended:
+        trace = single.step()
+        for kind in ("decoder", "cross"):
+            ours, theirs = (
+                t.attention(kind, 1) for t in (trace, last.until(len(trace)))
+            )
+            assert abs(ours - theirs).max() < CLOSE
+    assert single.trace.text == last.text
+
+
+def test_a_reference_is_fed(folder_of: FolderOf) -> None:
+    decoding = visformer.Decoding(opened(folder_of("T5")), "The cat sees a dog.")
+    trace = decoding.feed("a dog sees")
+    assert trace.target[0] == "<pad>"
+    assert [step.token for step in trace.steps][-1] == "</s>"
+    assert trace.text == "a dog sees"
+
+
+def test_rules_of_a_folder_are_followed(copied: Path) -> None:
+    from tests.formats.hugging_face.parity import Own
+
+    rules = {
+        "no_repeat_ngram_size": 2,
+        "repetition_penalty": 1.3,
+        "forced_bos_token_id": 7,
+    }
+    change(copied, "generation_config.json", **rules, bad_words_ids=[[9], [10, 11]])
+    own, model = Own(copied, None), opened(copied)
+    for text in sentences(3):
+        steps = visformer.Decoding(model, text).finish().steps
+        assert [step.id for step in steps] == own.generated(text)
+        assert steps[0].origin == "rule"
+
+
+def test_pickled_weights_are_read_by_our_own_reader(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from safetensors.torch import load_file
+
+    expected = visformer.Decoding(opened(copied), "A cat.").finish().text
+    torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    monkeypatch.setattr(torch, "load", None)
+    assert visformer.Decoding(opened(copied), "A cat.").finish().text == expected
+
+
+def test_weights_in_several_files(copied: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    expected = opened(copied).translate(["A cat."], 2)
+    tensors = load_file(copied / "model.safetensors")
+    (copied / "model.safetensors").unlink()
+    halves = [list(tensors)[::2], list(tensors)[1::2]]
+    for at, names in enumerate(halves):
+        save_file({n: tensors[n] for n in names}, copied / f"part{at}.safetensors")
+    places = {
+        n: f"part{at}.safetensors" for at, names in enumerate(halves) for n in names
+    }
+    index = copied / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    assert opened(copied).translate(["A cat."], 2) == expected
+    index.write_text(json.dumps({"weight_map": {"a": "../part0.safetensors"}}))
+    assert "must be the name of a file" in refusal(copied)
+
+
+def test_no_code_of_a_folder_runs(copied: Path, tmp_path: Path) -> None:
+    canary = tmp_path / "ran"
+    (copied / "code.py").write_text(f"open({str(canary)!r}, 'w')")
+    own = {"AutoConfig": "code.A", "AutoModelForSeq2SeqLM": "code.A"}
+    change(copied, "config.json", auto_map=own)
+    assert opened(copied).facts.kinds  # what names code is not read
+    change(
+        copied, "tokenizer_config.json", auto_map={"AutoTokenizer": ["code.A", None]}
+    )
+    assert opened(copied).facts.kinds
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"model_type": "nosuch"}, "“nosuch”, which the installed transformers"),
+        ({"model_type": "whisper"}, "cannot be opened|neither writes nor reads text"),
+        ({"encoder_layers": 3}, "lacks tensors that its config asks for"),
+        ({"encoder_layers": 10**9}, "but the weights are only"),
+        ({"d_model": 16}, "cannot be opened by transformers"),
+        ({"max_position_embeddings": 2**40}, "which no model has"),
+        ({"quantization_config": {"load_in_4bit": True}}, "quantized"),
+    ],
+)
+def test_what_is_wrong_is_said(copied: Path, keys: dict[str, Any], words: str) -> None:
+    import re
+
+    assert re.search(words, refusal(change(copied, "config.json", **keys)))
+
+
+def test_without_the_extra_one_sentence_names_the_command(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert 'pip install "visformer[hf]"' in refusal(copied)
+
+
+def test_what_a_folder_has_no_way_for(copied: Path) -> None:
+    model = opened(copied)
+    with pytest.raises(InputError, match="takes no batch"):
+        visformer.run(model, [[5]], [[2]])
+    with pytest.raises(InputError, match="give only its path"):
+        visformer.load(copied, heads=2)
+    (copied / "model.safetensors").unlink()
+    assert "no weights" in refusal(copied)
+
+
+def test_a_long_text_is_cut_to_the_positions(copied: Path) -> None:
+    trace = visformer.Decoding(opened(copied), "cat " * 100, limit=3).finish()
+    assert (len(trace.source), trace.truncated_from > 100) == (64, True)
+    assert trace.source[-1] == "</s>"
+
+
+def test_the_library_is_left_as_it_was(copied: Path) -> None:
+    logging = hub.library("transformers.utils.logging")
+    logging.set_verbosity_info()
+    logging.enable_progress_bar()
+    try:
+        opened(copied)
+        assert logging.get_verbosity() == logging.INFO
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.set_verbosity_warning()

@@ -1,0 +1,1 @@
+"""Folders of transformers: read with care, run by their own classes (extra ``hf``)."""

@@ -1,0 +1,162 @@
+"""The files of a folder that transformers wrote, each read by our own readers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from visformer.errors import CheckpointError
+from visformer.files import inside, is_file, read_json, read_regular, short
+from visformer.formats.weight_file import WeightReader
+from visformer.language import _
+from visformer.tokenizers.tokenizer import MAX_TOKENIZER
+
+CONFIG = "config.json"
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+INDEX = ".index.json"  # of weights in several files
+MOST_FILES = 512
+MOST_NUMBER = 1 << 40  # of any setting
+MOST_POSITIONS = 1 << 20
+_CODE = ("auto_map", "custom_pipelines")  # names of code in the folder
+_COUNTED = re.compile(  # settings that say how many modules there are
+    r"(num_|n_)?(hidden_|encoder_|decoder_|local_|routed_|shared_)?"
+    r"(layers?|blocks|experts|hidden_groups|group_num)"
+)
+_BESIDE = (".json", ".model", ".txt", ".spm", ".bpe", ".vocab", ".jinja", ".tiktoken")
+
+
+class FolderWeights(NamedTuple):
+    """The tensors of a folder."""
+
+    tensors: dict[str, Tensor]
+    digest: str  # SHA-256 of the file; of the files' digests where there are several
+    file: str  # its name, for a sentence
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder holds weights that can be read."""
+    names = [name + more for name in WEIGHT_FILES for more in ("", INDEX)]
+    return any(is_file(folder / name) for name in names)
+
+
+def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
+    """Read the weights, whole or in several files; CheckpointError if there are none.
+
+    Pickles are read by our own reader: nothing of theirs runs.
+    """
+    for name in WEIGHT_FILES:
+        if is_file(folder / name):
+            weights = reader(folder / name)
+            return FolderWeights(dict(weights.tensors), weights.digest, name)
+        if is_file(folder / (name + INDEX)):
+            return _in_several(folder, name + INDEX, reader)
+    raise CheckpointError(
+        _(
+            "{folder} holds no weights. It needs {first} or {second}.",
+            folder=short(folder.resolve().name),
+            first=WEIGHT_FILES[0],
+            second=WEIGHT_FILES[1],
+        )
+    )
+
+
+def _in_several(folder: Path, index: str, reader: WeightReader) -> FolderWeights:
+    places = read_json(folder / index).get("weight_map")
+    if not isinstance(places, Mapping) or not all(
+        isinstance(name, str) for name in places.values()
+    ):
+        raise CheckpointError(
+            _(
+                "{file} does not say which file holds which tensor. Download it again.",
+                file=index,
+            )
+        )
+    files = list(dict.fromkeys(places.values()))
+    if not 0 < len(files) <= MOST_FILES:
+        raise CheckpointError(
+            _(
+                "{file} names {n:,} files of weights; between 1 and {most:,} are read.",
+                file=index,
+                n=len(files),
+                most=MOST_FILES,
+            )
+        )
+    tensors: dict[str, Tensor] = {}
+    together = hashlib.sha256()
+    for name in files:
+        weights = reader(inside(folder, name, key="weight_map"))
+        tensors |= weights.tensors
+        together.update(weights.digest.encode())
+    return FolderWeights(tensors, together.hexdigest(), index)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read config.json, without what names code of the folder; CheckpointError.
+
+    Numbers that no model has are refused: building it would take for ever.
+    """
+    config = {k: v for k, v in read_json(folder / CONFIG).items() if k not in _CODE}
+    for key, value in _numbers(config, ""):
+        most = MOST_POSITIONS if "position" in key else MOST_NUMBER
+        if abs(value) > most:
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, which no model has. Correct it.",
+                    file=CONFIG,
+                    key=short(key),
+                    value=short(str(value), 24),
+                )
+            )
+    if config.get("quantization_config"):
+        raise CheckpointError(
+            _(
+                "{folder} holds quantized weights, which are not read. Use the "
+                "folder of the unquantized model.",
+                folder=short(folder.resolve().name),
+            )
+        )
+    return config
+
+
+def check_counts(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Raise CheckpointError for more modules of a kind than there are tensors."""
+    for key, value in _numbers(config, ""):
+        if _COUNTED.fullmatch(key) and value > len(tensors):
+            raise CheckpointError(
+                _(
+                    "{file}: {key} is {value}, but the weights are only {n:,} tensors.",
+                    file=CONFIG,
+                    key=short(key),
+                    value=short(str(value), 24),
+                    n=len(tensors),
+                )
+            )
+
+
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers in a document, each with the key that it is under."""
+    if type(value) is int:
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _numbers(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _numbers(inner, key)
+
+
+def check_beside(folder: Path) -> None:
+    """Raise CheckpointError for a file of the tokenizer that is none, or too large."""
+    for file in sorted(folder.iterdir()):
+        own = file.suffix in _BESIDE and not file.name.endswith(INDEX)
+        if own and not _is_empty(file):
+            read_regular(file, MAX_TOKENIZER)
+
+
+def _is_empty(file: Path) -> bool:
+    return is_file(file) and file.stat().st_size == 0

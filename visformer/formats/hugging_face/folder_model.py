@@ -1,0 +1,382 @@
+"""FolderModel: a folder of transformers as a checkpoint that is stepped and watched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
+from visformer.core.generation import Generation
+from visformer.core.sampling import choose_as_generate
+from visformer.core.stepping import Choice
+from visformer.core.threads import few_threads
+from visformer.errors import CheckpointError, InputError
+from visformer.formats.hugging_face.cached_steps import CachedSteps, takes_cache
+from visformer.formats.hugging_face.filled_masks import FilledMasks
+from visformer.formats.hugging_face.generate_rules import generate_config
+from visformer.formats.hugging_face.library import explained
+from visformer.formats.hugging_face.modules import FolderTask
+from visformer.language import _
+from visformer.tokenizers.tokenizer import Token, Tokenizer
+from visformer.tokenizers.transformers_side import TransformersSide
+from visformer.values.facts import ModelFacts
+from visformer.values.finding import Finding
+from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.strategy import Strategy
+from visformer.watching.stepped import NextLogits, SourceTokens, SteppedModel
+from visformer.watching.watcher import Watched, watch
+
+TRIAL = 3  # tokens of a side when a model is tried
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderLimits:
+    """How long a model's texts may be."""
+
+    positions: int | None = None  # tokens of a side; None: any number
+    # of prompt and continuation together, where the rules count them so
+    length: int | None = None
+    fewest: int | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class FolderModel(SteppedModel):
+    """A model of transformers with its tokenizer, used like a ``Checkpoint``.
+
+    ``model`` is transformers' own module, in eval mode on its device. Every Trace is of
+    a watched pass of it, so what is shown is what it computes.
+    """
+
+    folder: str  # its name
+    model: nn.Module
+    task: FolderTask
+    tokenizer: Tokenizer
+    digest: str
+    generation: Generation
+    limits: FolderLimits = field(default_factory=FolderLimits)
+    assumed: tuple[str, ...] = ()
+    layout: str = "transformers"
+
+    def __post_init__(self) -> None:
+        tokenizer = self.tokenizer
+        self.bos, self.eos = tokenizer.bos, tokenizer.eos
+        self.alone = self.task == "prompt"
+
+    def __repr__(self) -> str:
+        """Name the model, where it is from, and its size."""
+        facts = self.facts
+        kinds = ", ".join(f"{facts.layers(k)} {k}" for k in facts.kinds)
+        millions = f"{facts.parameters / 1e6:.3g} M parameters"
+        where = f"{self.layout}, on {facts.device}"
+        return f"<FolderModel {self.name} ({where}): {kinds} layers, {millions}>"
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config as transformers has it."""
+        config: Any = self.model.config
+        made: dict[str, Any] = config.to_diff_dict()
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        """The device that holds the weights."""
+        return next(self.model.parameters()).device
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The ids that end a sentence."""
+        own = (self.eos,) if self.eos >= 0 else ()
+        return (*own, *self.generation.ends)
+
+    # ---- what it is, told by a pass --------------------------------------------------
+
+    def try_out(self) -> None:
+        """Make a pass over a few tokens, which shows what attention there is.
+
+        Raises CheckpointError where none can be shown.
+        """
+        if not self._trial.traces:
+            raise CheckpointError(self._trial.certificate.sentence)
+
+    @cached_property
+    def _trial(self) -> Watched:
+        ids = [id for id in range(min(32, self._rows)) if id not in self._special]
+        ids = (ids or [0])[:TRIAL]
+        source = SourceTokens(ids)
+        target = ids if self.alone else [max(self.bos, 0), *ids]
+        return self.watched_pass(source, target, NO_CHANGES)[0]
+
+    @property
+    def _special(self) -> set[int]:
+        return {self.bos, self.eos, self.tokenizer.pad}
+
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What a Trace says about the model."""
+        (trace,) = self._trial.traces
+        # what transformers adds to masked scores, also where no cell was masked yet
+        lowest = float(torch.finfo(torch.float32).min)
+        attention = {
+            kind: replace(facts, masked_value=max(facts.masked_value, lowest))
+            for kind, facts in trace.model.attention.items()
+        }
+        tokenizer = self.tokenizer
+        return replace(
+            trace.model,
+            attention=attention,
+            name=self.name,
+            digest=self.digest,
+            layout=self.layout,
+            device=str(self.device),
+            pad=tokenizer.pad,
+            bos=self.bos,
+            eos=self.eos,
+        )
+
+    @cached_property
+    def causal(self) -> bool:  # type: ignore[override]
+        """Whether the masks of the decoder hide all that follows a token."""
+        (trace,) = self._trial.traces
+        if "decoder" not in trace.kinds:
+            return False
+        masks = [trace.mask("decoder", at) for at in range(trace.layers("decoder"))]
+        return not any(np.triu(mask, 1).any() for mask in masks)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is unusual or wrong."""
+        return self._trial.certificate.findings
+
+    def described(self, facts: ModelFacts) -> ModelFacts:
+        """Return what is known of the model, whatever a changed run has shown."""
+        return self.facts
+
+    # ---- reading ---------------------------------------------------------------------
+
+    def read(self, source: str | Sequence[int]) -> SourceTokens:
+        """Split a text with its special tokens; ids are taken as they are."""
+        side, most = self._source, self.limits.positions
+        if isinstance(source, str):
+            pieces = side.around(source)
+        elif is_several(source):
+            ids = [whole_number("source", i, most=side.size - 1) for i in source]
+            pieces = [Token(id, side.token(id), 0, 0) for id in ids]
+        else:
+            raise wrong_type("source", source, _("a text, or ids"))
+        if not pieces and self.alone and self.bos >= 0:
+            pieces = [Token(self.bos, side.token(self.bos), 0, 0)]
+        if not pieces:
+            raise wrong_value("source", str(source), _("at least one token"))
+        length = len(pieces)
+        if most is not None and length > most:
+            kept = most - 1  # the last one ends the text
+            pieces = [*pieces[:kept], pieces[-1]]
+        spans = [(piece.start, piece.end) for piece in pieces]
+        told = isinstance(source, str) and any(end for _start, end in spans)
+        return SourceTokens(
+            ids=[piece.id for piece in pieces],
+            tokens=tuple(piece.token for piece in pieces),
+            spans=tuple(spans) if told else (),
+            cut_from=length if length > len(pieces) else 0,
+        )
+
+    def reference(self, target: str | Sequence[int]) -> list[int]:
+        """Return the ids of a target; a text is given its special tokens."""
+        side = self._target
+        if not isinstance(target, str):
+            if not is_several(target):
+                raise wrong_type("reference", target, _("a text, or ids"))
+            return [whole_number("reference", id, most=side.size - 1) for id in target]
+        pieces = side.encode(target) if self.alone else side.around(target)
+        ids = [piece.id for piece in pieces]
+        if self.eos < 0:
+            return ids
+        ended = len(ids) - ids[::-1].index(self.eos) if self.eos in ids[1:] else 0
+        return ids[:ended] if ended else [*ids, self.eos]  # a language may follow it
+
+    def target_id(self, token: str | int) -> int:
+        """Return the id of exactly one target token; InputError otherwise."""
+        if isinstance(token, str):
+            return self.tokenizer.target_id(token)
+        return whole_number("token", token, most=self._target.size - 1)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the target token of each id."""
+        return [self._target.token(id) for id in ids]
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of target ids, without special tokens."""
+        return self._target.decode(ids)
+
+    @property
+    def masked(self) -> int:
+        """The id of the token that stands for a masked one; -1 where there is none."""
+        own = self._source.inner.mask_token_id
+        return own if self.task == "masks" and type(own) is int else -1
+
+    @property
+    def _source(self) -> TransformersSide:
+        side: Any = self.tokenizer.source
+        return side  # type: ignore[no-any-return]
+
+    @property
+    def _target(self) -> TransformersSide:
+        side: Any = self.tokenizer.target
+        return side  # type: ignore[no-any-return]
+
+    @property
+    def _rows(self) -> int:
+        return min(self._source.size, self._target.size)
+
+    # ---- running ---------------------------------------------------------------------
+
+    def watched_pass(
+        self, source: SourceTokens, target: Sequence[int], change: Intervention
+    ) -> tuple[Watched, Tensor]:
+        """Watch one pass of the module over a source and all of a target."""
+        inputs = self._inputs(source.ids, target)
+        watcher = watch(
+            self.model,
+            tokenizer=self._target.token,
+            source_tokens=source.tokens or None,
+            sources=None if self.alone else "input_ids",
+            targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(
+                self.task
+            ),
+        )
+        with torch.no_grad(), self._few_threads(inputs), watcher as watched:
+            watched.output = self.model(**inputs)
+        logits = getattr(watched.output, "logits", None)  # none without a head
+        made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
+        return watched, made
+
+    def check(self, change: Intervention, source: SourceTokens) -> None:
+        """Refuse every change, for now."""
+        if change:
+            raise InputError(
+                _(
+                    "“{change}” cannot be made here: a folder of transformers runs "
+                    "as it is.",
+                    change=str(change),
+                )
+            )
+
+    def unwatched(self, change: Intervention) -> NextLogits | None:
+        """Return what computes next logits with the module's own cache."""
+        if change or not takes_cache(self.model):
+            return None
+        step = CachedSteps(self.model, alone=self.alone)
+
+        def logits(source: Sequence[int], target: Sequence[int]) -> Tensor:
+            with few_threads(self.size):  # a step reads one token
+                return step(source, target)
+
+        return logits
+
+    def begin_decoding(self, source: str | Sequence[int], **settings: Any) -> Any:
+        """Return what ``visformer.Decoding`` is for a checkpoint, and errs as it."""
+        if self.task in ("masks", "reading"):
+            return FilledMasks(self, source, **settings)
+        return super().begin_decoding(source, **settings)
+
+    def _inputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Any]:
+        read = target if self.alone else source
+        inputs: dict[str, Any] = {"input_ids": self._tensor(read)}
+        if self.task == "seq2seq":
+            inputs["decoder_input_ids"] = self._tensor(target)
+        if self.task in ("seq2seq", "prompt"):
+            inputs["use_cache"] = False
+        return inputs
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([[*ids]], dtype=torch.long, device=self.device)
+
+    @cached_property
+    def size(self) -> int:
+        """How many parameters there are."""
+        return sum(one.numel() for one in self.model.parameters())
+
+    def _few_threads(self, inputs: Mapping[str, Any]) -> AbstractContextManager[None]:
+        tokens = sum(x.numel() for x in inputs.values() if isinstance(x, Tensor))
+        return few_threads(self.size * tokens)
+
+    # ---- choosing --------------------------------------------------------------------
+
+    def most_tokens(self, source: SourceTokens, limit: int | None) -> int:
+        """Return how many tokens are chosen at most: by the rules, by the positions."""
+        most, prompt = self.generation.max_tokens, len(source.ids)
+        if self.alone and self.limits.length is not None:
+            most = max(1, self.limits.length - prompt)
+        wanted = [most if limit is None else limit]
+        if self.limits.positions is not None:
+            read = prompt if self.alone else 1
+            wanted.append(max(1, self.limits.positions - read + 1))
+        return min(one for one in wanted if one is not None)
+
+    def choose(
+        self,
+        logits: Tensor,
+        strategy: Strategy,
+        consumed: Sequence[int],
+        *,
+        step: int,
+        last: bool,
+    ) -> Choice:
+        """Choose as ``generate`` does, under the folder's own rules."""
+        given = len(consumed) - step
+        free, rules = choose_as_generate(logits, strategy, step), self._rules(given)
+        if not rules.restricts:
+            return free, "model"
+        restricted = rules.restrict(
+            logits[None].clone(),
+            torch.tensor([[*consumed]]),
+            torch.tensor([last]),
+            self.ends,
+            given=given,
+        )
+        bound = choose_as_generate(restricted[0], strategy, step)
+        return bound, "model" if bound == free else "rule"
+
+    def _rules(self, given: int) -> Generation:
+        """Return the rules after so many given tokens, which some lengths count."""
+        if not self.alone or self.limits.fewest is None:
+            return self.generation
+        return replace(self.generation, min_tokens=max(0, self.limits.fewest - given))
+
+    def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
+        """Return what ``generate`` makes of each text; blank ones stay empty."""
+        if self.task not in ("seq2seq", "prompt"):
+            raise InputError(
+                _("“{name}” fills masked tokens and writes no text.", name=self.name)
+            )
+        return [self._generated(text, beam) if text.strip() else "" for text in texts]
+
+    def _generated(self, text: str, beam: int | None) -> str:
+        source = self.read(text)
+        ids, model = self._tensor(source.ids), self.model
+        config = generate_config(
+            self._rules(len(source.ids)),
+            beams=self.generation.beams if beam is None else beam,
+            tokens=self.most_tokens(source, None),
+            special=(self.bos, self.ends, self.tokenizer.pad),
+        )
+        generate: Any = model.generate
+        with torch.no_grad(), few_threads(self.size), explained(self.name):
+            made = generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                generation_config=config,
+            )
+        return self.text(made[0, ids.shape[1] if self.alone else 1 :].tolist())

@@ -1,0 +1,86 @@
+"""The library transformers: imported when needed, kept quiet, its errors explained.
+
+Nothing is downloaded and no code of a folder runs: whatever it is asked for is given
+``local_files_only`` and never ``trust_remote_code``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from visformer.errors import CheckpointError, VisformerError
+from visformer.files import short
+from visformer.language import _
+from visformer.text import clean
+
+COMMAND = 'pip install "visformer[hf]"'
+
+
+def library(name: str = "transformers") -> Any:
+    """Return a module of the extra; CheckpointError names the command that brings it.
+
+    Those of transformers that say nothing worth reading while they are imported.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise CheckpointError(
+            _(
+                "This folder is opened with the library “{name}”, which is not "
+                "installed. Run {command}.",
+                name=name.partition(".")[0],
+                command=COMMAND,
+            )
+        ) from error
+
+
+@contextlib.contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Keep transformers quiet, and turn what it raises into one sentence about a file.
+
+    Its level of logging and its progress bars are put back.
+    """
+    logging = library("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (VisformerError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception
+        if is_memory(error):
+            raise
+        raise CheckpointError(
+            _(
+                "{name} cannot be opened by transformers: {error}. Download or save it "
+                "again.",
+                name=name,
+                error=_first_words(error),
+            )
+        ) from error
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether memory ran out, on the CPU or on a device."""
+    words = str(error)
+    return isinstance(error, RuntimeError) and (
+        "out of memory" in words or "allocate memory" in words
+    )
+
+
+def _first_words(error: BaseException) -> str:
+    words = " ".join(clean(str(error)).split())
+    return short(f"{type(error).__name__}: {words}".rstrip(". :"), 90)

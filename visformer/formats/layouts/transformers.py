@@ -1,0 +1,161 @@
+"""Folders of transformers that are run by transformers itself (extra ``hf``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from visformer.core.generation import Generation
+from visformer.core.presets import OTHERS
+from visformer.errors import CheckpointError, InputError
+from visformer.files import listed, short
+from visformer.formats.generation_config import Settings, read_generation
+from visformer.formats.given_options import GivenOptions
+from visformer.formats.hugging_face.folder_files import (
+    CONFIG,
+    check_beside,
+    check_counts,
+    read_config,
+    read_tensors,
+)
+from visformer.formats.hugging_face.folder_model import FolderLimits, FolderModel
+from visformer.formats.hugging_face.library import explained, library
+from visformer.formats.hugging_face.modules import LoadedModule, config_of, load_module
+from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.language import _
+from visformer.tokenizers.tokenizer import Tokenizer
+from visformer.tokenizers.transformers_side import TransformersSide
+
+
+def _read(
+    spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
+) -> Any:
+    """Open a folder; what is returned is used as a ``Checkpoint``.
+
+    Raises CheckpointError for what is wrong or missing.
+    """
+    folder = _folder(files, options)
+    name = short(folder.resolve().name)
+    library()
+    config = read_config(folder)
+    check_beside(folder)
+    weights = read_tensors(folder, files[0].reader)
+    check_counts(config, weights.tensors)
+    with explained(name):
+        own = config_of(config)
+        loaded = load_module(own, weights.tensors, weights.file)
+        tokenizer = _loaded_tokenizer(folder, own)
+        fallback = library().GenerationConfig.from_model_config(own).to_dict()
+        loaded.module.generation_config = library().GenerationConfig()
+        loaded.module.to(device)
+        model = _model(folder, name, loaded, tokenizer, fallback, weights.digest)
+        model.try_out()
+    return model
+
+
+def _folder(files: Files, options: GivenOptions) -> Path:
+    path = files[0].path
+    if not options.empty or options.fields:
+        raise InputError(
+            _("A folder of transformers says everything itself: give only its path.")
+        )
+    return path if path.is_dir() else path.parent
+
+
+def _loaded_tokenizer(folder: Path, config: Any) -> Any:
+    return library().AutoTokenizer.from_pretrained(
+        str(folder), config=config, local_files_only=True, trust_remote_code=False
+    )
+
+
+def _model(
+    folder: Path,
+    name: str,
+    loaded: LoadedModule,
+    inner: Any,
+    fallback: Mapping[str, Any],
+    digest: str,
+) -> FolderModel:
+    """Return the module with its tokenizer and its rules of generation."""
+    rows = _rows(loaded.module)
+    sides = TransformersSide(inner, rows), TransformersSide(inner, rows, target=True)
+    settings = Settings(folder, fallback, CONFIG)
+    rules = Generation()
+    assumed: list[str] = []
+    ids = {"pad": _id(inner.pad_token_id), "bos": _id(inner.bos_token_id), "eos": -1}
+    if loaded.task in ("seq2seq", "prompt"):
+        found = settings.ids("eos_token_id", rows)
+        ids["eos"] = found[0] if found else -1
+        rules, said = read_generation(settings, ids["eos"], rows)
+        assumed += said
+    if loaded.task == "seq2seq":
+        start = settings.id("decoder_start_token_id", rows)
+        own = getattr(loaded.module.config, "decoder_start_token_id", None)
+        start = own if start is None and type(own) is int else start
+        start = settings.id("bos_token_id", rows) if start is None else start
+        if start is None:
+            raise CheckpointError(
+                _(
+                    "{file} does not say with which token the decoder starts: add "
+                    "decoder_start_token_id.",
+                    file=settings.name,
+                )
+            )
+        ids["bos"] = start
+    if loaded.unused:
+        assumed.append(
+            _(
+                "{n} tensors of the file are not used: {names}",
+                n=len(loaded.unused),
+                names=listed([*loaded.unused], room=70),
+            )
+        )
+    return FolderModel(
+        folder=name,
+        model=loaded.module,
+        task=loaded.task,
+        tokenizer=Tokenizer(
+            sides[0], sides[1], pad=ids["pad"], bos=ids["bos"], eos=ids["eos"]
+        ),
+        digest=digest,
+        generation=rules,
+        limits=_limits(loaded, settings),
+        assumed=tuple(assumed),
+    )
+
+
+def _rows(module: nn.Module) -> int:
+    """Return how many tokens a module knows: rows of its table of embeddings."""
+    embeddings: Any = module.get_input_embeddings()  # type: ignore[operator]
+    return int(embeddings.weight.shape[0])
+
+
+def _id(given: object) -> int:
+    return given if type(given) is int else -1
+
+
+def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
+    """Return how long texts may be; rules of a prompt's length count the prompt too."""
+    config: Any = loaded.module.config
+    positions = getattr(config, "max_position_embeddings", None)
+    for name, part in loaded.module.named_modules():
+        offset = getattr(part, "padding_idx", None)
+        if name.endswith("position_embeddings") and offset is not None and positions:
+            positions -= offset + 1  # RoBERTa counts from the padding on
+            break
+    if loaded.task != "prompt":
+        return FolderLimits(positions=positions)
+    new = settings.whole("max_new_tokens", 1)
+    fewest = settings.whole("min_new_tokens", 0)
+    return FolderLimits(
+        positions=positions,
+        length=settings.whole("max_length", 2) if new is None else None,
+        fewest=settings.whole("min_length", 0) if fewest is None else None,
+    )
+
+
+TRANSFORMERS = LayoutSpec(name="transformers", preset=OTHERS, read=_read)
