@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.checkpoint import Checkpoint, OwnDecoding
 from visformer.core.decoding import Decoding
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.passes import run
@@ -15,13 +15,15 @@ TOLERANCE = 2e-5  # of the largest magnitude, at least 1
 LENGTH = 12
 
 
-def check(checkpoint: Checkpoint) -> dict[str, object]:
+def check(checkpoint: Checkpoint | OwnDecoding) -> dict[str, object]:
     """Compare cached decoding, the full pass and a batch row on random ids.
 
     Every entry is the largest difference divided by max(1, largest magnitude); float32
     rounding stays below 2e-5. Positions that restart at each step are excluded: by the
     model's own rule they differ from a full pass.
     """
+    if not isinstance(checkpoint, Checkpoint):
+        return _judged(checkpoint.differences())
     tokenizer, config = checkpoint.tokenizer, checkpoint.config
     if config.encoder_norm_length or config.decoder_norm_length:
         return _check_whole(checkpoint)

@@ -162,6 +162,9 @@ class OwnDecoding(Protocol):
     def begin_decoding(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is used as a ``Decoding``."""
 
+    def differences(self) -> dict[str, object]:
+        """Return how far its ways to compute are apart, by what is compared."""
+
     def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
         """Return what it makes of each text; InputError where it makes nothing."""
 

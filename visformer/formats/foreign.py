@@ -66,7 +66,7 @@ def way_in(what: str) -> str:
     if what.startswith(_(_RECURRENT)):
         return _("It has no attention to show.")
     if any(name in what for name in _TRANSFORMERS):
-        return _("Load it with transformers and give the model to visformer.wrap.")
+        return _("Open the whole folder that transformers wrote, with its config.json.")
     return _("Load it in its own program and give the model to visformer.wrap.")
 
 
@@ -115,6 +115,6 @@ def remote_words(path: str) -> str:
 def supported() -> str:
     """Say in one sentence which models Visformer opens."""
     return _(
-        "Visformer opens its own and Marian folders, and models of "
+        "Visformer opens its own folders and those of transformers, and models of "
         "torch.nn.Transformer and the five tutorials."
     )

@@ -15,16 +15,9 @@ from visformer.errors import CheckpointError
 from visformer.files import exists, is_folder
 from visformer.formats.fitting import Fit
 from visformer.formats.layouts.native import WEIGHTS
-from visformer.formats.loading import (
-    Location,
-    as_location,
-    layout_and_options,
-    opening,
-    parts_of,
-    resolved,
-    weights_of,
-)
+from visformer.formats.loading import as_location, layout_and_options, opening
 from visformer.formats.native_config import CONFIG, stored_config
+from visformer.formats.recognising import Location, parts_of, resolved, weights_of
 from visformer.formats.weight_file import WeightReader
 from visformer.language import _
 from visformer.text import clean
@@ -97,7 +90,9 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
         "name": checkpoint.name,
         "digest": checkpoint.digest,
         "parameters": checkpoint.facts.parameters,
-        "config": stored_config(checkpoint.config),
+        "config": stored_config(checkpoint.config)
+        if isinstance(checkpoint, Checkpoint)
+        else checkpoint.config,
         "special": {key: getattr(tokenizer, key) for key in ("pad", "bos", "eos")},
         "tokenizer": {
             "kind": tokenizer.source.kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +14,7 @@ from torch import nn
 from visformer.arguments import as_path, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.errors import CheckpointError, InputError
-from visformer.files import (
-    exists,
-    is_file,
-    is_folder,
-    listed,
-    read_json,
-    short,
-)
+from visformer.files import short
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.fitting import (
     Fit,
@@ -31,17 +23,17 @@ from visformer.formats.fitting import (
     heads_by_loss,
     read_references,
 )
-from visformer.formats.foreign import foreign, way_in
-from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
-from visformer.formats.hugging_face.folder_files import WEIGHT_FILES
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.layouts.marian import is_read
-from visformer.formats.misfits import guessed_layout, remedy_where_needed
-from visformer.formats.native_config import CONFIG
-from visformer.formats.renaming import count_known, joined
+from visformer.formats.misfits import remedy_where_needed
+from visformer.formats.recognising import (
+    Location,
+    name_of_files,
+    recognised_layout,
+    resolved,
+)
 from visformer.formats.tutorial_files import known_config, read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
@@ -50,12 +42,8 @@ from visformer.values.questions import (
     Questionnaire,
     location_and_keywords,
 )
-from visformer.values.trace_file import is_trace_file
 
-Location = str | Path | tuple[str | Path, str | Path]
-_BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
 _RULES = ("rename", "ignore", "place", "pairs", "guessed")
-_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def load(
@@ -76,8 +64,11 @@ def load(
 ) -> Checkpoint:
     """Open a checkpoint: a folder, a file of weights, or an encoder's and a decoder's.
 
-    A module or a state dict is opened as it is now: its tensors are copied, and what is
-    shown is the model of its layout with these weights, not the module's ``forward``.
+    A folder that transformers wrote is run by transformers itself (extra ``hf``), but
+    for the usual Marian ones: what is returned then is a ``FolderModel``, whose every
+    Trace is of a watched pass. A module or a state dict is opened as it is now: its
+    tensors are copied, and what is shown is the model of its layout with these weights,
+    not the module's ``forward``.
 
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
     for source and target each; ``tokenizer`` a sentencepiece model, a tokenizer.json or
@@ -230,7 +221,7 @@ def _in_memory(
     with _said_if_too_large(path, torch.device("cpu")):
         reader = WeightReader(options.rules, {path: weights_in_memory(source)})
         files: Files = (WeightFile(path, reader),)
-        name = layout or _recognised(files) or "native"
+        name = layout or recognised_layout(files) or "native"
         reader.check_rules()
     return CheckpointFiles(path, LAYOUTS[name], files, options)
 
@@ -278,124 +269,7 @@ def _said_if_too_large(path: Location, where: torch.device) -> Iterator[None]:
             _(
                 "{name} does not fit into the memory of {device}. Close other programs "
                 "or choose a smaller model.",
-                name=_name(path),
+                name=name_of_files(path),
                 device=where,
             )
         ) from error
-
-
-def _name(path: Location) -> str:
-    return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
-
-
-def resolved(
-    path: Location, layout: str | None, reader: WeightReader
-) -> tuple[str, Files]:
-    """Return the layout, and the folder or the weight files that a path means."""
-    for part in parts_of(path):
-        if is_trace_file(Path(part)):
-            raise CheckpointError(
-                _(
-                    "{file} is a recorded trace, not a model: open it with "
-                    "visformer.open_trace, or in the window.",
-                    file=_name(part),
-                )
-            )
-    if isinstance(path, tuple | list):
-        files = tuple(WeightFile(Path(part), reader) for part in path)
-        return layout or _recognised(files) or _in_two_files(), files
-    path = Path(path)
-    folder = path if is_folder(path) else path.parent
-    stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
-    if stands_for_it and (named := _named_layout(folder)):
-        return layout or named, (WeightFile(folder, reader),)
-    files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
-    layout = layout or _recognised(files) or "native"
-    whole = layout == "native" and path == folder
-    return layout, (WeightFile(path, reader),) if whole or not files else files
-
-
-def _in_two_files() -> str:
-    """Return the layout whose models are saved in two files."""
-    return next(name for name, spec in LAYOUTS.items() if spec.halves is not None)
-
-
-def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
-    """Return the file itself, or the only weight file in a folder."""
-    if path != folder and path.name != CONFIG:
-        return (path,) if exists(path) else ()
-    inside = folder.iterdir() if is_folder(folder) else iter(())
-    weights = [
-        file
-        for file in inside
-        if file.suffix in _ENDINGS
-        and is_file(file)
-        and not VOCABULARY.search(file.stem)
-        and not _BESIDE_WEIGHTS.match(file.stem)
-    ]
-    if len(weights) > 1 and not exists(folder / CONFIG):
-        raise CheckpointError(
-            _(
-                "{folder} holds several files of weights ({names}). Choose one of "
-                "them.",
-                folder=short(folder.resolve().name),
-                names=listed(sorted(file.name for file in weights), room=60),
-            )
-        )
-    return tuple(weights) if len(weights) == 1 else ()
-
-
-def _recognised(files: Files) -> str:
-    """Return the layout that knows most of the tensors' names; "" if none does.
-
-    Raises CheckpointError for the files of a known program that cannot be opened.
-    """
-    if not files:
-        return ""
-    names = list(dict.fromkeys(n for file in files for n in file.weights.tensors))
-    if what := foreign(names):
-        raise CheckpointError(
-            _(
-                "{file} holds {model}, which is not read. {way}",
-                file=files[0].name,
-                model=what,
-                way=way_in(what),
-            )
-        )
-    counts = {layout: _count_known(spec, files) for layout, spec in LAYOUTS.items()}
-    most = max(counts.values())
-    best = [layout for layout, count in counts.items() if count == most]
-    alone = best[0] if len(best) == 1 else ""
-    if 3 * most < len(names):  # another may fit better, under other names
-        return _renamed(files) or alone
-    return alone
-
-
-def _renamed(files: Files) -> str:
-    """Return the layout that files without any of its names may have; "" if none."""
-    layouts = [spec for spec in LAYOUTS.values() if spec.title]
-    return guessed_layout(files, layouts) if files else ""
-
-
-def _count_known(spec: LayoutSpec, files: Files) -> int:
-    try:
-        names = list(joined(files, spec.halves_of))
-    except CheckpointError:  # two files that are no halves of this layout
-        return 0
-    return max(count_known(spec.names, p, names) for p in spec.prefixes(names))
-
-
-def _named_layout(folder: Path) -> str:
-    """Return the layout that a folder's config.json names; "" if it names none."""
-    if not is_file(folder / CONFIG):
-        return ""
-    config = read_json(folder / CONFIG)
-    if "format" in config:
-        return "native"
-    if "model_type" not in config:
-        return ""
-    return "marian" if is_read(config) else "transformers"
-
-
-def parts_of(path: Location) -> tuple[str | Path, ...]:
-    return tuple(path) if isinstance(path, tuple | list) else (path,)

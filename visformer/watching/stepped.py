@@ -14,7 +14,7 @@ from visformer.core.stepping import Choice
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.facts import ModelFacts
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.strategy import Strategy
 from visformer.watching.watcher import Watched
 
@@ -74,6 +74,21 @@ class SteppedModel(ABC):
     @abstractmethod
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of target ids, without what ends it."""
+
+    def differences(self) -> dict[str, object]:
+        """Return how far what is watched is from the model's own, in a short pass."""
+        source, begun = SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
+        watched, logits = self.watched_pass(source, begun, NO_CHANGES)
+        made: dict[str, object] = {
+            "weights computed again, and the model's own": watched.certificate.worst
+        }
+        if step := self.unwatched(NO_CHANGES):
+            step(source.ids, begun[:1])
+            apart = (step(source.ids, begun) - logits[-1]).abs().max()
+            made["cached step against the watched pass"] = float(
+                apart / logits[-1].abs().max().clamp(min=1)
+            )
+        return made
 
     def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
         """Return what the model makes of each text; blank ones stay empty."""

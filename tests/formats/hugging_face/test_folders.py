@@ -218,3 +218,12 @@ def test_the_library_is_left_as_it_was(copied: Path) -> None:
         assert logging.is_progress_bar_enabled()
     finally:
         logging.set_verbosity_warning()
+
+
+def test_it_is_inspected_and_checked(copied: Path) -> None:
+    report = visformer.inspect(copied, check=True)
+    assert report["problem"] is None
+    assert (report["layout"], report["config"]["d_model"]) == ("transformers", 32)
+    assert report["tokenizer"]["kind"] == "transformers"
+    assert report["check"]["passed"]
+    assert len(report["check"]) == 4

@@ -1,0 +1,143 @@
+"""What a path means: which layout its files have, and which files they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from visformer.errors import CheckpointError
+from visformer.files import exists, is_file, is_folder, listed, read_json, short
+from visformer.formats.foreign import foreign, way_in
+from visformer.formats.found_vocabularies import VOCABULARY
+from visformer.formats.hugging_face.folder_files import WEIGHT_FILES
+from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.layouts import LAYOUTS
+from visformer.formats.layouts.marian import is_read
+from visformer.formats.misfits import guessed_layout
+from visformer.formats.native_config import CONFIG
+from visformer.formats.renaming import count_known, joined
+from visformer.formats.weight_file import WeightFile, WeightReader
+from visformer.language import _
+from visformer.values.trace_file import is_trace_file
+
+Location = str | Path | tuple[str | Path, str | Path]
+_BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
+_ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+
+
+def name_of_files(path: Location) -> str:
+    """Return what to call the files at a path in a sentence."""
+    return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
+
+
+def resolved(
+    path: Location, layout: str | None, reader: WeightReader
+) -> tuple[str, Files]:
+    """Return the layout, and the folder or the weight files that a path means."""
+    for part in parts_of(path):
+        if is_trace_file(Path(part)):
+            raise CheckpointError(
+                _(
+                    "{file} is a recorded trace, not a model: open it with "
+                    "visformer.open_trace, or in the window.",
+                    file=name_of_files(part),
+                )
+            )
+    if isinstance(path, tuple | list):
+        files = tuple(WeightFile(Path(part), reader) for part in path)
+        return layout or recognised_layout(files) or _in_two_files(), files
+    path = Path(path)
+    folder = path if is_folder(path) else path.parent
+    stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
+    if stands_for_it and (named := _named_layout(folder)):
+        return layout or named, (WeightFile(folder, reader),)
+    files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
+    layout = layout or recognised_layout(files) or "native"
+    whole = layout == "native" and path == folder
+    return layout, (WeightFile(path, reader),) if whole or not files else files
+
+
+def _in_two_files() -> str:
+    """Return the layout whose models are saved in two files."""
+    return next(name for name, spec in LAYOUTS.items() if spec.halves is not None)
+
+
+def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
+    """Return the file itself, or the only weight file in a folder."""
+    if path != folder and path.name != CONFIG:
+        return (path,) if exists(path) else ()
+    inside = folder.iterdir() if is_folder(folder) else iter(())
+    weights = [
+        file
+        for file in inside
+        if file.suffix in _ENDINGS
+        and is_file(file)
+        and not VOCABULARY.search(file.stem)
+        and not _BESIDE_WEIGHTS.match(file.stem)
+    ]
+    if len(weights) > 1 and not exists(folder / CONFIG):
+        raise CheckpointError(
+            _(
+                "{folder} holds several files of weights ({names}). Choose one of "
+                "them.",
+                folder=short(folder.resolve().name),
+                names=listed(sorted(file.name for file in weights), room=60),
+            )
+        )
+    return tuple(weights) if len(weights) == 1 else ()
+
+
+def recognised_layout(files: Files) -> str:
+    """Return the layout that knows most of the tensors' names; "" if none does.
+
+    Raises CheckpointError for the files of a known program that cannot be opened.
+    """
+    if not files:
+        return ""
+    names = list(dict.fromkeys(n for file in files for n in file.weights.tensors))
+    if what := foreign(names):
+        raise CheckpointError(
+            _(
+                "{file} holds {model}, which is not read. {way}",
+                file=files[0].name,
+                model=what,
+                way=way_in(what),
+            )
+        )
+    counts = {layout: _count_known(spec, files) for layout, spec in LAYOUTS.items()}
+    most = max(counts.values())
+    best = [layout for layout, count in counts.items() if count == most]
+    alone = best[0] if len(best) == 1 else ""
+    if 3 * most < len(names):  # another may fit better, under other names
+        return _renamed(files) or alone
+    return alone
+
+
+def _renamed(files: Files) -> str:
+    """Return the layout that files without any of its names may have; "" if none."""
+    layouts = [spec for spec in LAYOUTS.values() if spec.title]
+    return guessed_layout(files, layouts) if files else ""
+
+
+def _count_known(spec: LayoutSpec, files: Files) -> int:
+    try:
+        names = list(joined(files, spec.halves_of))
+    except CheckpointError:  # two files that are no halves of this layout
+        return 0
+    return max(count_known(spec.names, p, names) for p in spec.prefixes(names))
+
+
+def _named_layout(folder: Path) -> str:
+    """Return the layout that a folder's config.json names; "" if it names none."""
+    if not is_file(folder / CONFIG):
+        return ""
+    config = read_json(folder / CONFIG)
+    if "format" in config:
+        return "native"
+    if "model_type" not in config:
+        return ""
+    return "marian" if is_read(config) else "transformers"
+
+
+def parts_of(path: Location) -> tuple[str | Path, ...]:
+    return tuple(path) if isinstance(path, tuple | list) else (path,)
