@@ -245,7 +245,8 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
     menu.clear()
     menu.setEnabled(bool(recent))
     for path in recent:
-        action = _add(menu, brief(path), partial(window.open, path))
+        title = brief(path).replace("&", "&&")
+        action = _add(menu, title, partial(window.open, path))
         action.setEnabled(os.path.exists(path))  # False too for what is no name
 
 
