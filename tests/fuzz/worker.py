@@ -56,6 +56,79 @@ USES: Mapping[str, Callable[[Path], None]] = {
 }
 
 
+WORLD = (  # what reading a file has no business with
+    "ctypes.dlopen",
+    "ftplib.",
+    "http.",
+    "os.chmod",
+    "os.chown",
+    "os.exec",
+    "os.fork",
+    "os.kill",
+    "os.link",
+    "os.mkdir",
+    "os.posix_spawn",
+    "os.putenv",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.spawn",
+    "os.symlink",
+    "os.system",
+    "os.truncate",
+    "pty.",
+    "shutil.",
+    "smtplib.",
+    "socket.",
+    "subprocess.",
+    "urllib.",
+    "webbrowser.",
+)
+ROOTS = tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix, os.getcwd())))
+SYSTEM = ("/proc/meminfo", "/proc/self/", "/dev/null", "/sys/")
+
+
+class Audit:
+    """Notes what reading a file does besides: foreign opens, code run, the network."""
+
+    def __init__(self) -> None:
+        self.folder = ""  # of the file that is read; "" while none is
+        self.seen: list[str] = []
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, given: tuple[object, ...]) -> None:
+        if not self.folder:
+            return
+        if event.startswith(WORLD):
+            self.seen.append(f"{event} {given!r}")
+        elif event == "open" and not isinstance(given[0], int):
+            self._opened(os.fsdecode(given[0]), *given[1:3])  # type: ignore[arg-type]
+        elif event == "exec":
+            name = getattr(given[0], "co_filename", "?")
+            if not name.startswith((*ROOTS, "<frozen")):
+                self.seen.append(f"exec {name}")
+
+    def _opened(self, path: str, _mode: object, flags: object) -> None:
+        real = os.path.realpath(path)
+        inside = real == self.folder or real.startswith(self.folder + os.sep)
+        known = os.path.abspath(path).startswith((*ROOTS, *SYSTEM))
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        if writes or not (inside or known):
+            self.seen.append(f"open {path} {flags}")
+
+    def faults(self, use: Callable[[Path], None], path: Path) -> dict[str, str]:
+        """Use a file as ``outcome`` does; anything seen is a fault."""
+        self.seen.clear()
+        self.folder = os.path.realpath(path if path.is_dir() else path.parent)
+        try:
+            found = outcome(use, path)
+        finally:
+            self.folder = ""
+        if self.seen:
+            return {"outcome": "fault", "words": "; ".join(self.seen)[:300]}
+        return found
+
+
 def outcome(use: Callable[[Path], None], path: Path) -> dict[str, str]:
     """Use a file; tell whether that worked, was refused well, or was a fault."""
     from visformer.errors import VisformerError
@@ -83,9 +156,14 @@ def main() -> None:
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
+    audit, imported = Audit(), set()
     for line in sys.stdin:
         task = json.loads(line)
-        answers.write(json.dumps(outcome(USES[task["use"]], Path(task["path"]))) + "\n")
+        use = USES[task["use"]]
+        watched = audit.faults if task["use"] in imported else outcome
+        imported.add(task["use"])  # a first time imports modules, which runs code
+        found = watched(use, Path(task["path"]))
+        answers.write(json.dumps(found) + "\n")
         answers.flush()
 
 
