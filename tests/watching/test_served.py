@@ -145,7 +145,11 @@ def test_when_the_program_ends_the_window_keeps_what_it_has() -> None:
     closed = events.get(timeout=SECONDS)
     assert isinstance(closed, Closed)
     assert "has ended" in closed.reason
-    engine.ask(Decode(source="d"))  # goes nowhere, and raises nothing
+    number = engine.ask(Decode(source="d"))  # goes nowhere, and says so
+    refused = events.get(timeout=SECONDS)
+    assert (refused.number, refused.reason) == (number, closed.reason)
+    engine.stop()
+    assert events.empty()
 
 
 def test_a_real_window_types_steps_and_forces(qtbot: Any) -> None:

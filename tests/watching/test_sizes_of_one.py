@@ -67,6 +67,21 @@ def test_a_mask_that_comes_first_is_no_score(batch: int) -> None:
     assert watched.certificate.missed == ()
 
 
+@pytest.mark.parametrize("sequence_first", [False, True])
+def test_as_many_rows_as_tokens_are_no_other_tokens(sequence_first: bool) -> None:
+    class Model(MaskFirst):
+        def forward(self, ids: Tensor) -> Tensor:
+            y = super().forward(ids.T if sequence_first else ids)
+            return y.transpose(0, 1) if sequence_first else y
+
+    ids = torch.randint(1, 24, (5, 5))
+    ids[-1, -2:] = 0
+    watched = watch(Model(), pad=0)(ids.T.contiguous() if sequence_first else ids)
+    sources = [trace.source_ids.tolist() for trace in watched.traces]
+    assert sources == ids.tolist()
+    assert watched.certificate.findings == ()
+
+
 def test_a_softmax_over_the_only_query_is_not_over_the_keys() -> None:
     class OverQueries(Attending):
         def forward(self, source: Tensor, target: Tensor) -> Tensor:

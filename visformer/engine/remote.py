@@ -8,11 +8,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from visformer.engine.events import Closed, Event
-from visformer.engine.messages import Answer, Numbered, Open, Request, Stop
+from visformer.engine.messages import Answer, Numbered, Open, Refused, Request, Stop
 from visformer.engine.mirror import Mirror
-from visformer.language import _
+from visformer.language import N_, _
 
 GONE = (EOFError, OSError)  # the other program has ended
+ENDED = N_("The program that this model runs in has ended. What it computed stays.")
 LOOK_SECONDS = 0.2  # how often the reader looks whether it is to end
 
 
@@ -29,7 +30,7 @@ class RemoteEngine:
         self._listener, self._connection = listener, connection
         self._lock = threading.Lock()
         self._number, self._mirror = 0, Mirror()
-        self._closing = False
+        self._closing = self._ended = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -38,12 +39,18 @@ class RemoteEngine:
         return self.ask(request)
 
     def ask(self, request: Request) -> int:
-        """Ask anything; returns the request's number."""
+        """Ask anything; returns the request's number.
+
+        Where nobody is there to answer, it is refused.
+        """
         with self._lock:
             self._number += 1
+            number, ended = self._number, self._ended
             with contextlib.suppress(*GONE):
-                self._connection.send(Numbered(self._number, request))
-            return self._number
+                self._connection.send(Numbered(number, request))
+        if ended and not isinstance(request, Stop):
+            self._listener(Refused(number=number, reason=_(ENDED)))
+        return number
 
     def stop(self) -> None:
         """End what is computed after its current step; what is done stays."""
@@ -68,11 +75,10 @@ class RemoteEngine:
                 except GONE:
                     break
                 self._pass_on(answer)
+        with self._lock:
+            self._ended = True
         if not self._closing:
-            reason = _(
-                "The program that this model runs in has ended. What it computed stays."
-            )
-            self._listener(Closed(reason=reason))
+            self._listener(Closed(reason=_(ENDED)))
 
     def _pass_on(self, answer: Answer) -> None:
         if not self._mirror.mirrors(answer):

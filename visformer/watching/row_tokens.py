@@ -32,11 +32,11 @@ def tokens_of(watched: Watched, rows: int, source: int, target: int) -> list[Row
 
     Raises InputError for tokens that are not as many as the model saw.
     """
-    watcher = watched.watcher
+    watcher, axis = watched.watcher, watched.time_axis
     own = watched.target_ids or (watched.source_ids if not source else [])
     ids = (
-        ids_of(watched.source_ids, rows, source) if source else None,
-        ids_of(own, rows, target) if target else None,
+        ids_of(watched.source_ids, rows, source, axis) if source else None,
+        ids_of(own, rows, target, axis) if target else None,
     )
     piece = _pieces(watcher.tokenizer)
     result = []
@@ -61,7 +61,9 @@ def tokens_of(watched: Watched, rows: int, source: int, target: int) -> list[Row
     return result
 
 
-def ids_of(given: Sequence[Tensor], rows: int, length: int) -> Tensor | None:
+def ids_of(
+    given: Sequence[Tensor], rows: int, length: int, time_axis: int | None
+) -> Tensor | None:
     """Return the ids [B, length] that the last calls were given together, if any."""
     taken: list[Tensor] = []
     have = 0
@@ -69,7 +71,7 @@ def ids_of(given: Sequence[Tensor], rows: int, length: int) -> Tensor | None:
         if tensor.is_floating_point() or tensor.dim() > 2:
             return None
         tensor = tensor[None] if tensor.dim() == 1 else tensor
-        if tensor.shape[0] != rows and tensor.shape[1] == rows:
+        if tensor.shape[1] == rows and (time_axis == 0 or tensor.shape[0] != rows):
             tensor = tensor.T
         if tensor.shape[0] != rows and rows % max(1, tensor.shape[0]) == 0:
             tensor = tensor.repeat_interleave(rows // max(1, tensor.shape[0]), 0)

@@ -187,7 +187,7 @@ def _padding(watched: Watched, places: list[LayerPlace]) -> Finding | None:
         if one.kind not in sides or one.multiplied is not None:
             return None
         of_queries, of_keys = (
-            ids_of(given, rows, length)
+            ids_of(given, rows, length, watched.time_axis)
             for given, length in zip(sides[one.kind], (queries, keys), strict=True)
         )
         if of_keys is None or not _is_over_keys(one):
