@@ -76,7 +76,7 @@ def test_no_engine_is_one_sentence_and_the_picture_stays(
 ) -> None:
     open_model(session)
     trace = translated(session, engine)
-    session.set(tab="computation")
+    session.set(tab="computation", stage="norms")
     assert isinstance(engine.last, Parameters)
     session.do(runs.translate, "another")
     state = take(session, Down(reason="The engine does not start."))

@@ -109,7 +109,7 @@ def test_answers_to_what_was_superseded_are_dropped(
 def test_a_side_request_supersedes_nothing(session: Session, engine: Engine) -> None:
     take(session, opened_model(TRACE.model))
     session.do(runs.translate, "one")
-    session.set(trace=TRACE, tab="computation")
+    session.set(trace=TRACE, tab="computation", stage="norms")
     assert isinstance(engine.last, Parameters)
     assert take(session, Finished(number=1, step_ms=1.0)).busy == ""
 

@@ -36,7 +36,7 @@ def test_the_tab_in_sight_asks_once_for_what_it_lacks(
     take(session, opened_model(TRACE.model))
     translated(session, engine)
     asked = len(engine.asked)
-    session.set(tab="computation", layer=1, kind="encoder")
+    session.set(tab="computation", stage="norms", layer=1, kind="encoder")
     session.set(step=2)
     assert engine.asked[asked:] == [Parameters(stack="encoder", layer=1)]
     state = take(session, ParametersDone(number=asked + 1, parameters=None))

@@ -63,10 +63,13 @@ def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
 
 
 def give(window: MainWindow, engine: FakeEngine) -> None:
-    """Answer the last request for weights."""
+    """Answer the request for weights of a stage that needs them, and go back."""
+    before = window.session.state.stage
+    window.session.set(stage="norms")
     stack, layer = engine.asked[-1]
     made = layer_parameters(CHECKPOINT, stack, layer)
     window.receive(ParametersDone(number=len(engine.asked), parameters=made))
+    window.session.set(stage=before)
 
 
 def view_of(window: MainWindow) -> ComputationView:
@@ -83,12 +86,19 @@ def said(view: ComputationView) -> str:
     )
 
 
-def test_weights_are_asked_once_and_shown_when_they_come(pair: Pair) -> None:
+def test_weights_are_asked_once_and_shown_when_they_come(
+    pair: Pair, qtbot: QtBot
+) -> None:
     window, engine = pair
+    assert engine.asked == []  # the softmax does without them
+    before = said(view_of(window))
+    window.session.set(stage="query")
+    assert engine.asked == [("decoder", 0)]
+    assert said(view_of(window)) == before  # they are there in a moment
+    qtbot.waitUntil(lambda: "needs the layer's weights" in said(view_of(window)))
+    window.session.set(stage="key")
     assert engine.asked == [("decoder", 0)]
     window.session.set(stage="query")
-    assert "needs the layer's weights" in said(view_of(window))
-    assert engine.asked == [("decoder", 0)]
     give(window, engine)
     assert "q[dim 0] = " in said(view_of(window))
     weight = view_of(window).maps.matrices[1]
@@ -114,6 +124,7 @@ def test_nothing_is_asked_of_an_engine_with_another_model(
 
 def test_another_model_drops_the_weights(pair: Pair) -> None:
     window, engine = pair
+    window.session.set(stage="query")
     give(window, engine)
     assert window.session.state.parameters is not None
     window.receive(opened())

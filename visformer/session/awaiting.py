@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from visformer.engine.messages import Decode, Open, Request
+from visformer.engine.messages import Decode, Open, Parameters, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,12 @@ class Awaiting:
         return any(
             sent.request.is_side_request and not sent.ended for sent in self.sent
         )
+
+    @property
+    def weights(self) -> bool:
+        """Whether a layer's weights are still to come."""
+        asked = self.newest(Parameters)
+        return asked is not None and not asked.ended
 
     def add(self, number: int, request: Request) -> Awaiting:
         """Add a request; it supersedes those of its own group.

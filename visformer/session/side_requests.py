@@ -25,6 +25,7 @@ from visformer.engine.messages import (
 )
 from visformer.language import _
 from visformer.pictures.computation import subject
+from visformer.pictures.computation.stages import stage_of
 from visformer.pictures.output import known_rows, missing
 from visformer.session.live import fixed_words
 from visformer.session.state import Next, State
@@ -95,7 +96,9 @@ def needed(state: State) -> Next:
 
 
 def _weights(state: State) -> Next:
-    """Request the weights of the selected layer."""
+    """Request the weights of the selected layer, if the stage is computed from them."""
+    if not stage_of(state.stage).weighs:
+        return Next(state)
     place = subject.missing(state.shown, state.selection, state.parameters)
     if place is None or state.shown is None or not _is_open(state, state.shown):
         return Next(state)

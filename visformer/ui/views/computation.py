@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
@@ -50,6 +50,7 @@ from visformer.words import KIND_NAMES, layer_words
 
 TABLE_SHARE = 0.32  # of the height, at most
 HINT = N_("keys: [ and ]")
+LATE_MS = 100  # usually weights take a few; then the view says that it waits
 
 
 class ComputationView(View):
@@ -61,6 +62,8 @@ class ComputationView(View):
         super().__init__(session)
         self._subject: Subject | None = None
         self._picture: StagePicture | None = None
+        self._late = QTimer(self, singleShot=True, interval=LATE_MS)
+        self._late.timeout.connect(self._draw_changes)
         self.page_bar = _bar(
             _("pages of the computation"), tuple(_(title) for title in PAGES.values())
         )
@@ -141,11 +144,20 @@ class ComputationView(View):
     # ---- drawing ---------------------------------------------------------------
 
     def draw(self, state: State) -> None:
-        """Show a State."""
+        """Show a State; a stage is drawn once its layer's weights are there."""
         self._state = state
         looked = state.shown, state.stage, state.kind, state.layer, state.head
         if self._changed("choosers", *looked):
             self._draw_choosers()
+        if not state.awaiting.weights:
+            self._late.stop()
+            self._draw_changes()
+        elif not self._late.isActive():
+            self._late.start()
+
+    def _draw_changes(self) -> None:
+        state = self._state
+        looked = state.shown, state.stage, state.kind, state.layer, state.head
         numbers = state.parameters, state.positions, state.scale
         focus = state.cell, state.dimensions
         if self._changed("stage", *looked, *numbers, *focus):

@@ -22,7 +22,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
-from visformer.pictures.attention.mosaic import pooled
 from visformer.ui.widgets.cell_digits import paint_digits
 from visformer.ui.widgets.colour_map import (
     NAN,
@@ -32,13 +31,13 @@ from visformer.ui.widgets.colour_map import (
     inks,
     nan_crosses,
 )
+from visformer.ui.widgets.map_cells import cells_in_sight, hidden_runs
 from visformer.values.arrays import Bools, Floats
 
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
 DARK_BELOW = 128  # lightness of a ground
 MOST_ALARMS = 2_000  # cells
-MOST_HATCHED = 4_000  # rectangles
 WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
 ZOOM_STEP = 1.25
 NOTHING: Bytes = np.zeros((0, 0), np.uint8)
@@ -66,7 +65,8 @@ class Canvas(QWidget):
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
         self._image = QImage()  # of them
-        self._kept: QPixmap | None = None  # the cells as they are painted
+        self._kept = QPixmap()  # the cells as they are painted
+        self._stale = True  # it is to be painted again
         self._codes = NOTHING
         self._values: Floats | None = None
         self.digits = True  # written in cells that are large enough
@@ -163,7 +163,7 @@ class Canvas(QWidget):
         codes = self._codes
         rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
         if codes.size > WHOLE_UP_TO:
-            codes, rect = _in_sight(codes, self.view, self.width(), self.height())
+            codes, rect = cells_in_sight(codes, self.view, self.width(), self.height())
         elif codes is self.cells:
             return
         self.cells, self._rect = codes, rect
@@ -172,13 +172,13 @@ class Canvas(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def _repaint(self) -> None:
-        self._kept = None
+        self._stale = True
         self.update()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow font and palette."""
         super().changeEvent(event)
-        self._kept = None
+        self._stale = True
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the cells, which are kept while the mouse moves, and what is marked."""
@@ -196,13 +196,15 @@ class Canvas(QWidget):
 
     def _cells_kept(self, palette: QPalette) -> QPixmap:
         ratio = self.devicePixelRatioF()
-        if self._kept is None or self._kept.devicePixelRatio() != ratio:
-            self._kept = QPixmap(self.size() * ratio)
+        size = self.size() * ratio
+        if (self._kept.size(), self._kept.devicePixelRatio()) != (size, ratio):
+            self._kept, self._stale = QPixmap(size), True
             self._kept.setDevicePixelRatio(ratio)
-            painter = QPainter(self._kept)
-            painter.setFont(self.font())
-            self._paint_cells(painter, palette)
-            painter.end()
+        if self._stale:
+            self._stale = False
+            with QPainter(self._kept) as painter:
+                painter.setFont(self.font())
+                self._paint_cells(painter, palette)
         return self._kept
 
     def _paint_cells(self, painter: QPainter, palette: QPalette) -> None:
@@ -223,10 +225,10 @@ class Canvas(QWidget):
             return
         if self._hatched is None:
             masked, unknown = self._masked, self._unknown
-            self._crossed = [] if unknown is None else _runs(unknown, self.view)
+            self._crossed = [] if unknown is None else hidden_runs(unknown, self.view)
             if masked is not None and unknown is not None:
                 masked = masked & ~unknown
-            self._hatched = [] if masked is None else _runs(masked, self.view)
+            self._hatched = [] if masked is None else hidden_runs(masked, self.view)
         colour = palette.color(QPalette.ColorRole.PlaceholderText)
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -367,33 +369,3 @@ class Canvas(QWidget):
     def resizeEvent(self, event: QEvent) -> None:
         """Keep showing the same part."""
         self.look_at(self.view)
-
-
-def _runs(masked: Bools, view: QRectF) -> list[QRectF]:
-    """Join adjacent visible hidden cells of a row; [] if there are too many."""
-    top, left = math.floor(view.top()), math.floor(view.left())
-    part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
-    edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
-    rows, starts = np.nonzero(edges == 1)
-    if len(rows) > MOST_HATCHED:
-        return []
-    ends = np.nonzero(edges == -1)[1]
-    runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return [QRectF(left + start, top + row, end - start, 1) for row, start, end in runs]
-
-
-def _in_sight(
-    codes: Bytes, view: QRectF, width: int, height: int
-) -> tuple[Bytes, QRectF]:
-    """Cut out what is visible: about one cell per pixel at most, its largest."""
-    top, left = math.floor(view.top()), math.floor(view.left())
-    part = codes[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
-    rows = max(1, part.shape[0] // max(1, height))
-    columns = max(1, part.shape[1] // max(1, width))
-    rect = QRectF(left, top, part.shape[1], part.shape[0])
-    if part.size == 0 or rows == columns == 1:
-        return np.ascontiguousarray(part), rect
-    reduced = pooled(part, (rows, columns))
-    rect.setHeight(reduced.shape[0] * rows)
-    rect.setWidth(reduced.shape[1] * columns)
-    return np.ascontiguousarray(reduced), rect

@@ -369,6 +369,7 @@ class HeatMap(QWidget):
         self._arrange()
         if self._matrix is not None:
             self._colour_axis(self._matrix)
+            self._colour_title(self._matrix)
             self._paint_cells(self._matrix)
 
     # ---- mouse and keys --------------------------------------------------------

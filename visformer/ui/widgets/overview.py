@@ -87,7 +87,7 @@ class Overview(QWidget):
             self._unknown = bool(np.isnan(mosaic.image.max()))
         self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
-        self.update()
+        self._repaint()
 
     def _tell(self) -> None:
         """Name the grid, and say what its colours or its order are."""
@@ -107,6 +107,10 @@ class Overview(QWidget):
         self.folding.emit(folded)
         self.update()
 
+    def _repaint(self) -> None:
+        """Paint the grid again; the header knows itself when it must be."""
+        self.update(self.rect().adjusted(0, self._header(), 0, 0))
+
     def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
         """Show the heads in this order; None: by layer and head.
 
@@ -116,14 +120,14 @@ class Overview(QWidget):
         if (order, ranking) != (self._order, self._ranking):
             self._order, self._ranking = order, ranking
             self._tell()
-            self.update()
+            self._repaint()
 
     def choose(self, chosen: tuple[int, int]) -> None:
         """Frame a head; the image is left alone."""
         if chosen != self._chosen:
             self._chosen = chosen
             self.header.choose(chosen)
-            self.update()
+            self._repaint()
         self.setAccessibleDescription(_("{head} is chosen", head=head_words(*chosen)))
 
     def thumbnail(self, layers: int, heads: int) -> tuple[int, int]:

@@ -1,0 +1,44 @@
+"""Which cells of a map can be seen, and which of these are hidden by a mask."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QRectF
+
+from visformer.pictures.attention.mosaic import pooled
+from visformer.ui.widgets.colour_map import Bytes
+from visformer.values.arrays import Bools
+
+MOST_HATCHED = 4_000  # rectangles
+
+
+def hidden_runs(masked: Bools, view: QRectF) -> list[QRectF]:
+    """Join adjacent visible hidden cells of a row; [] if there are too many."""
+    top, left = math.floor(view.top()), math.floor(view.left())
+    part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    rows, starts = np.nonzero(edges == 1)
+    if len(rows) > MOST_HATCHED:
+        return []
+    ends = np.nonzero(edges == -1)[1]
+    runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [QRectF(left + start, top + row, end - start, 1) for row, start, end in runs]
+
+
+def cells_in_sight(
+    codes: Bytes, view: QRectF, width: int, height: int
+) -> tuple[Bytes, QRectF]:
+    """Cut out what is visible: about one cell per pixel at most, its largest."""
+    top, left = math.floor(view.top()), math.floor(view.left())
+    part = codes[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    rows = max(1, part.shape[0] // max(1, height))
+    columns = max(1, part.shape[1] // max(1, width))
+    rect = QRectF(left, top, part.shape[1], part.shape[0])
+    if part.size == 0 or rows == columns == 1:
+        return np.ascontiguousarray(part), rect
+    reduced = pooled(part, (rows, columns))
+    rect.setHeight(reduced.shape[0] * rows)
+    rect.setWidth(reduced.shape[1] * columns)
+    return np.ascontiguousarray(reduced), rect
