@@ -201,7 +201,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             assumed=checkpoint.assumed,
             numbers=source.size if isinstance(source, NumberSide) else 0,
             guessed_heads=files.guessed_heads,
-            asks=files.asks,
+            asks=files.asks or getattr(checkpoint, "multilingual", False),
             smoothing=label_smoothing(Path(request.path)),
         )
     )

@@ -15,7 +15,7 @@ from visformer.formats.name_rules import NameRules, name_rules
 from visformer.formats.proposing import place_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
-from visformer.values.questions import BY_PAIRS
+from visformer.values.questions import BY_PAIRS, SOURCE_LANGUAGE, TARGET_LANGUAGE
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 NO_TOKENIZER = Path("numbers")  # type ids as numbers, whatever is found
@@ -79,6 +79,7 @@ class GivenOptions:
     eos: int | None = None
     tokenizer: tuple[Path, Path] | None = None  # source, target
     names: Mapping[str, str] = field(default_factory=dict)  # ours -> the file's
+    languages: tuple[str | None, str | None] = (None, None)  # source, target
     pairs: Path | None = None  # references by which unknown heads are chosen
     guessed: frozenset[str] = frozenset()  # answers that are the defaults offered
     rules: NameRules = field(default=NameRules(), compare=False)  # of its tensors
@@ -108,6 +109,9 @@ def given_options(
 
     ``place`` are modules of a layout -> those of the file, as ``proposing`` names them.
     """
+    config, languages = dict(config), _languages(config)
+    for name in (SOURCE_LANGUAGE, TARGET_LANGUAGE):
+        config.pop(name, None)
     unknown = [key for key in config if key not in _known()]
     if unknown:
         raise InputError(
@@ -125,11 +129,20 @@ def given_options(
     return dataclasses.replace(
         options,
         tokenizer=_pair(tokenizer),
+        languages=languages,
         names={} if names is None else _tensor_names(names),
         pairs=None if pairs is None else as_path("pairs", pairs),
         guessed=frozenset(guessed or ()),
         rules=name_rules(rename, ignore, place_rules(place or {})),
     )
+
+
+def _languages(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    given = [config.get(name) for name in (SOURCE_LANGUAGE, TARGET_LANGUAGE)]
+    for name, code in zip((SOURCE_LANGUAGE, TARGET_LANGUAGE), given, strict=True):
+        if not isinstance(code, str | None):
+            raise wrong_type(name, code, _("the code of a language, as “fr”"))
+    return given[0], given[1]
 
 
 def _known() -> set[str]:

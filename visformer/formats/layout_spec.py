@@ -21,10 +21,13 @@ from visformer.formats.weight_file import WeightFile
 from visformer.language import N_
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
+from visformer.values.questions import Questionnaire
 
 Tensors = Mapping[str, Tensor]
 Files = tuple[WeightFile, ...]  # one file, the two of a split model, or a folder
 Reader = Callable[["LayoutSpec", Files, GivenOptions, torch.device], Checkpoint]
+# files, what is known of them, whether to ask again what is answered
+Asker = Callable[[Files, GivenOptions, bool], Questionnaire | None]
 Rename = Callable[[Names, FileTensors], NamedTensors]
 INTRODUCTION = N_(
     "The file does not say the following. The values shown are the tutorial's "
@@ -62,6 +65,8 @@ class LayoutSpec:
     names: Names = field(default_factory=Names)  # what it calls our model's parts
     findings: tuple[Finding, ...] = ()  # true of every checkpoint of this layout
     findings_in: Callable[[ModelConfig], Iterable[Finding]] = _no_findings
+
+    ask: Asker | None = None  # what a folder leaves open; None: nothing
 
     title: str = ""  # "" if a folder says everything and nothing is asked
     introduction: str = INTRODUCTION  # of the form that asks what a file leaves open

@@ -24,6 +24,7 @@ from visformer.formats.fitting import (
     read_references,
 )
 from visformer.formats.given_options import GivenOptions, given_options
+from visformer.formats.hugging_face.languages import chosen
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
@@ -79,13 +80,14 @@ def load(
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
     and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
     reference pairs (source, tab, target), and heads that nothing says are then those
-    under which the references are likeliest; ``device`` as torch names it,
-    by default the best available. ``config`` are fields of ModelConfig, or the
-    tutorials' own names for them; they win over a config.json
-    beside the file, which wins over options saved in the file. What the tensors
-    determine need not be given, and what remains unknown is assumed and listed in
-    ``assumed``: only ``heads`` is mandatory. Raises CheckpointError with one sentence
-    about what is wrong or missing, InputError for an unknown layout, device or keyword.
+    under which the references are likeliest; ``source_language`` and
+    ``target_language`` are codes of a multilingual model's tokenizer; ``device`` as
+    torch names it, by default the best available. ``config`` are fields of ModelConfig,
+    or the tutorials' own names for them; they win over a config.json beside the file,
+    which wins over options saved in the file. What the tensors determine need not be
+    given, and what remains unknown is assumed and listed in ``assumed``: only ``heads``
+    is mandatory. Raises CheckpointError with one sentence about what is wrong or
+    missing, InputError for an unknown layout, device or keyword.
     """
     options = given_options(
         config,
@@ -188,6 +190,8 @@ class CheckpointFiles:
         ``every`` asks the answered questions again. Folders say everything themselves.
         Raises CheckpointError if no answer could open it.
         """
+        if self.spec.ask is not None:
+            return self.spec.ask(self.files, self.options, every)
         if not self.asks:
             return None
         with _said_if_too_large(self.path, torch.device("cpu")):
@@ -234,6 +238,8 @@ def opening(
     with _said_if_too_large(path, torch.device("cpu")):
         name, files = resolved(path, layout, reader)
         reader.check_rules()
+    if any(options.languages) and LAYOUTS[name].ask is None:
+        chosen(None, options)
     return CheckpointFiles(path, LAYOUTS[name], files, options)
 
 

@@ -158,6 +158,15 @@ def m2m_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(words))
 
 
+def nllb_tokenizer(folder: Path) -> None:
+    mbart_tokenizer(folder, name="NllbTokenizer")
+    inner = own_tokenizer(folder)
+    inner.add_tokens(["eng_Latn", "fra_Latn", "zho_Hans"], special_tokens=True)
+    inner.src_lang = "eng_Latn"
+    inner.save_pretrained(folder)
+    (folder / "sentencepiece.bpe.model").unlink()
+
+
 class Family(NamedTuple):
     """How a folder of a family is made."""
 
@@ -203,7 +212,7 @@ FAMILIES: dict[str, Family] = {
     "BART": Family("Bart", _WRITER, bart_tokenizer, {**_BART, **SPECIAL, **_START}),
     "mBART": Family(
         *("MBart", _WRITER, mbart_tokenizer, {**_BART, **SPECIAL}),
-        ("en_XX", "ro_RO"),
+        ("en_XX", "de_DE"),
     ),
     "mBART-50": Family(
         *("MBart", _WRITER),
@@ -220,9 +229,7 @@ FAMILIES: dict[str, Family] = {
         ("en", "fr"),
     ),
     "NLLB": Family(
-        *("M2M100", _WRITER),
-        functools.partial(mbart_tokenizer, name="NllbTokenizer"),
-        {**_BART, **SPECIAL, **_START},
+        *("M2M100", _WRITER, nllb_tokenizer, {**_BART, **SPECIAL, **_START}),
         ("eng_Latn", "fra_Latn"),
     ),
     "Marian, unequal": Family("Marian", "MTModel", marian_tokenizer, _UNEQUAL),
@@ -282,7 +289,7 @@ def write_folder(folder: Path, name: str) -> Path:
     inner = own_tokenizer(folder)
     model = random_model(family, known_ids(inner))
     rules = dict(RULES)
-    if name == "mBART":
+    if name == "mBART":  # as in facebook/mbart-large-en-ro
         rules["decoder_start_token_id"] = inner.convert_tokens_to_ids("ro_RO")
     model.generation_config.update(**rules) if family.suffix != "ForMaskedLM" else None
     model.save_pretrained(folder)

@@ -45,6 +45,14 @@ class Own:
         self.tokenizer = families.own_tokenizer(folder)
         if languages is not None:
             self.tokenizer.src_lang, self.tokenizer.tgt_lang = languages
+        self._forced: dict[str, int] = {}
+        if languages is not None:  # as the pages of these models on the Hub say
+            id = self.tokenizer.convert_tokens_to_ids(languages[1])
+            if hasattr(self.tokenizer, "get_lang_id"):
+                id = self.tokenizer.get_lang_id(languages[1])
+            starts = type(self.tokenizer).__name__ == "MBartTokenizer"
+            key = "decoder_start_token_id" if starts else "forced_bos_token_id"
+            self._forced = {key: id}
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = getattr(transformers, config.architectures[0])
         self.model: Any = kind.from_pretrained(folder, attn_implementation="eager")
@@ -58,9 +66,8 @@ class Own:
         """Return the ids that ``generate`` adds, up to the end of the sentence."""
         ids = self.ids(text)
         both = self.model.config.is_encoder_decoder
-        made = self.model.generate(
-            ids, attention_mask=torch.ones_like(ids), **{"do_sample": False, **settings}
-        )
+        settings = {"do_sample": False, **self._forced, **settings}
+        made = self.model.generate(ids, attention_mask=torch.ones_like(ids), **settings)
         tokens: list[int] = made[0, 1 if both else ids.shape[1] :].tolist()
         return tokens
 
@@ -103,7 +110,8 @@ class Own:
 def compared(folder: Path, name: str, count: int) -> Compared:
     """Compare a family's folder with transformers, over some sentences."""
     family = FAMILIES[name]
-    own, checkpoint = Own(folder, family.languages), opened(folder)
+    own = Own(folder, family.languages)
+    checkpoint = opened(folder, family.languages)
     texts = sentences(count, seed=9)
     worst, matrices, greedy, beams, sampled = 0.0, 0, 0, 0, 0
     if family.suffix == "ForMaskedLM":
@@ -147,8 +155,9 @@ def filled(own: Own, trace: Trace) -> bool:
     )
 
 
-def opened(folder: Path) -> Any:
-    return load(folder, device="cpu")
+def opened(folder: Path, languages: tuple[str, str] | None = None) -> Any:
+    source, target = languages or (None, None)
+    return load(folder, device="cpu", source_language=source, target_language=target)
 
 
 def table(count: int) -> str:

@@ -62,6 +62,7 @@ class FolderModel(SteppedModel):
     generation: Generation
     limits: FolderLimits = field(default_factory=FolderLimits)
     assumed: tuple[str, ...] = ()
+    multilingual: bool = False  # whether its languages can be chosen
     layout: str = "transformers"
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,21 @@ from visformer.formats.hugging_face.folder_files import (
     read_tensors,
 )
 from visformer.formats.hugging_face.folder_model import FolderLimits, FolderModel
+from visformer.formats.hugging_face.languages import (
+    MULTILINGUAL,
+    Languages,
+    chosen,
+    language_questions,
+    languages_of,
+    set_languages,
+)
 from visformer.formats.hugging_face.library import explained, library
 from visformer.formats.hugging_face.modules import LoadedModule, config_of, load_module
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.tokenizers.transformers_side import TransformersSide
+from visformer.values.questions import SOURCE_LANGUAGE, TARGET_LANGUAGE, Questionnaire
 
 
 def _read(
@@ -52,14 +62,16 @@ def _read(
         fallback = library().GenerationConfig.from_model_config(own).to_dict()
         loaded.module.generation_config = library().GenerationConfig()
         loaded.module.to(device)
-        model = _model(folder, name, loaded, tokenizer, fallback, weights.digest)
+        model = _model(
+            folder, name, loaded, tokenizer, fallback, weights.digest, options
+        )
         model.try_out()
     return model
 
 
 def _folder(files: Files, options: GivenOptions) -> Path:
     path = files[0].path
-    if not options.empty or options.fields:
+    if not replace(options, languages=(None, None)).empty or options.fields:
         raise InputError(
             _("A folder of transformers says everything itself: give only its path.")
         )
@@ -79,6 +91,7 @@ def _model(
     inner: Any,
     fallback: Mapping[str, Any],
     digest: str,
+    options: GivenOptions,
 ) -> FolderModel:
     """Return the module with its tokenizer and its rules of generation."""
     rows = _rows(loaded.module)
@@ -93,27 +106,14 @@ def _model(
         rules, said = read_generation(settings, ids["eos"], rows)
         assumed += said
     if loaded.task == "seq2seq":
-        start = settings.id("decoder_start_token_id", rows)
-        own = getattr(loaded.module.config, "decoder_start_token_id", None)
-        start = own if start is None and type(own) is int else start
-        start = settings.id("bos_token_id", rows) if start is None else start
-        if start is None:
-            raise CheckpointError(
-                _(
-                    "{file} does not say with which token the decoder starts: add "
-                    "decoder_start_token_id.",
-                    file=settings.name,
-                )
-            )
-        ids["bos"] = start
-    if loaded.unused:
-        assumed.append(
-            _(
-                "{n} tensors of the file are not used: {names}",
-                n=len(loaded.unused),
-                names=listed([*loaded.unused], room=70),
-            )
-        )
+        ids["bos"] = _start(loaded, settings, rows)
+    languages = chosen(languages_of(inner, rows, rules.forced_first), options)
+    if languages is not None:
+        start, first = set_languages(inner, languages)
+        ids["bos"] = ids["bos"] if start is None else start
+        rules = rules if first is None else replace(rules, forced_first=first)
+        assumed += _said_of(languages, options)
+    assumed += _unused(loaded)
     return FolderModel(
         folder=name,
         model=loaded.module,
@@ -125,7 +125,73 @@ def _model(
         generation=rules,
         limits=_limits(loaded, settings),
         assumed=tuple(assumed),
+        multilingual=languages is not None,
     )
+
+
+def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
+    """Return the id that a decoder starts with; CheckpointError if nothing says it."""
+    own = getattr(loaded.module.config, "decoder_start_token_id", None)
+    start = settings.id("decoder_start_token_id", rows)
+    start = own if start is None and type(own) is int else start
+    start = settings.id("bos_token_id", rows) if start is None else start
+    if start is None:
+        raise CheckpointError(
+            _(
+                "{file} does not say with which token the decoder starts: add "
+                "decoder_start_token_id.",
+                file=settings.name,
+            )
+        )
+    return start
+
+
+def _unused(loaded: LoadedModule) -> list[str]:
+    if not loaded.unused:
+        return []
+    return [
+        ngettext(
+            "{n} tensor of the file is not used: {names}",
+            "{n} tensors of the file are not used: {names}",
+            len(loaded.unused),
+            names=listed([*loaded.unused], room=70),
+        )
+    ]
+
+
+def _said_of(languages: Languages, options: GivenOptions) -> list[str]:
+    """Say which languages were not given."""
+    given = zip(
+        (SOURCE_LANGUAGE, TARGET_LANGUAGE),
+        (languages.source, languages.target),
+        options.languages,
+        strict=True,
+    )
+    return [
+        _("{name} = {code} (not given)", name=name, code=code or _("none"))
+        for name, code, told in given
+        if told is None
+    ]
+
+
+def _ask(files: Files, options: GivenOptions, every: bool) -> Questionnaire | None:
+    """Ask for the languages of a multilingual model."""
+    folder = _folder(files, options)
+    if read_config(folder).get("model_type") not in MULTILINGUAL:
+        return None
+    if all(options.languages) and not every:
+        return None
+    check_beside(folder)
+    with explained(short(folder.resolve().name)):
+        own = config_of(read_config(folder))
+        inner = _loaded_tokenizer(folder, own)
+        fallback = library().GenerationConfig.from_model_config(own).to_dict()
+        rows = own.vocab_size
+        forced = Settings(folder, fallback, CONFIG).id("forced_bos_token_id", rows)
+        languages = chosen(languages_of(inner, rows, forced), options)
+    if languages is None:
+        return None
+    return language_questions(languages, options, every=every)
 
 
 def _rows(module: nn.Module) -> int:
@@ -158,4 +224,4 @@ def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
     )
 
 
-TRANSFORMERS = LayoutSpec(name="transformers", preset=OTHERS, read=_read)
+TRANSFORMERS = LayoutSpec(name="transformers", preset=OTHERS, read=_read, ask=_ask)
