@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -96,8 +97,9 @@ def test_no_page_reads_markup(strange: MainWindow) -> None:
 
 
 def test_no_message_reads_markup(strange: MainWindow) -> None:
+    change: Any = strange.session.set
     for field in ("error", "notice", "busy", "silence"):
-        strange.session.set(**{field: RED})  # type: ignore[misc]
+        change(**{field: RED})
         assert drawn(strange) == 0
     recipe = Recipe(wanted=WantedRun(sentence=RED))
     facts = WorkFacts(recipe=msgspec.Raw(b"{}"), saved=1.0, file=RED)
