@@ -29,6 +29,7 @@ from visformer.ui.actions import show_recent
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
 from visformer.values.questions import Question, Questionnaire
+from visformer.values.step import Candidates, Step
 
 RED = '<table bgcolor="#ff0000"><tr><td>r</td></tr></table><b style="background:#f00">r'
 TRACE = make_trace(source=4, target=4, layers=2)
@@ -61,6 +62,12 @@ def tip_red(tip: str) -> int:
     return reds(QLabel(tip).grab().toImage())
 
 
+def strange_names(step: Step) -> Candidates:
+    ids = np.array([one.id for one in step.candidates])
+    chances = np.array([one.probability for one in step.candidates])
+    return Candidates(ids, [RED] * len(ids), chances)
+
+
 @pytest.fixture
 def strange(pair: Pair) -> MainWindow:
     """Show a run all of whose texts are the stranger's."""
@@ -68,12 +75,7 @@ def strange(pair: Pair) -> MainWindow:
     model = replace(TRACE.model, name=RED)
     four = (RED,) * 4
     steps = [
-        replace(
-            step,
-            token=RED,
-            candidates=tuple(one._replace(token=RED) for one in step.candidates),
-        )
-        for step in TRACE.steps
+        replace(step, token=RED, candidates=strange_names(step)) for step in TRACE.steps
     ]
     trace = replace(
         TRACE, source=four, target=four, source_text=RED, model=model, steps=steps
