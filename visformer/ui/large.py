@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.ui import icons
-from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.role_label import RoleLabel
 
 PICTURE = "can be large"  # a widget's property
 
@@ -138,7 +138,7 @@ class LargePlace(QStackedWidget):
         super().__init__()
         self._pressed: QWidget | None = None  # the picture
         self._usual, self.alone = usual, QWidget()
-        self.words = paragraph(_("what is seen here"))
+        self.words = RoleLabel(_("what is seen here"))
         self._column = QVBoxLayout()
         self._column.addWidget(self.words)
         self._row = QHBoxLayout(self.alone)
