@@ -97,15 +97,15 @@ def input_pictures(
     named = {
         embedding: (
             parts.embedding,
-            _("input − position; linear, one range for all three"),
+            _("linear, one range for all three; input − position"),
         ),
         "position": (
             parts.position,
-            _("the table's rows; linear, one range for all three"),
+            _("linear, one range for all three; the table's rows"),
         ),
         "input": (
             parts.input,
-            _("the model's own numbers; linear, one range for all three"),
+            _("linear, one range for all three; the model's own numbers"),
         ),
     }
     reach = float(max(np.abs(values).max() for values, _note in named.values())) or 1.0

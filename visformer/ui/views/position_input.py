@@ -32,7 +32,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.turning_row import TurningRow
+from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
 from visformer.values.modified_positions import change_table
@@ -84,11 +84,13 @@ class PositionInput(View):
         side, position = QLabel(_("Si&de")), QLabel(_("&Position"))
         side.setBuddy(self.side)
         position.setBuddy(self.position)
-        line = QHBoxLayout()
         fields = side, self.side, position, self.position
+        chosen = QWidget()
+        row = QHBoxLayout(chosen)
+        row.setContentsMargins(0, 0, 0, 0)
         for widget in fields:
-            line.addWidget(widget)
-        line.addWidget(self.about, 1)
+            row.addWidget(widget)
+        line = TurningRow((chosen, 0), (self.about, 1))
         plots = [QWidget(), QWidget()]
         drawn = self._fingerprint, self._distance
         for plot, title, box in zip(drawn, self._titles, plots, strict=True):
@@ -106,7 +108,7 @@ class PositionInput(View):
         below.addWidget(TurningRow(*((plot, 1) for plot in plots)), 2)
         layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(line)
+        layout.addWidget(line)
         layout.addWidget(both, 1)
         layout.addStretch()  # takes the room where there are no pictures
         self._known = (*fields, both)  # hidden where no encodings are known
@@ -116,6 +118,7 @@ class PositionInput(View):
         for heat_map in self.maps:
             set_least(heat_map)
         metrics = self.fontMetrics()
+        self.about.setMinimumWidth(LEAST_WORDS * metrics.averageCharWidth())
         for plot in (self._fingerprint, self._distance):
             plot.setMinimumSize(
                 30 * metrics.averageCharWidth(), 9 * metrics.lineSpacing()

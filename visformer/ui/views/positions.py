@@ -39,7 +39,7 @@ from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.turning_row import TurningRow
+from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.intervention import Intervention, PositionChange
 
@@ -93,6 +93,8 @@ class PositionTable(View):
 
     def _fit(self) -> None:
         set_least(self._heat_map)
+        letter = self.fontMetrics().averageCharWidth()
+        self._hover.setMinimumWidth(LEAST_WORDS * letter)
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""

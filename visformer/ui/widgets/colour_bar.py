@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -21,7 +22,7 @@ from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_c
 from visformer.ui.widgets.plain_tip import plain_tip
 
 RAMP = 12  # letters of the colours' width; less where there is no room
-FEWEST = 8  # letters of the scale's name below which it is not painted
+BREAK = re.compile("[,;]")  # where a scale's name is cut if it has no room
 
 
 class ColourBar(QWidget):
@@ -89,12 +90,21 @@ class ColourBar(QWidget):
         """Return the height in pixels: one line, or two."""
         return self._line() * (2 if self._is_second(width) else 1)
 
-    def wanted(self) -> int:
-        """Return the width at which the scale's name is whole, beside all else."""
+    def wanted(self, room: int) -> int:
+        """Return the width for as much of the scale's name as has room, with all else.
+
+        ``room``: the largest width that there is.
+        """
         first = self._first_line(1 << 16)
         if self.offer.text() and not self._is_second(self.width()):
             first += self._offer_room()
-        return math.ceil(first) + self._wide(self._note)
+        said = self._said(room - first)
+        return math.ceil(first) + self._wide(said)
+
+    def _said(self, room: float) -> str:
+        """Return the scale's name, or its first part, or "": what has room."""
+        parts = self._note, BREAK.split(self._note)[0], ""
+        return next(part for part in parts if not part or self._wide(part) <= room)
 
     def _line(self) -> int:
         return self.fontMetrics().height() + 2
@@ -154,8 +164,7 @@ class ColourBar(QWidget):
         if self.offer.isVisibleTo(self) and not self._is_second(self.width()):
             x = self.offer.geometry().right() + gap
         painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
-        if self.width() - x > FEWEST * gap:  # otherwise it is only in the tool tip
-            self._text(painter, x, self._note, cut=True)
+        self._text(painter, x, self._said(self.width() - x))
 
     def _scale(self, painter: QPainter, table: Bytes) -> float:
         """Paint the colours between their ends; return where the next text begins."""

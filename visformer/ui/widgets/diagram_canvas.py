@@ -17,8 +17,10 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
-from visformer.ui.theme import hue
+from visformer.pictures.role_text import RoleSpan, role_text
+from visformer.ui.theme import hue, sized
 
+NARROWEST = 0.75  # of its size: a line that is too long; then it is cut
 BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
 ColorRole = QPalette.ColorRole
@@ -181,25 +183,55 @@ class Painting:
             hue(self._palette, box.role) if box.role else self._colour(ColorRole.Text)
         )
         if box.title:
-            painter.setFont(font)
             left = beside or box.style in ("text", "head")
             align = (
                 Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignHCenter
             )
-            cut = metrics.elidedText(
-                box.title, Qt.TextElideMode.ElideRight, rect.width()
-            )
-            painter.drawText(rect, align | centre, cut)
+            self._line(box.title, rect, align | centre, font, hued=not box.role)
         if box.detail and (fits or not box.title):
-            painter.setFont(self._small)
             painter.setPen(self._colour(ColorRole.PlaceholderText))
             align = (
                 Qt.AlignmentFlag.AlignRight if box.title else Qt.AlignmentFlag.AlignLeft
             )
-            cut = small.elidedText(
-                box.detail, Qt.TextElideMode.ElideRight, rect.width()
-            )
-            painter.drawText(rect, align | centre, cut)
+            self._line(box.detail, rect, align | centre, self._small, hued=True)
+
+    def _line(
+        self,
+        text: str,
+        rect: QRectF,
+        align: Qt.AlignmentFlag,
+        font: QFont,
+        *,
+        hued: bool,
+    ) -> None:
+        """Write a line, smaller where it is too long; ``hued``: symbols have roles."""
+        painter, metrics = self._painter, self._metrics[font.key()]
+        taken = metrics.horizontalAdvance(text)
+        if taken > rect.width():
+            share = rect.width() / taken
+            font = sized(font, max(NARROWEST, share))
+            metrics = QFontMetricsF(font)
+            if share < NARROWEST:
+                cut = Qt.TextElideMode.ElideRight
+                text = metrics.elidedText(text, cut, rect.width())
+        painter.setFont(font)
+        spans = role_text(text).spans if hued else ()
+        if not spans or not align & Qt.AlignmentFlag.AlignLeft:
+            painter.drawText(rect, align | Qt.TextFlag.TextDontClip, text)
+            return
+        usual, x, done = painter.pen(), rect.left(), 0
+        ends = RoleSpan(len(text), 0, "")
+        for start, length, role in (*spans, ends):
+            for part, ink in (
+                (text[done:start], usual.color()),
+                (text[start : start + length], hue(self._palette, role)),
+            ):
+                painter.setPen(ink)
+                box = QRectF(x, rect.top(), rect.right() - x, rect.height())
+                painter.drawText(box, align | Qt.TextFlag.TextDontClip, part)
+                x += metrics.horizontalAdvance(part)
+            done = start + length
+        painter.setPen(usual)
 
 
 def mixed(low: QColor, high: QColor, share: float) -> QColor:

@@ -276,7 +276,8 @@ class HeatMap(QWidget):
         self.canvas.setGeometry(room.cells)
         self._hint.setGeometry(room.cells.adjusted(edge, 0, -edge, 0))
         right = self.width() - edge
-        x = max(edge, min(room.cells.x(), right - self._bar.wanted()))
+        wanted = self._bar.wanted(right - edge)
+        x = max(edge, min(room.cells.x(), right - wanted))
         self._bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
         self.canvas.set_whole(*extent)
         self._follow()

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QBoxLayout, QWidget
 
 from visformer.ui.widgets.least_size import LeastRow
 
+LEAST_WORDS = 32  # letters: the least width of words that stand beside fields
+
 
 class TurningRow(QWidget):
     """Asks for the width of its widest part; a row needs ``room`` times the sum."""
