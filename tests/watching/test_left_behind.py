@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -86,6 +87,40 @@ def test_after_an_error_too() -> None:
         model(SRC, TGT)
     assert_same(before, state(model))
     assert len(watched.attentions) == 6  # what was seen until then is kept
+
+
+def test_two_threads_do_not_meet() -> None:
+    """A window that is served on a thread, and a model that is called beside it."""
+    model, kinds = built("healthy"), []
+    inside, called = threading.Event(), threading.Event()
+
+    class Waiting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+            inside.set()
+            called.wait(15)
+            return model(src, tgt)  # type: ignore[no-any-return]
+
+    def watching(one: nn.Module) -> None:
+        with watch(one) as watched:
+            one(SRC, TGT)
+        kinds.append([attention.kind for attention in watched.attentions])
+
+    first = threading.Thread(target=watching, args=(Waiting(),))
+    second = threading.Thread(target=watching, args=(model,))
+    first.start()
+    assert inside.wait(15)
+    plain = model(SRC, TGT)  # unwatched, on this thread
+    second.start()
+    called.set()
+    first.join()
+    second.join()
+    assert kinds == [["encoder"] * 2 + ["decoder", "cross"] * 2] * 2
+    assert torch.equal(model(SRC, TGT), plain)
+    assert torch.backends.mha.get_fastpath_enabled()
 
 
 def test_a_call_in_training_draws_and_counts_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class ModuleCalls:
         self._handles: list[RemovableHandle] = []
         self._count = 0
         self._hooked: set[nn.Module] = set()
+        self._thread = threading.get_ident()  # others may call the model meanwhile
 
     @property
     def current(self) -> ModuleCall:
@@ -70,6 +72,8 @@ class ModuleCalls:
     def _enter(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
+        if threading.get_ident() != self._thread:
+            return
         above = self.current
         self._count += 1
         path, outermost = self._modules[module], above.outermost or self._count
@@ -79,6 +83,7 @@ class ModuleCalls:
             self._began(module, args, kwargs)
 
     def _leave(self, module: nn.Module, args: Any, result: Any) -> None:
-        if any(running is module for running, _call in self._stack):
+        mine = threading.get_ident() == self._thread
+        if mine and any(running is module for running, _call in self._stack):
             while self._stack.pop()[0] is not module:
                 pass  # what ended without saying so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -133,6 +134,10 @@ class Watcher:
         return certified(self, args, kwargs)
 
 
+# torch's own switches are for all threads: a window that is served on another waits
+_one_at_a_time = threading.RLock()
+
+
 class Watched:
     """What was seen of one call, or of all calls in a ``with``."""
 
@@ -233,6 +238,7 @@ class _Watching:
         self._recorder = Recorder(self._ledger, self._calls, self._marks.embed)
         self._stack = ExitStack()
         try:
+            self._stack.enter_context(_one_at_a_time)
             self._stack.callback(self._calls.stop)
             self._calls.start()
             self._stack.enter_context(plain_paths())
