@@ -1,10 +1,12 @@
 """Hours of use in minutes: what has grown since, in the window and in its engine.
 
-A real window with its engine, offscreen. ``work``: sentences are translated, steps are
-taken in every tab, and the model, the theme, the size of text and window are switched,
-all in turns. What the processes hold is measured at first and then ten times, with the
-same sentence of the same model in every tab. Growth counts from the first of the ten:
-by then all kinds of switch were made, and what is kept for undo is full.
+A real window with its engine, offscreen; what is found is printed as a table, row by
+row. ``work`` translates sentences, takes steps in every tab, and switches the model,
+the theme, the size of text and window, all in turns; ``openings`` opens checkpoints and
+recorded Traces. What the processes hold is measured at first and then ten times, with
+the same sentence of the same model in every tab. Growth counts from the first of the
+ten: by then each kind of switch was made. ``repaints`` counts references to what all
+objects share, ``lecture`` how long the turns of the window's loop are.
 """
 
 from __future__ import annotations
@@ -14,48 +16,115 @@ import os
 import sys
 import tempfile
 import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSettings, QTimer
 
 from tests.soak.held import Held, growth
+from tests.soak.lecture import Act, Turns, held_lecture, summary
+from tests.soak.openings import opened
+from tests.soak.repaints import References, repainted
 from tests.soak.user import Plan, User, bundled, soak
 from visformer.app import App, log_qt
+from visformer.ui.watchdog import STALL_MS, Watchdog
 
+Row = TypeVar("Row", Held, References)
 ROUNDS = 10
 GROWTH = 0.05  # of memory, at most
+LOST = 0.01  # references a repaint, at most
+
+
+def work(app: App, user: User, options: Namespace, folder: Path) -> int:
+    plan = Plan(options.steps or 10_000, options.sentences, options.switches)
+    return _grown(soak(app, user, plan, ROUNDS))
+
+
+def openings(app: App, user: User, options: Namespace, folder: Path) -> int:
+    return _grown(opened(app, user, folder, options.openings, ROUNDS))
+
+
+def repaints(app: App, user: User, options: Namespace, folder: Path) -> int:
+    seen = list(
+        _told(repainted(app, user, options.repaints, ROUNDS), References._fields)
+    )
+    most = max(abs(last - first) for first, last in zip(seen[0], seen[-1], strict=True))
+    return int(most > LOST * options.repaints)
+
+
+def lecture(app: App, user: User, options: Namespace, folder: Path) -> int:
+    turns, watchdog = Turns(), Watchdog(app.qt)
+    watchdog.start()
+    steps = sum(1 for _ in held_lecture(app, user, options.steps or 500, turns))
+    watchdog.close()
+    every = [took for times in turns.milliseconds.values() for took in times]
+    acts = {"all": every, **turns.milliseconds}
+    rows = [summary(name, times, STALL_MS) for name, times in acts.items()]
+    print(f"{steps} steps; times are the window's thread's own, in ms")
+    print(*Act._fields, sep="\t")
+    for row in rows:
+        print(row.words())
+    print(
+        f"watchdog: {watchdog.stalls} stalls, the longest {watchdog.longest_ms:.0f} ms"
+    )
+    print(*watchdog.stacks, sep="\n")
+    return int(rows[0].over > 0)
+
+
+def _told(rows: Iterator[Row], names: Sequence[str]) -> Iterator[Row]:
+    """Print the rows of a table as they come."""
+    began = time.monotonic()
+    print("round", "seconds", *names, sep="\t")
+    for number, row in enumerate(rows):
+        passed = f"{time.monotonic() - began:.0f}"
+        print(number, passed, row.words(), sep="\t", flush=True)
+        yield row
+
+
+def _grown(rows: Iterator[Held]) -> int:
+    """Print the rows and what has grown; return 1 if memory has, by too much."""
+    seen = list(_told(rows, Held._fields))
+    grown = growth(seen[1:])
+    told = ", ".join(f"{name} {part:+.1%}" for name, part in grown.items())
+    print(f"grown since the first round by {told}")
+    return int(grown["window"] > GROWTH or grown["engine"] > GROWTH)
+
+
+MODES: dict[str, Callable[[App, User, Namespace, Path], int]] = {
+    "work": work,
+    "openings": openings,
+    "repaints": repaints,
+    "lecture": lecture,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("mode", nargs="?", choices=MODES, default="work")
+    parser.add_argument("--steps", type=int, help="of work 10,000, of a lecture 500")
     parser.add_argument("--sentences", type=int, default=1_000)
     parser.add_argument("--switches", type=int, default=200)
+    parser.add_argument("--openings", type=int, default=500)
+    parser.add_argument("--repaints", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    plan = Plan(options.steps, options.sentences, options.switches)
-    seen: list[Held] = []
     log_qt()
-    with tempfile.TemporaryDirectory() as folder:
-        ini = QSettings(f"{folder}/window.ini", QSettings.Format.IniFormat)
-        app = App(["visformer"], settings=ini, keep=Path(folder) / "kept")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        ini = QSettings(str(folder / "window.ini"), QSettings.Format.IniFormat)
+        app = App(["visformer"], settings=ini, keep=folder / "kept")
         waking = QTimer(app.qt)  # so that the loop looks again
         waking.start(5)
         app.window.show()
-        user = User(app, bundled(), options.seed)
-        began = time.monotonic()
-        print("round", "seconds", *Held._fields, sep="\t")
-        for number, now in enumerate(soak(app, user, plan, ROUNDS)):
-            seen.append(now)
-            passed = f"{time.monotonic() - began:.0f}"
-            print(number, passed, now.words(), sep="\t", flush=True)
-        app.close()
-    grown = growth(seen[1:])
-    told = ", ".join(f"{name} {part:+.1%}" for name, part in grown.items())
-    print(f"{plan}: grown since the first round by {told}")
-    return int(grown["window"] > GROWTH or grown["engine"] > GROWTH)
+        try:
+            user = User(app, bundled(), options.seed)
+            return MODES[options.mode](app, user, options, folder)
+        finally:
+            app.close()
 
 
 if __name__ == "__main__":

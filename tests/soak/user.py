@@ -23,7 +23,7 @@ from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import GREEDY
 
 PATIENCE_MS = 120_000
-LIMIT = 20  # tokens of a translation
+LIMIT = 10  # tokens of a translation
 STEPS_OF_A_LOOK = 25  # in one tab, at one head
 ENGLISH: Sequence[str] = (
     *("I", "you", "we", "they", "have", "see", "want", "like", "find", "eat", "read"),
@@ -44,7 +44,7 @@ class Model(NamedTuple):
     words: Sequence[str]
     between: str = " "
     fewest: int = 4  # words of a sentence
-    most: int = 12
+    most: int = 7
 
     @property
     def first(self) -> str:
@@ -87,7 +87,8 @@ class User:
     def __init__(self, app: App, models: Sequence[Model], seed: int) -> None:
         """The first model is the one that is open while something is measured."""
         self._app, self._window = app, app.window
-        self._models, self._model = models, models[0]
+        self.models, self._model = models, models[0]
+        self.turned: Callable[[], None] = _nothing  # called at each turn of the loop
         self._random = random.Random(seed)
         self._switched = 0
 
@@ -114,7 +115,7 @@ class User:
         ``fresh``: in the first model, opened anew.
         """
         if fresh:
-            self.open(self._models[0])
+            self.open(self.models[0])
         self._window.resize(*SIZES[0])
         self._window.appearance.zoom_by(0)
         self._window.appearance.set_theme("light")
@@ -147,10 +148,10 @@ class User:
         step = state.step + 1 if state.step < length else 0
         self._window.session.set(step=step)
         if self._random.random() < 1 / STEPS_OF_A_LOOK:
-            self._look()
+            self.look()
         self.wait(self._has_all)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """Turn to another tab, page, kind, layer and head, and lock a cell."""
         state, draw = self._window.session.state, self._random
         if state.trace is None:
@@ -185,7 +186,7 @@ class User:
         """Switch the model, the theme and the sizes."""
         self._switched += 1
         at = self._switched
-        self.open(self._models[at % len(self._models)])
+        self.open(self.models[at % len(self.models)])
         self._window.appearance.set_theme(list(theme.THEMES)[at % len(theme.THEMES)])
         self._window.appearance.zoom_by(ZOOMS[at % len(ZOOMS)])
         self._window.resize(*SIZES[at % len(SIZES)])
@@ -216,9 +217,21 @@ class User:
         clock = QElapsedTimer()
         clock.start()
         QApplication.processEvents()
+        self.turned()
         while not done():
             assert not clock.hasExpired(PATIENCE_MS), "it is not done"
             QApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents)
+            self.turned()
+
+    def rest(self, milliseconds: int) -> None:
+        """Do nothing for a while: the loop runs."""
+        clock = QElapsedTimer()
+        clock.start()
+        self.wait(lambda: clock.hasExpired(milliseconds))
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def soak(app: App, user: User, plan: Plan, rounds: int) -> Iterator[Held]:

@@ -83,18 +83,20 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     colours = THEMES[name]
     # fonts and palettes go from parents to children, as without a style sheet
     app.setAttribute(Qt.ApplicationAttribute.AA_UseStyleSheetPropagationInWidgetStyles)
-    if app.style().name() != "fusion":
-        app.setStyle("Fusion")
-    app.setPalette(palette(colours))
     size = app.property(BASE_SIZE)
-    if size is None:  # the first theme: the font is still the system's
+    if size is None:  # the first theme: style and font are still the system's
+        app.setStyle("Fusion")
         size = app.font().pointSizeF()
         app.setProperty(BASE_SIZE, size)
     font = QFont(app.font())
     font.setPointSizeF(size * zoom / 100)
-    app.setFont(font)
     sheet = style_sheet(name, colours, QFontMetrics(font).height())
-    if sheet != app.styleSheet():
+    changed = sheet != app.styleSheet()
+    if changed:  # from none to one is four times as fast as from one to another
+        app.setStyleSheet("")
+    app.setPalette(palette(colours))
+    app.setFont(font)
+    if changed:
         app.setStyleSheet(sheet)
     QToolTip.setPalette(app.palette())
 
