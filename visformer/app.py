@@ -69,6 +69,7 @@ class App:
         in which the session is kept, None for nowhere; ``served``: the connection to a
         model that runs in another program.
         """
+        gc.disable()  # the window's timer collects
         return_what_is_freed()
         self.bridge: Bridge | None = None
         if served is None:
@@ -95,7 +96,6 @@ class App:
 
     def _collect_garbage(self) -> None:
         """Collect only on the window's thread: other threads must not free widgets."""
-        gc.disable()
         self._collections = itertools.count(1)
         self._timer = QTimer(self.qt)
         self._timer.timeout.connect(self._collect)

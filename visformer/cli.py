@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -216,6 +217,7 @@ def _window(options: argparse.Namespace) -> int:
     check_screen()
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:
+        gc.disable()  # collections take a tenth of an import; the window collects
         with explained_qt():
             from visformer import app
 

@@ -60,6 +60,8 @@ class Watch(QObject):
         self.end()
 """
 WINDOW = f"""
+import gc
+gc.disable()  # as the command line does
 from visformer.app import App
 {_WATCH}
 from PySide6.QtCore import QSettings

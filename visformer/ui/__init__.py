@@ -4,7 +4,3 @@ import os
 
 os.environ.setdefault("QT_API", "pyside6")
 os.environ.setdefault("PYQTGRAPH_QT_LIB", "PySide6")
-
-import pyqtgraph
-
-pyqtgraph.setConfigOptions(antialias=True)

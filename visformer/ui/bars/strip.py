@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
@@ -224,9 +225,7 @@ class _ChipRow(QWidget):
         self._word = QFontMetrics(self._word_font)
         self._caption = QFontMetrics(self._caption_font)
         fonts = self._body, self._word, self._caption
-        self._widths = [
-            lru_cache(WIDTHS)(metrics.horizontalAdvance) for metrics in fonts
-        ]
+        self._widths = [_measured(metrics) for metrics in fonts]
 
     def sizeHint(self) -> QSize:
         """As wide as the chips, high enough for the largest."""
@@ -324,6 +323,16 @@ def chip_words(chip: Chip) -> str:
     if chip.loss is not None:
         lines.append(_("loss = −ln p = {loss} nats", loss=number(chip.loss)))
     return "\n".join(filter(None, lines))
+
+
+def _measured(metrics: QFontMetrics) -> Callable[[str], int]:
+    """Return what tells a text's width, which is measured once."""
+
+    @lru_cache(WIDTHS)  # of the method itself it would load all of PySide's signatures
+    def width(text: str) -> int:
+        return metrics.horizontalAdvance(text)
+
+    return width
 
 
 def _shade(chip: Chip) -> int:

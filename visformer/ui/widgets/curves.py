@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
+    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
@@ -34,6 +38,9 @@ from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
 
+if TYPE_CHECKING:
+    from pyqtgraph import PlotWidget
+
 # Safe for colour-blind users, on light and on dark ground (after Okabe and Ito);
 # the second four curves use the same colours, dashed.
 LIGHT_GROUND = ("#0072b2", "#d55e00", "#00795a", "#a8437f")
@@ -55,7 +62,7 @@ class Curves(QWidget):
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()
-        self._line = pg.InfiniteLine(angle=90)
+        self._line = plotting().InfiniteLine(angle=90)
         self._plot.addItem(self._line, ignoreBounds=True)
         self._field = QLineEdit()
         self._field.setAccessibleName(_("dimensions to draw as curves"))
@@ -210,9 +217,22 @@ class _Swatch(QWidget):
         painter.drawLine(0, middle, self.width(), middle)
 
 
-def make_plot(name: str) -> pg.PlotWidget:
+def plotting() -> Any:
+    """Import pyqtgraph, once there is something to plot: it takes longer than Qt.
+
+    What handles exceptions stays as it is.
+    """
+    hooks = sys.excepthook, threading.excepthook
+    import pyqtgraph
+
+    sys.excepthook, threading.excepthook = hooks
+    pyqtgraph.setConfigOptions(antialias=True)
+    return pyqtgraph
+
+
+def make_plot(name: str) -> PlotWidget:
     """Return a plot without menus and mouse; ``name`` is the accessible name."""
-    plot = pg.PlotWidget()
+    plot = plotting().PlotWidget()
     plot.setAccessibleName(name)
     plot.setMenuEnabled(False)
     plot.setMouseEnabled(False, False)
@@ -220,12 +240,12 @@ def make_plot(name: str) -> pg.PlotWidget:
     plot.setDownsampling(auto=True, mode="peak")
     plot.scene().contextMenu = []  # its exporter fails with Qt 6.11
     plot.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-    plot.setFrameShape(pg.PlotWidget.Shape.NoFrame)
+    plot.setFrameShape(QFrame.Shape.NoFrame)
     return plot
 
 
 def style_plot(
-    plot: pg.PlotWidget,
+    plot: PlotWidget,
     widget: QWidget,
     bottom: str = "",
     left: str = "",
@@ -251,7 +271,7 @@ def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
     dark = palette.color(QPalette.ColorRole.Base).lightness() < 128
     styles = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
     return [
-        pg.mkPen(QColor(colour), width=1 if thin else 2, style=style)
+        plotting().mkPen(QColor(colour), width=1 if thin else 2, style=style)
         for style in styles
         for colour in (DARK_GROUND if dark else LIGHT_GROUND)
     ]
