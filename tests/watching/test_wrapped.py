@@ -145,12 +145,47 @@ def test_without_a_vocabulary_ids_are_typed() -> None:
 def test_misuse_is_refused_in_a_sentence() -> None:
     with pytest.raises(TypeError, match="call is"):
         visformer.wrap("model", bos=2, eos=1)  # type: ignore[arg-type]
+    given: Any
+    for option in ("encode", "decode"):
+        given = {option: []}
+        with pytest.raises(TypeError, match=f"{option} is .* a function"):
+            visformer.wrap(built("healthy"), bos=2, eos=1, **given)
+    with pytest.raises(TypeError, match="pad is 'x'"):
+        visformer.wrap(built("healthy"), bos=2, eos=1, pad="x")  # type: ignore[arg-type]
+    for call in (lambda: 0, lambda src, tgt, mask: 0):
+        with pytest.raises(TypeError, match=r"of \[B, T\] alone"):
+            visformer.wrap(call, bos=2, eos=1)
     wrong = visformer.wrap(lambda src, tgt: (src, tgt), bos=2, eos=1)
     with pytest.raises(visformer.InputError, match="logits"):
         visformer.Decoding(wrong, "5 6").step()
     wrapped = visformer.wrap(built("healthy"), bos=2, eos=1)
     with pytest.raises(visformer.InputError, match="runs as it is"):
         visformer.Decoding(wrapped, "5 6", intervention="causal off")
+
+
+@pytest.mark.parametrize("made", ["5 6", None, [[5, 6]], [5.5]])
+def test_what_encode_gives_is_looked_at(made: Any) -> None:
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, encode=lambda _text: made)
+    with pytest.raises(TypeError, match="encode gives is"):
+        visformer.Decoding(wrapped, "d e")
+    given: Any = None if made is None else 5
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, decode=lambda _ids: given)
+    with pytest.raises(TypeError, match="decode gives is"):
+        visformer.Decoding(wrapped, "5 6").step()
+
+
+def test_what_is_no_id_of_the_model_is_named() -> None:
+    decoding = visformer.Decoding(visformer.wrap(built("healthy"), bos=2, eos=1), "5 6")
+    with pytest.raises(visformer.InputError, match="token is '²', but must be ids"):
+        decoding.force("²")
+    with pytest.raises(visformer.InputError, match="target is ''"):
+        decoding.feed("")
+    wrong = visformer.wrap(built("healthy"), bos=2, eos=99)
+    with pytest.raises(visformer.InputError, match=r"eos is 99, .* from 0 to 23"):
+        visformer.Decoding(wrong, "5 6").step()
+    shorter = visformer.wrap(lambda src, tgt: torch.rand(1, 24), bos=2, eos=1)
+    with pytest.raises(visformer.InputError, match=r"call gives Tensor \[1, 24\]"):
+        visformer.Decoding(shorter, "5 6").step()
 
 
 def test_what_the_model_raises_is_its_own() -> None:

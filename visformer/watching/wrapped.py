@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
+from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
 from visformer.watching.stepped import SourceTokens, SteppedModel
@@ -37,6 +38,11 @@ def wrap(
     """
     if not callable(call):
         raise wrong_type("call", call, _("a function, or a torch.nn.Module"))
+    if pad is not None:
+        pad = whole_number("pad", pad)
+    for name, given in (("encode", encode), ("decode", decode)):
+        if given is not None and not callable(given):
+            raise wrong_type(name, given, _("a function"))
     return WrappedModel(call, bos, eos, pad, encode, decode)
 
 
@@ -87,13 +93,13 @@ class WrappedModel(SteppedModel):
 
     def reference(self, target: str | Sequence[int]) -> list[int]:
         """Return the ids of a target; a text ends with the end of the sentence."""
-        ids = self.ids(target)
+        ids = self.ids(target, "target")
         ends = not isinstance(target, str) or ids[-1] == self.eos
         return ids if ends else [*ids, self.eos]
 
     def target_id(self, token: str | int) -> int:
         """Return the id of one token; InputError for a text of several."""
-        ids = [token] if isinstance(token, int) else self.ids(token)
+        ids = [token] if isinstance(token, int) else self.ids(token, "token")
         if len(ids) != 1:
             raise wrong_value("token", token, _("exactly one token"))
         return ids[0]
@@ -117,33 +123,45 @@ class WrappedModel(SteppedModel):
             watched.output = model(
                 *(torch.tensor([ids], device=device) for ids in sides)
             )
-        return watched, watched.output[0].detach().float().cpu()
+        logits = watched.output[0].detach().float().cpu()
+        whole_number("eos", self.eos, most=logits.shape[-1] - 1)
+        return watched, logits
 
-    def ids(self, text: str | Sequence[int]) -> list[int]:
+    def ids(self, text: str | Sequence[int], argument: str = "source") -> list[int]:
         """Return the ids of a text; TypeError or InputError where it has none."""
-        allowed = _("a text, or ids")
         if not isinstance(text, str):
             if not is_several(text):
-                raise wrong_type("source", text, allowed)
-            ids = [whole_number("source", id) for id in text]
+                raise wrong_type(argument, text, _("a text, or ids"))
+            ids = [whole_number(argument, id) for id in text]
         elif self._encode is not None:
-            ids = [int(id) for id in self._encode(text)]
-        elif all(word.isdigit() for word in text.split()):
+            ids = self._encoded(text)
+        elif all(word.isdecimal() for word in text.split()):
             ids = [int(word) for word in text.split()]
         else:
-            raise wrong_value("source", text, _("ids, as there is no encode"))
+            raise wrong_value(argument, text, _("ids, as there is no encode"))
         if not ids:
-            raise wrong_value("source", text, _("at least one token"))
+            raise wrong_value(argument, text, _("at least one token"))
         return ids
+
+    def _encoded(self, text: str) -> list[int]:
+        assert self._encode is not None
+        made: Any = self._encode(text)
+        made = made.tolist() if isinstance(made, Tensor) else made
+        if isinstance(made, str) or not is_several(made):
+            raise wrong_type(_("what encode gives"), made, _("a list of ids"))
+        return [whole_number(_("an id that encode gives"), id) for id in made]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id; InputError where ``decode`` gives others."""
         if self._decode is None:
             return [str(id) for id in ids]
-        made = self._decode(list(ids))
-        if isinstance(made, str) or len(made) != len(ids):
-            made = [self._one(id) for id in ids]
-        return [str(piece) for piece in made]
+        made: Any = self._decode(list(ids))
+        if not isinstance(made, str) and not is_several(made):
+            raise wrong_type(_("what decode gives"), made, _("a piece of each id"))
+        pieces = [] if isinstance(made, str) else list(made)
+        if len(pieces) != len(ids):
+            pieces = [self._one(id) for id in ids]
+        return [str(piece) for piece in pieces]
 
     def _one(self, id: int) -> str:
         assert self._decode is not None
@@ -174,27 +192,42 @@ class _Called(nn.Module):
         logits = logits_of(output, ids[-1].shape[1])
         if logits is None or logits.shape[:2] != ids[-1].shape:
             shape = getattr(output, "shape", None)
-            given = type(output).__name__ if shape is None else tuple(shape)
-            raise wrong_value("call", given, _("what gives logits [B, T, V]"))
+            sizes = "" if shape is None else f" {list(shape)}"
+            raise InputError(
+                _(
+                    "call gives {given}, but must give logits [B, T, V].",
+                    given=f"{type(output).__name__}{sizes}",
+                )
+            )
         return logits
 
 
 def _takes_one(call: Callable[..., Any]) -> bool:
-    """Whether a function takes the target alone."""
+    """Whether a function takes the target alone; TypeError if it takes neither."""
     try:
-        parameters = inspect.signature(
-            call.forward if isinstance(call, nn.Module) else call
-        ).parameters.values()
+        taken = inspect.signature(call.forward if isinstance(call, nn.Module) else call)
     except (TypeError, ValueError):
         return False
+    both = _takes(taken, 2)
+    if not both and not _takes(taken, 1):
+        allowed = _("a function of ids [B, S] and [B, T], or of [B, T] alone")
+        raise wrong_type("call", f"{taken}", allowed)
     needed = [
         p
-        for p in parameters
+        for p in taken.parameters.values()
         if p.default is p.empty
         and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
-    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    return len(needed) == 1 and not several
+    several = any(p.kind is p.VAR_POSITIONAL for p in taken.parameters.values())
+    return not both or (len(needed) == 1 and not several)
+
+
+def _takes(taken: inspect.Signature, many: int) -> bool:
+    try:
+        taken.bind(*[None] * many)
+    except TypeError:
+        return False
+    return True
 
 
 def _modules_of(call: Any) -> Iterator[tuple[str, nn.Module]]:
