@@ -7,15 +7,17 @@ import pickle
 import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 from tests.formats.folders import PIECES, SPECIAL, pieces, write_letters
+from tests.formats.hugging_face.families import own_tokenizer, write_folder
 from tests.formats.layout_models import MAKERS, state
 from tests.formats.test_marian import add_tokenizer, random_model
 from tests.fuzz import mutations
@@ -53,6 +55,26 @@ def _marian(path: Path) -> Path:
     folder = path / "marian"
     random_model().save_pretrained(folder)
     add_tokenizer(folder)
+    return folder
+
+
+def _folder(family: str, path: Path) -> Path:
+    """Write a folder of transformers, with all that a newer one has."""
+    folder = write_folder(path / "folder", family)
+    own_tokenizer(folder).save_pretrained(folder)
+    return folder
+
+
+def _pieced(path: Path) -> Path:
+    """Write a folder whose tokenizer is a sentencepiece model alone."""
+    return write_folder(path / "folder", "T5")
+
+
+def _pickled(path: Path) -> Path:
+    """Write a folder of transformers whose weights are a pickle."""
+    folder = write_folder(path / "folder", "GPT-2")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
     return folder
 
 
@@ -111,6 +133,22 @@ _TUTORIAL: dict[str, Case] = {
         ("safetensors", mutations.safetensors_changed),
     )
 }
+_BART = partial(_folder, "BART")
+_FOLDERS: dict[str, Case] = {
+    f"folder {what}": Case(make, file, mutation, "folder")
+    for what, make, file, mutation in (
+        ("config", _BART, "config.json", mutations.json_changed),
+        ("generation", _BART, "generation_config.json", mutations.json_changed),
+        ("tokenizer", _BART, "tokenizer.json", mutations.json_changed),
+        ("settings", _BART, "tokenizer_config.json", mutations.json_changed),
+        ("weights", _BART, "model.safetensors", mutations.safetensors_changed),
+        ("pickle", _pickled, "pytorch_model.bin", mutations.archive_changed),
+        ("pieces", _pieced, "spiece.model", mutations.protocol_buffer_changed),
+        ("prompt", partial(_folder, "Llama"), "config.json", mutations.json_changed),
+        ("masks", partial(_folder, "BERT"), "config.json", mutations.json_changed),
+    )
+    if find_spec("transformers") is not None
+}
 CASES: Mapping[str, Case] = {
     "native config": Case(_native, "config.json", mutations.json_changed, "checkpoint"),
     "native weights": Case(
@@ -136,6 +174,7 @@ CASES: Mapping[str, Case] = {
         _marian, "source.spm", mutations.protocol_buffer_changed, "checkpoint"
     ),
     **_TUTORIAL,
+    **_FOLDERS,
     **{
         f"whole {layout} {way}": Case(
             partial(_whole, layout, way), "", mutation, "state dict"

@@ -22,9 +22,10 @@ def processes() -> object:
 
 @pytest.mark.parametrize("name", CASES)
 def test_mutants_are_used_or_refused(name: str, processes: Worker) -> None:
-    outcomes = list(trials(name, 12, 0, processes))
+    count = 4 if name.startswith("folder ") else 12  # transformers is slow to open one
+    outcomes = list(trials(name, count, 0, processes))
     assert [t for t in outcomes if t.outcome not in ("used", "refused")] == []
-    assert len(outcomes) == 12
+    assert len(outcomes) == count
     assert not Path(mutations.CANARY).exists()
     assert any(t.outcome == "refused" for t in outcomes)
 

@@ -6,12 +6,17 @@ Each line in names a use and a path; each line out is a JSON object: ``outcome``
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import dataclasses
 import faulthandler
+import importlib
 import json
 import os
 import resource
 import sys
 import traceback
+import typing
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,6 +32,17 @@ def use_checkpoint(path: Path, heads: int | None = None) -> None:
     checkpoint = visformer.load(path, heads=heads, device="cpu")
     trace = visformer.Decoding(checkpoint, "5 6").step(2)
     trace.attention("cross", 0)
+
+
+def use_folder(path: Path) -> None:
+    """Open a folder of transformers, decode two tokens of it, and translate."""
+    import visformer
+
+    checkpoint = visformer.load(path, device="cpu")
+    trace = visformer.Decoding(checkpoint, "the cat", limit=3).step(2)
+    trace.attention(trace.kinds[0], 0)
+    if "decoder" in trace.kinds:
+        visformer.translate(["a dog"], checkpoint, beam=2)
 
 
 def use_pairs(path: Path) -> None:
@@ -51,6 +67,7 @@ def use_trace(path: Path) -> None:
 USES: Mapping[str, Callable[[Path], None]] = {
     "checkpoint": use_checkpoint,
     "state dict": partial(use_checkpoint, heads=2),
+    "folder": use_folder,
     "pairs": use_pairs,
     "trace": use_trace,
 }
@@ -85,7 +102,13 @@ WORLD = (  # what reading a file has no business with
     "webbrowser.",
 )
 ROOTS = tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix, os.getcwd())))
+WRITERS = tuple(one.__file__ for one in (collections, dataclasses, typing))
 SYSTEM = ("/proc/meminfo", "/proc/self/", "/dev/null", "/sys/")
+
+
+def _makes_classes() -> bool:
+    """Whether Python's own library writes methods, as for a dataclass of a module."""
+    return sys._getframe(2).f_code.co_filename in WRITERS
 
 
 class Audit:
@@ -105,7 +128,7 @@ class Audit:
             self._opened(os.fsdecode(given[0]), *given[1:3])  # type: ignore[arg-type]
         elif event == "exec":
             name = getattr(given[0], "co_filename", "?")
-            if not name.startswith((*ROOTS, "<frozen")):
+            if not name.startswith((*ROOTS, "<frozen")) and not _makes_classes():
                 self.seen.append(f"exec {name}")
 
     def _opened(self, path: str, _mode: object, flags: object) -> None:
@@ -154,6 +177,8 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    with contextlib.suppress(ImportError):  # it runs code of its own as it is imported
+        importlib.import_module("sympy")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     audit, imported = Audit(), set()

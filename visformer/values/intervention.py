@@ -215,12 +215,12 @@ class Intervention:
 
         Opened cells do, and rows that are left nothing: they attend to everything.
         """
-        opened = any("decoder" in _kinds_of(change) for change in self.masks)
+        opened = any("decoder" in kinds_of(change) for change in self.masks)
         return opened or self.masked_value is not None
 
     def by_layer(self, kind: Kind) -> bool:
         """Whether the masks of a kind differ from layer to layer."""
-        return any(c.layer is not None for c in self.masks if kind in _kinds_of(c))
+        return any(c.layer is not None for c in self.masks if kind in kinds_of(c))
 
     def with_mask(self, change: MaskChange) -> Intervention:
         """Return this with one more change, which replaces any of the same place."""
@@ -257,7 +257,7 @@ class Intervention:
         for scale in self.scales:
             _check_layer(scale, max(model.layers(kind) for kind in KINDS))
         for change in self.masks:
-            _check_layer(change, model.layers(_kinds_of(change)[-1]))
+            _check_layer(change, model.layers(kinds_of(change)[-1]))
             if _source_token(change) >= source:
                 raise InputError(
                     ngettext(
@@ -276,7 +276,7 @@ class Intervention:
         ``mask`` is the model's own; ``opened`` the same without its causal part.
         """
         for change in self.masks:
-            if kind not in _kinds_of(change) or change.layer not in (None, layer):
+            if kind not in kinds_of(change) or change.layer not in (None, layer):
                 continue
             mask = _changed(change, mask, opened)
         return mask
@@ -341,7 +341,7 @@ def _changed(change: MaskChange, mask: Bools, opened: Bools) -> Bools:
     return mask
 
 
-def _kinds_of(change: MaskChange) -> tuple[Kind, ...]:
+def kinds_of(change: MaskChange) -> tuple[Kind, ...]:
     if isinstance(change, HideSource):
         return ("encoder", "cross")
     return (change.kind,) if isinstance(change, Cell) else ("decoder",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face.cached_steps import CachedSteps, takes_cache
+from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
 from visformer.formats.hugging_face.generate_rules import generate_config
 from visformer.formats.hugging_face.library import explained
@@ -113,15 +114,14 @@ class FolderModel(SteppedModel):
 
     @cached_property
     def _trial(self) -> Watched:
-        ids = [id for id in range(min(32, self._rows)) if id not in self._special]
-        ids = (ids or [0])[:TRIAL]
-        source = SourceTokens(ids)
-        target = ids if self.alone else [max(self.bos, 0), *ids]
-        return self.watched_pass(source, target, NO_CHANGES)[0]
+        return self.watched_pass(*self._trial_tokens, NO_CHANGES)[0]
 
     @property
-    def _special(self) -> set[int]:
-        return {self.bos, self.eos, self.tokenizer.pad}
+    def _trial_tokens(self) -> tuple[SourceTokens, list[int]]:
+        special = {self.bos, self.eos, self.tokenizer.pad}
+        ids = [id for id in range(min(32, self._rows)) if id not in special]
+        ids = (ids or [0])[:TRIAL]
+        return SourceTokens(ids), ids if self.alone else [max(self.bos, 0), *ids]
 
     @cached_property
     def facts(self) -> ModelFacts:
@@ -257,22 +257,24 @@ class FolderModel(SteppedModel):
                 self.task
             ),
         )
-        with torch.no_grad(), self._few_threads(inputs), watcher as watched:
+        changed = self._changes.running(change) if change else nullcontext()
+        with torch.no_grad(), self._few_threads(inputs), changed, watcher as watched:
             watched.output = self.model(**inputs)
         logits = getattr(watched.output, "logits", None)  # none without a head
         made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
         return watched, made
 
     def check(self, change: Intervention, source: SourceTokens) -> None:
-        """Refuse every change, for now."""
+        """Raise InputError for a change that does not fit, or is out of reach."""
         if change:
-            raise InputError(
-                _(
-                    "“{change}” cannot be made here: a folder of transformers runs "
-                    "as it is.",
-                    change=str(change),
-                )
-            )
+            self._changes.check(change, len(source.ids))
+
+    @cached_property
+    def _changes(self) -> AttentionChanges:
+        source, target = self._trial_tokens
+        return AttentionChanges(
+            self.model, self._trial, self._inputs(source.ids, target), self.facts
+        )
 
     def unwatched(self, change: Intervention) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
