@@ -14,7 +14,10 @@ import pytest
 from tests.watching.comparing import TABLE
 
 HERE = Path(__file__).parent
-TESTS = ("test_tutorials", "test_torch_nn", "test_transformers", "test_difficult")
+TESTS = (
+    *("test_tutorials", "test_torch_nn", "test_transformers", "test_difficult"),
+    *("test_other_programs", "test_sizes_of_one"),
+)
 
 
 def table(rows: Sequence[tuple[str, str, float]]) -> str:

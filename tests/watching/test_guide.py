@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import visformer
 from tests.watching.faulty_models import built
+from tests.watching.other_programs import Fairseq, JoeyNMT, OpenNMT
 
 GUIDE = Path(__file__).parents[2] / "resources" / "guide" / "watching.md"
 PARTS = re.split(r"^## ", GUIDE.read_text("utf-8"), flags=re.MULTILINE)[1:]
@@ -24,17 +25,15 @@ RECIPES = {
 }
 
 
-class Fairseq(nn.Module):
-    """Takes what fairseq's models take."""
+class Task:
+    """The least of a task of fairseq's: decodes two steps."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = built("healthy")
-
-    def forward(
-        self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
-    ) -> Any:
-        return self.inner(src_tokens, prev_output_tokens), None
+    def inference_step(self, _generator: Any, models: list[Any], sample: Any) -> None:
+        src, state = sample["net_input"]["src_tokens"], {}  # type: ignore[var-annotated]
+        tgt = sample["net_input"]["prev_output_tokens"]
+        memory = models[0].encoder(src, src_lengths=None)
+        for length in (1, 2):
+            models[0].decoder(tgt[:, :length], memory, incremental_state=state)
 
 
 class Pieces:
@@ -62,10 +61,18 @@ def names(recipe: str) -> dict[str, Any]:
         )
         model = transformers.T5ForConditionalGeneration(config).eval()
         given |= {"model": model, "tokenizer": Pieces()}
-    if recipe.startswith("fairseq"):
-        lengths = torch.full((3,), 7)
+    lengths = torch.full((3,), 7)
+    if recipe == "fairseq":
         net = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": tgt}
-        given |= {"model": Fairseq(), "task_batch": {"net_input": net}}
+        given |= {"model": Fairseq(), "sample": {"net_input": net}}
+        given |= {"task": Task(), "generator": None}
+    if recipe == "OpenNMT":
+        batch = {"src": src.T[:, :, None], "tgt": tgt.T[:, :, None], "srclen": lengths}
+        given |= {"model": OpenNMT(), "batch": batch}
+    if recipe == "JoeyNMT":
+        sides = {"src": src, "trg": tgt[:, 1:], "trg_input": tgt[:, :-1]}
+        given["batch"] = SimpleNamespace(**sides, src_length=lengths, ntokens=15)
+        given |= {"model": JoeyNMT()}
     if recipe == "A training loop":
         given |= {"batches": [(src, tgt)] * 3, "train": lambda *_given: None}
     if recipe == "Lightning":
@@ -103,6 +110,8 @@ def test_a_recipe_runs(
         assert given["certificate"].passed
     else:
         ((watched,), _more) = shown[0]
+        if recipe == "fairseq":
+            assert len(given["steps"].traces[0].target) == 2
         assert watched.certificate.passed
         kinds = {one.kind for one in watched.attentions}
         assert kinds == {"encoder", "decoder", "cross"}
@@ -110,6 +119,7 @@ def test_a_recipe_runs(
 
 
 def test_the_guide_has_all_recipes() -> None:
-    for wanted in ("own", "torch.nn", "Hugging", "Lightning", "fairseq", "training"):
+    more = "OpenNMT", "JoeyNMT", "training"
+    for wanted in ("own", "torch.nn", "Hugging", "Lightning", "fairseq", *more):
         assert any(wanted in recipe for recipe in RECIPES)
     assert "lightning" not in sys.modules

@@ -132,10 +132,10 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
                 module=module,
                 n=seen.size,
             )
-        case "weight scores":
+        case "other scores":
             return _(
-                "“{module}”: a softmax over {n:,} choices: its scores come from a "
-                "weight, not from queries and keys.",
+                "“{module}”: a softmax over {n:,} choices: its scores do not follow "
+                "from queries and keys in a way that is known.",
                 module=module,
                 n=seen.size,
             )

@@ -28,6 +28,7 @@ TARGET_NAMES = {
     *("trg_input", "tgt_in", "dec_inputs", "decoder_inputs"),
     *("decoder_inputs_embeds", "tgt_tokens", "targets", "tgt_ids", "target_ids"),
 }
+GOLD_NAMES = {"tgt", "trg", "target", "targets", "y"}  # perhaps not what is given
 NO_INPUT = (  # in the name of an argument that is neither
     *("mask", "type", "position", "label", "len", "head", "cache", "past", "bias"),
     *("weight", "dropout", "return", "output_", "use_"),
@@ -130,7 +131,9 @@ class InputMarks:
             ledger.marks([x]) & SOURCE for *_n, x in given
         )
         if not targets and not self._targets:
-            targets = [x for n, x in free if n.lower() in TARGET_NAMES][:1]
+            known = [(n.lower(), x) for n, x in free if n.lower() in TARGET_NAMES]
+            known.sort(key=lambda pair: pair[0] in GOLD_NAMES)
+            targets = [x for _n, x in known[:1]]
             if not targets and _has_decoder(self._model):
                 targets = [x for n, _a, x in given if n == "labels"][:1]
                 self._from_labels = bool(targets)
@@ -155,6 +158,7 @@ class InputMarks:
 
         A model may leave out the last of its target, or shift its labels itself.
         """
+        ids = _flat(ids)
         side = ledger.marks([ids]) & (SOURCE | TARGET)
         given, own = (
             (self.sources, self.source_ids)
@@ -163,12 +167,13 @@ class InputMarks:
         )
         if side not in self._replaced or not given or self._replaced[side]:
             return
-        last = given[-1]
+        last = _flat(given[-1])
         if ids.dim() != 2 or last.dim() != 2 or last.is_floating_point():
             return
         self._replaced[side] = True
         shifted = side == TARGET and self._from_labels
-        if shifted or last.shape not in (ids.shape, ids.T.shape) or (last < 0).any():
+        other = given[-1].dim() > 2 or last.shape not in (ids.shape, ids.T.shape)
+        if shifted or other or (last < 0).any():
             own[-1] = ids.detach().cpu().clone()
 
     def _keep(self, ledger: Ledger, tensor: Tensor, mark: int) -> None:
@@ -231,9 +236,14 @@ def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _named_tensors(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tensor]]:
     for name, value in pairs:
-        if isinstance(value, Tensor | tuple | list):  # no deeper
-            for _inner, tensor in _tensors(value):
-                yield str(name), tensor
+        if isinstance(value, Tensor | tuple | list | Mapping):  # no deeper
+            for inner, tensor in _tensors(value):
+                yield inner or str(name), tensor
+
+
+def _flat(ids: Tensor) -> Tensor:
+    """Return ids [B, T] of those with one feature each, [B, T, 1]."""
+    return ids[..., 0] if ids.dim() == 3 and ids.shape[2] == 1 else ids
 
 
 def _has_decoder(model: nn.Module) -> bool:

@@ -94,7 +94,7 @@ class Recorder(TorchDispatchMode):
     def finish(self) -> None:
         """Note the softmaxes and the products of which nothing came."""
         for _trail, seen in self._waiting.values():
-            if seen.size > 1:  # with one choice there is nothing to weigh
+            if seen.size > 1:
                 self.seen[seen] += 1
         for _product, seen in self._mixers.values():
             self.seen[seen] += 1
@@ -164,7 +164,7 @@ class Recorder(TorchDispatchMode):
         softmax = name in SOFTMAX
         if not on:
             if softmax and knowns[0].state == COMPUTED and self.ledger.marks(ins):
-                self.see("weight scores", ins[0].shape[args[1]])
+                self.see("other scores", ins[0].shape[args[1]])
             return None
         if name in REDUCTIONS:
             return None
@@ -202,6 +202,9 @@ class Recorder(TorchDispatchMode):
 
     def see(self, reason: str, size: int = 0, name: str = "") -> None:
         """Note something that is no attention, at the module that runs."""
+        of_choices = reason in ("other scores", "axes")
+        if of_choices and size < 2:  # with one there is nothing to weigh
+            return
         self.seen[SeenInstead(reason, self.calls.current.path, size, name)] += 1
 
     # ---- products --------------------------------------------------------------------

@@ -19,7 +19,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 class SeenInstead:
     """Something that is no attention, but looks as if it took part in one."""
 
-    # "no product", "weight scores", "no softmax", "mixing", "kernel", "axes", "unknown"
+    # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "unknown"
     reason: str
     module: str
     size: int  # choices of a softmax
