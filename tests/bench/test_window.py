@@ -49,12 +49,13 @@ def test_steps_are_painted() -> None:
 
 def test_every_tab_and_page_is_measured() -> None:
     with window.shown_window(random_trace(window.small(2), 9, 9)) as shown:
-        figures = list(tabs.measured(shown, presses=6))
+        figures = list(tabs.measured(shown, presses=6, held=8))
         names = [name for _view, _page, name in tabs.places(shown)]
     assert_measured(figures, len(figures))
     measured = {tuple(figure.what.split(": ")) for figure in figures}
     for name in names:
         assert (name, "one step back and forward, median") in measured
+        assert (name, "8 keys of a held arrow, time") in measured
     for change in (*tabs.SORTS, tabs.HOVER):
         assert ("Attention", f"{change}, median") in measured
 
@@ -75,6 +76,10 @@ def test_a_key_is_timed_until_the_picture_is_right() -> None:
     assert next(turns) == 8
     window.settle()
     assert tabs.until_right(lambda: None, refreshes, lambda: False) is None
+    turns = iter(range(100))
+    label.setText("c")
+    answered = tabs.until_right(lambda: None, refreshes, lambda: next(turns) < 6)
+    assert answered is not None  # the answer painted nothing: the paint before it was
     label.close()
 
 

@@ -59,6 +59,8 @@ SORTS: dict[str, tuple[Qt.Key, Qt.Key, Qt.KeyboardModifier]] = {
     N_("another cell"): (Qt.Key.Key_Left, Qt.Key.Key_Right, SHIFT),
 }
 HOVER = N_("the mouse over a map")
+HELD, HELD_EVERY = 120, 0.02  # keys of a held arrow, and the seconds between them
+FAR = 15  # keys forward, then as many back
 
 
 class Refreshes(QObject):
@@ -80,20 +82,23 @@ def until_right(
 ) -> float | None:
     """Return the seconds from an action to the first paint that is complete and right.
 
-    ``pending`` tells whether numbers or slices of the picture are still to come. What
-    moves afterwards is not waited for. None if nothing was painted.
+    ``pending`` tells whether numbers or slices of the picture are still to come; they
+    may turn out to change nothing. What moves afterwards is not waited for. None if
+    nothing was painted.
     """
     began = time.perf_counter()
     act()
-    quiet = 0
+    quiet, last = 0, None
     while quiet < 3:
         waited, seen = pending(), refreshes.count
         QCoreApplication.processEvents()
         waits, painted = waited or pending(), refreshes.count > seen
-        if painted and not waits:
-            return time.perf_counter() - began
+        if painted:
+            last = time.perf_counter() - began
+            if not waits:
+                return last
         quiet = 0 if waits else quiet + 1
-    return None
+    return last
 
 
 @contextmanager
@@ -137,8 +142,13 @@ def keys() -> list[Measurement]:
         return list(measured(window))
 
 
-def measured(window: MainWindow, presses: int = PRESSES) -> Iterator[Measurement]:
-    """Yield median and 95th percentile of each kind of change on each tab and page."""
+def measured(
+    window: MainWindow, presses: int = PRESSES, held: int = HELD
+) -> Iterator[Measurement]:
+    """Yield median and 95th percentile of each kind of change on each tab and page.
+
+    And how a held arrow, of so many keys, keeps up.
+    """
     refreshes = Refreshes(window)
     window.activateWindow()
     for view, page, name in places(window):
@@ -164,6 +174,62 @@ def measured(window: MainWindow, presses: int = PRESSES) -> Iterator[Measurement
             times = _times(window, view, move, refreshes, presses)
             if times:
                 yield from _spread(name, _(HOVER), times)
+        yield from _hold(window, view, refreshes, name, held)
+
+
+def _hold(
+    window: MainWindow, view: View, refreshes: Refreshes, place: str, keys: int
+) -> Iterator[Measurement]:
+    """Hold an arrow key: forward, then as far back, and again.
+
+    The keys come at their own times, as from a keyboard, however long a turn of the
+    event loop takes. RuntimeError if the window ends at another step.
+    """
+    _look_inside(window)
+    state = window.session.state
+    end, steps = state.step, len(state.trace) if state.trace is not None else 0
+    way = [Qt.Key.Key_Right] * FAR + [Qt.Key.Key_Left] * FAR
+    left = [way[at % len(way)] for at in range(keys)]
+    for key in left:
+        end = min(end + 1, steps) if key == Qt.Key.Key_Right else max(end - 1, 0)
+    began, longest, seen = time.perf_counter(), 0.0, refreshes.count
+    while len(left) > 1:
+        turn = time.perf_counter()
+        due = min(keys - 1, int((turn - began) / HELD_EVERY))
+        while len(left) > keys - due:
+            QTest.keyClick(window, left.pop(0))
+        QCoreApplication.processEvents()
+        longest = max(longest, time.perf_counter() - turn)
+        time.sleep(0.001)  # as a loop without events
+    until_right(
+        lambda: QTest.keyClick(window, left.pop()), refreshes, _pending(window, view)
+    )
+    taken = time.perf_counter() - began
+    if window.session.state.step != end:
+        raise RuntimeError(_("a held arrow ended at another step"))
+    parts = {"ms": 1e3 * taken, "paints": float(refreshes.count - seen)}
+    yield Measurement(
+        10,
+        _("{place}: {n} keys of a held arrow, time", place=place, n=keys),
+        taken / (keys * HELD_EVERY),
+        "x",
+        "at most",
+        1.05,
+        parts,
+    )
+    yield Measurement(
+        7,
+        _("{place}: longest turn of the event loop while it is held", place=place),
+        1e3 * longest,
+        "ms",
+        "at most",
+        50,
+    )
+
+
+def _pending(window: MainWindow, view: View) -> Callable[[], bool]:
+    """Return what tells whether numbers or slices of the picture are still to come."""
+    return lambda: view.drawing or bool(window.session.state.awaiting.side_requests)
 
 
 def places(window: MainWindow) -> list[tuple[View, str, str]]:
@@ -198,10 +264,7 @@ def _times(
     presses: int,
 ) -> list[float]:
     """Return the seconds of each change after the first few; [] if nothing changes."""
-
-    def pending() -> bool:
-        return view.drawing or bool(window.session.state.awaiting.side_requests)
-
+    pending = _pending(window, view)
     times = []
     for at in range(presses):
         taken = until_right(lambda: act(at), refreshes, pending)  # noqa: B023
