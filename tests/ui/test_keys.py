@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer.pictures.selection import AttentionCell
+from visformer.session.state import State
 from visformer.ui.window import MainWindow
 
 Key = Qt.Key
@@ -95,3 +97,37 @@ def test_brackets_walk_the_stages(window: MainWindow, qtbot: QtBot) -> None:
     qtbot.keyClick(view, Key.Key_BracketLeft)
     qtbot.keyClick(view, Key.Key_BracketLeft)
     assert window.session.state.stage == "product"
+
+
+def test_keys_that_come_faster_than_paints_are_drawn_together(
+    window: MainWindow, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    draw = window.held._draw
+
+    def note(state: State) -> None:
+        drawn.append(state.step)
+        draw(state)
+
+    monkeypatch.setattr(window.held, "_draw", note)
+    window.session.set(step=0)
+    settle()
+    drawn.clear()
+    for _ in range(4):  # all of them before a paint
+        qtbot.keyClick(window.tabs, Key.Key_Right)
+    assert window.session.state.step == 4
+    assert drawn == [1]  # a single key is answered at once
+    settle()
+    assert drawn == [1, 4]
+    assert window.transport.steps.value() == 4
+    qtbot.keyClick(window.tabs, Key.Key_Left)
+    assert drawn == [1, 4, 3]
+    window.session.set(step=5)  # no key: drawn at once
+    assert drawn == [1, 4, 3, 5]
+    settle()
+    assert drawn == [1, 4, 3, 5]
+
+
+def settle() -> None:
+    for _turn in range(20):
+        QApplication.processEvents()

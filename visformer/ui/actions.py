@@ -264,17 +264,11 @@ def build_keys(window: MainWindow) -> None:
     """Bind the keys that are not in the menus; text fields keep those for typing."""
     transport = window.transport
     key = Qt.Key
-    bind: dict[object, Callable[[], object]] = {
-        key.Key_Space: transport.toggle,
+    held: dict[object, Callable[[], object]] = {
         key.Key_Left: transport.back,
         key.Key_Right: transport.forward,
         key.Key_PageUp: transport.back,
         key.Key_PageDown: transport.forward,
-        key.Key_Home: transport.first,
-        key.Key_End: transport.last,
-        key.Key_Escape: window.escape,
-        key.Key_F: window.large.toggle_focused,
-        "Ctrl+.": window.stop,
         "Ctrl+Left": lambda: window.walk_heads(0, -1),
         "Ctrl+Right": lambda: window.walk_heads(0, 1),
         "Ctrl+Up": lambda: window.walk_heads(-1, 0),
@@ -283,6 +277,15 @@ def build_keys(window: MainWindow) -> None:
         "Shift+Right": lambda: window.move_cell(0, 1),
         "Shift+Up": lambda: window.move_cell(-1, 0),
         "Shift+Down": lambda: window.move_cell(1, 0),
+    }
+    bind: dict[object, Callable[[], object]] = {
+        **{keys: window.held.by_key(act) for keys, act in held.items()},
+        key.Key_Space: transport.toggle,
+        key.Key_Home: transport.first,
+        key.Key_End: transport.last,
+        key.Key_Escape: window.escape,
+        key.Key_F: window.large.toggle_focused,
+        "Ctrl+.": window.stop,
         key.Key_S: lambda: window.presentation.cover("spotlight"),
         key.Key_B: lambda: window.presentation.cover("black"),
         ".": lambda: window.presentation.cover("black"),

@@ -51,6 +51,7 @@ from visformer.ui.body import Body
 from visformer.ui.diagnostics import Health
 from visformer.ui.first_click import FirstClick
 from visformer.ui.guard import contain_overrides, separately
+from visformer.ui.held_keys import HeldKeys
 from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory
 from visformer.ui.presenting import Presentation
@@ -87,7 +88,8 @@ class MainWindow(QMainWindow):
         self.appearance = Appearance(self)
         self._engine = engine
         self.health: Health | None = None  # what went wrong, once it is watched
-        self.session = Session(self._draw, engine, needed)
+        self.held = HeldKeys(self, self._draw, lambda state: self.transport.draw(state))
+        self.session = Session(self.held.draw, engine, needed)
         self._traces = TraceOpener(self.session, self.show_file, self)
         self.files = SessionFiles(self, keep)
         self._build()
