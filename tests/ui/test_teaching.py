@@ -32,7 +32,7 @@ def taught(pair: Pair) -> tuple[Pair, Trace]:
 
 def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None:
     (window, _engine), trace = taught
-    bar = window.strips.teaching
+    bar = window.candidates.teaching
     assert bar.isVisible()
     assert bar.tag.text() == "teacher forcing"
     assert bar.words.text() == score_words(trace)
@@ -46,6 +46,22 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     tip = panel._cell(own, 1, Role.ToolTipRole)
     assert isinstance(tip, str)
     assert "fed: “▁w” 0.0300; the model would say: “▁t1”" in tip
+
+
+def test_the_mode_pushes_no_picture(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    QApplication.processEvents()
+    before = window.large.geometry(), window.tabs.middle.sizes()
+    window.reference.setText("un deux")
+    window.reference.submit()
+    answer(
+        window, engine, fed(make_trace(target=5), dict.fromkeys(range(5), "reference"))
+    )
+    QApplication.processEvents()
+    assert window.candidates.teaching.isVisible()
+    assert (window.large.geometry(), window.tabs.middle.sizes()) == before
 
 
 def test_the_next_tokens_can_be_copied(taught: tuple[Pair, Trace]) -> None:
@@ -62,7 +78,7 @@ def test_fed_and_free_are_one_click_apart(
     taught: tuple[Pair, Trace], qtbot: QtBot
 ) -> None:
     (window, engine), trace = taught
-    bar = window.strips.teaching
+    bar = window.candidates.teaching
     qtbot.mouseClick(bar.free, Qt.MouseButton.LeftButton)
     assert engine.decodes[-1] == Decode(source="one two")
     answer(window, engine)
@@ -103,14 +119,14 @@ def test_the_cross_ends_it_at_once(
 ) -> None:
     (window, engine), _trace = taught
     if way == "end":
-        qtbot.mouseClick(window.strips.teaching.end, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(window.candidates.teaching.end, Qt.MouseButton.LeftButton)
     else:
         window.reference.selectAll()
         qtbot.keyClick(window.reference, Qt.Key.Key_Delete)
     assert window.reference.text() == ""
     assert engine.decodes[-1] == Decode(source="one two")
     answer(window, engine)
-    assert not window.strips.teaching.isVisible()
+    assert not window.candidates.teaching.isVisible()
 
 
 def test_a_chip_says_who_fed_it_and_its_loss() -> None:

@@ -34,7 +34,7 @@ def _wire_teaching(window: MainWindow) -> None:
         if not text:
             window.session.do(forcing.drop_reference)
 
-    window.strips.teaching.chosen.connect(teach)
-    window.strips.teaching.dropped.connect(window.reference.clear)
-    window.strips.teaching.dropped.connect(drop)
+    window.candidates.teaching.chosen.connect(teach)
+    window.candidates.teaching.dropped.connect(window.reference.clear)
+    window.candidates.teaching.dropped.connect(drop)
     window.reference.textEdited.connect(drop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QModelIndex, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -41,13 +41,17 @@ from visformer.pictures.picture import Table
 from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
+from visformer.ui.bars.teaching import TeachingPanel
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.least_size import LeastColumn, LeastSize
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
 COLUMNS = 3
 LEAST_TOKEN = 8  # characters of a token, before its rank is left out
+FEWEST = 4  # rows that what is below the table does not take
+LOWER_LINES = 2  # the least height of the words below the rows, in lines of text
 ROW = 1.45  # height of a row, in lines of text
 STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
 
@@ -110,9 +114,17 @@ class CandidatesPanel(QWidget):
         self.field.returnPressed.connect(self._choose_first)
         self._column = QVBoxLayout(self)
         rows = self._title, self.table, self.others, self._kept
-        for widget in (*rows, self.field, self.summary):
-            self._column.addWidget(widget)
-        self._column.addStretch(1)
+        self.teaching = TeachingPanel()
+        for widget in (*rows, self.field):
+            self._column.addWidget(widget, 4 if widget is self.table else 0)
+        words = QWidget()
+        self._below = LeastColumn(words)
+        for part in (self.teaching, self.summary):
+            self._below.addWidget(part)
+        self._below.addStretch(1)
+        self._lower = LeastSize()  # scrolls where text is large
+        self._lower.setWidget(words)
+        self._column.addWidget(self._lower, 1)
         self._dress()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -126,6 +138,9 @@ class CandidatesPanel(QWidget):
         space = theme.gap(self)
         self._column.setContentsMargins(space, space, 0, 0)
         self._column.setSpacing(space)
+        self._below.setContentsMargins(0, 0, 0, 0)
+        self._below.setSpacing(space)
+        self._lower.setMinimumHeight(LOWER_LINES * self.fontMetrics().lineSpacing())
         self._title.setFont(theme.sized(self.font(), 1, bold=True))
         for label in (self.summary, self._kept):
             label.setFont(theme.sized(self.font(), theme.CAPTION))
@@ -137,7 +152,8 @@ class CandidatesPanel(QWidget):
 
     def free_room(self) -> QRect:
         """Return what is empty below all that is shown."""
-        return self.rect().adjusted(0, self.summary.geometry().bottom() + 1, 0, 0)
+        end = self.summary.mapTo(self, QPoint(0, self.summary.height())).y()
+        return self.rect().adjusted(0, end, 0, 0)
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
@@ -158,6 +174,9 @@ class CandidatesPanel(QWidget):
             self.field.clear()
         self.field.setVisible(bool(table.rows) and not (self._fixed or self._brief))
         self.summary.setVisible(not self._brief)
+        if not self._brief:
+            self.teaching.draw(state)
+            self.table.yields = not self.teaching.isHidden()
         self._fill()
 
     def fold(self, folded: bool) -> None:
@@ -251,6 +270,7 @@ class _CandidateRows(QTableView):
         super().__init__()
         self.chosen_font = QFont(self.font())
         self._rows: tuple[CandidateRow, ...] = ()
+        self.yields = False  # what is below it comes first where there is little room
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)
         self.setShowGrid(False)
@@ -340,8 +360,10 @@ class _CandidateRows(QTableView):
 
     def sizeHint(self) -> QSize:
         """As high as its rows, where they are not scrolled."""
-        hint = super().sizeHint()
-        return QSize(hint.width(), min(self.maximumHeight(), 10_000))
+        high = min(self.maximumHeight(), 10_000)
+        if self.yields:
+            high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
+        return QSize(super().sizeHint().width(), high)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""

@@ -12,7 +12,6 @@ from visformer.pictures.fills import masked_token
 from visformer.session.source_clicks import reading_kind
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.bars.teaching import TeachingBar
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.trace import Trace
 
@@ -31,7 +30,6 @@ class Strips(QWidget):
             _("Target tokens"), _("nothing decoded yet: step forward")
         )
         self.target.explain_clicks(_("Click: go to the step that wrote it."))
-        self.teaching = TeachingBar()
         self._source_name, self._target_name = (
             plain_label("", faint=True),
             plain_label("", faint=True),
@@ -43,7 +41,7 @@ class Strips(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(3)
-        for row in (*self._rows, self.teaching):
+        for row in self._rows:
             layout.addWidget(row)
         self.source.clicked.connect(self.source_chosen)
         self.target.clicked.connect(self._choose_step)
@@ -55,7 +53,6 @@ class Strips(QWidget):
         looked = trace, state.selection, state.look
         self.source.draw(source_strip(*looked, masked_token(trace, state.locked)))
         self.target.draw(target_strip(*looked))
-        self.teaching.draw(state)
         self._name(trace)
 
     def _name(self, trace: Trace | None) -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtGui import QLinearGradient, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
@@ -14,10 +20,11 @@ from visformer.ui.changed import Changed
 from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.role_label import RoleLabel
 
 
-class TeachingBar(QWidget):
-    """One row, hidden where there is no reference."""
+class TeachingPanel(QWidget):
+    """Below the next token, where it pushes no picture; hidden without a reference."""
 
     chosen = Signal(bool)  # whether the reference is to be fed
     dropped = Signal()
@@ -26,9 +33,9 @@ class TeachingBar(QWidget):
         super().__init__()
         self._changed = Changed()
         self.tag = plain_label("")
-        self.words = plain_label("")
-        self.words.setAccessibleName(_("how well the model predicts the reference"))
+        self.words = RoleLabel(_("how well the model predicts the reference"))
         self.words.setMinimumWidth(1)
+        self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.legend = LossLegend()
         self.fed = _side(_("fed"), _("Feed the reference, token by token"))
         self.free = _side(
@@ -46,10 +53,18 @@ class TeachingBar(QWidget):
         self.end.setToolTip(_("Forget the reference: the model decodes"))
         self.end.setAccessibleName(_("Forget the reference: the model decodes"))
         self.end.clicked.connect(self.dropped)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        for part in (self.tag, self.fed, self.free, self.words, self.legend, self.end):
-            self._row.addWidget(part, 1 if part is self.words else 0)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._rows = QHBoxLayout(), QHBoxLayout()
+        for row, parts in zip(
+            self._rows, ((self.tag, self.end), (self.fed, self.free)), strict=True
+        ):
+            for part in parts:
+                row.addWidget(part)
+            row.insertStretch(1 if self.tag in parts else len(parts), 1)
+            self._column.addLayout(row)
+        self._column.addWidget(self.words)
+        self._column.addWidget(self.legend)
         self._dress()
         self.hide()
 
@@ -80,11 +95,15 @@ class TeachingBar(QWidget):
         """Follow palette and font."""
         super().changeEvent(event)
         kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
-        if event.type() in kinds and "_row" in self.__dict__:
+        if event.type() in kinds and "_rows" in self.__dict__:
             self._dress()
 
     def _dress(self) -> None:
-        self._row.setSpacing(gap(self))
+        for row in (self._column, *self._rows):
+            row.setSpacing(gap(self))
+        self.tag.setFont(sized(self.font(), 1.0, bold=True))
+        for label in (self.words, self.legend):
+            label.setFont(sized(self.font(), CAPTION))
         palette = QPalette(self.tag.palette())
         palette.setColor(QPalette.ColorRole.WindowText, fed_colour(self.palette()))
         if palette != self.tag.palette():
@@ -133,7 +152,7 @@ class LossLegend(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        painter.setFont(sized(self.font(), CAPTION))
+        painter.setFont(self.font())
         painter.setPen(self.palette().placeholderText().color())
         em = self.fontMetrics().height()
         name, low, high = self._texts()
