@@ -112,6 +112,10 @@ class CandidatesPanel(QWidget):
         self.field.setClearButtonEnabled(True)
         self.field.textChanged.connect(self._look_for)
         self.field.returnPressed.connect(self._choose_first)
+        self._lay_out()
+        self._dress()
+
+    def _lay_out(self) -> None:
         self._column = QVBoxLayout(self)
         rows = self._title, self.table, self.others, self._kept
         self.teaching = TeachingPanel()
@@ -125,7 +129,6 @@ class CandidatesPanel(QWidget):
         self._lower = LeastSize()  # scrolls where text is large
         self._lower.setWidget(words)
         self._column.addWidget(self._lower, 1)
-        self._dress()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font at once."""
