@@ -78,6 +78,12 @@ def test_chinese_labels_are_larger_and_have_more_room(heat_map: HeatMap) -> None
     assert labels_width(font, ("但是",)) > labels_width(font, ("on",))
 
 
+def test_the_current_rows_label_is_whole_though_it_is_bold(heat_map: HeatMap) -> None:
+    rows = *(f"row {at}" for at in range(5)), "the longest"
+    heat_map.draw(replace(matrix(6, 6), rows=rows, current=5))
+    assert painted(heat_map).word("the longest")  # not elided
+
+
 def test_single_characters_stand_upright_over_their_columns(heat_map: HeatMap) -> None:
     heat_map.resize(300, 360)
     texts = (*("column", "'", "columns", "."), *(f"more {at}" for at in range(8)))

@@ -55,10 +55,14 @@ def label_font(font: QFont, text: str) -> QFont:
 
 
 def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
-    """Return the room of the widest label; only the longest few are measured."""
+    """Return the room of the widest label; only the longest few are measured.
+
+    In bold, as the current step's is painted: no label changes its room with the step.
+    """
+    bold = sized(font, 1.0, bold=True)
     widest = max(
         (
-            QFontMetricsF(label_font(font, text)).horizontalAdvance(text)
+            QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
             for text in _longest(labels)
         ),
         default=0.0,
