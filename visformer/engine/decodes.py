@@ -132,10 +132,7 @@ class Decodes:
         """Return the decoding to continue, and whether it is a new one."""
         from visformer.core.decoding import Decoding
 
-        limit = request.limit
-        if request.intervention.looks_ahead:
-            limit = min(limit or MAX_PASSES, MAX_PASSES)
-        inputs = (request.source, limit, request.intervention)
+        inputs = (request.source, request.limit, request.intervention)
         if self._decoding is not None and self._inputs == inputs:
             self._decoding.strategy = request.strategy
             return self._decoding, False
@@ -144,9 +141,11 @@ class Decodes:
             checkpoint,
             request.source,
             strategy=request.strategy,
-            limit=limit,
+            limit=request.limit,
             intervention=request.intervention,
         )
+        if not decoding.settled:
+            decoding.limit = min(decoding.limit, MAX_PASSES)
         self._decoding, self._inputs = decoding, inputs
         return decoding, True
 

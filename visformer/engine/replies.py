@@ -38,11 +38,27 @@ def open_one(checkpoint: Checkpoint | None) -> Checkpoint:
     return checkpoint
 
 
+def run_here(checkpoint: Checkpoint | None) -> Checkpoint:
+    """Return the open checkpoint; VisformerError where another program runs it."""
+    from visformer.core.checkpoint import Checkpoint
+
+    made = open_one(checkpoint)
+    if not isinstance(made, Checkpoint):
+        raise VisformerError(
+            _(
+                "“{name}” is run by transformers, one text at a time: it takes no "
+                "batch and no shuffled source.",
+                name=made.name,
+            )
+        )
+    return made
+
+
 def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDone:
     """Run several sentences together."""
     from visformer.core.side_runs import run_texts
 
-    traces = run_texts(open_one(checkpoint), request.sources)
+    traces = run_texts(run_here(checkpoint), request.sources)
     return BatchDone(number=number, traces=tuple(map(lean, traces)))
 
 
@@ -70,7 +86,7 @@ def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shu
     from visformer.core.side_runs import run_shuffled
 
     order, baseline, shuffled = run_shuffled(
-        open_one(checkpoint),
+        run_here(checkpoint),
         request.source,
         request.target,
         intervention=request.intervention,
@@ -89,7 +105,7 @@ def parameters(
 
     weights = None
     try:
-        weights = layer_parameters(open_one(checkpoint), request.stack, request.layer)
+        weights = layer_parameters(run_here(checkpoint), request.stack, request.layer)
     except VisformerError:  # asked for another model than is open by now
         log.info("no layer %s in the %s", request.layer, request.stack)
     return ParametersDone(number=number, parameters=weights)
@@ -101,7 +117,7 @@ def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
 
     try:
         rows = read_streams(
-            open_one(checkpoint),
+            run_here(checkpoint),
             request.hidden,
             request.chosen,
             temperature=request.temperature,

@@ -1,0 +1,135 @@
+"""The engine with a folder that transformers runs: each answer is of a watched pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.test_process import LENS, WEIGHTS, Pipe
+from visformer.engine.messages import (
+    Asked,
+    Batch,
+    Decode,
+    FindTokens,
+    Finished,
+    LensDone,
+    Numbered,
+    Open,
+    Opened,
+    ParametersDone,
+    Passed,
+    Refused,
+    Request,
+    TokensFound,
+)
+from visformer.engine.mirror import Mirror
+from visformer.engine.process import Server
+from visformer.values.change_text import parse
+from visformer.values.trace import Trace
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    from tests.formats.hugging_face.families import write_folder
+
+    there = tmp_path_factory.mktemp("folders")
+    return {name: write_folder(there / name, name) for name in ("T5", "GPT-2", "BERT")}
+
+
+class Asking:
+    """A server with an open folder, and what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pipe = Pipe()
+        self.server = Server(self.pipe)  # type: ignore[arg-type]
+        (self.opened,) = self.ask(Open(path=str(folder), device="cpu"))
+
+    def ask(self, request: Request) -> list[Any]:
+        self.pipe.sent.clear()
+        self.server.answer(Numbered(1, request))
+        return list(self.pipe.sent)
+
+    def decoded(self, request: Decode) -> tuple[list[Passed], Trace]:
+        *passes, finished = self.ask(request)
+        assert isinstance(finished, Finished)
+        mirror, shown = Mirror(), None
+        for one in passes:
+            shown = mirror.take(one)
+        assert shown is not None
+        assert len(shown.trace) == len(passes[-1].trace)
+        return passes, shown.trace
+
+
+def test_a_model_is_opened_and_decoded(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["T5"])
+    assert isinstance(asking.opened, Opened)
+    assert asking.opened.model.layout == "transformers"
+    assert (asking.opened.positions.size, asking.opened.asks) == (0, False)
+    passes, trace = asking.decoded(Decode(source="the cat sees a dog"))
+    assert all(one.settled for one in passes)
+    assert len(passes) < len(trace) == passes[-1].limit == 10
+    assert trace.model == asking.opened.model
+    forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
+    _passes, other = asking.decoded(Decode(source="the cat sees a dog", prefix=forced))
+    origins = [step.origin for step in other.steps[:4]]
+    assert origins == ["model", "model", "forced", "model"]
+    assert np.array_equal(other.target_ids[:3], trace.target_ids[:3])
+    _passes, fed = asking.decoded(Decode(source="the cat", reference="a dog"))
+    assert fed.text == "a dog"
+
+
+def test_a_prompt_goes_on(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["GPT-2"])
+    _passes, trace = asking.decoded(Decode(source="the cat"))
+    steps = [(step.id, step.origin) for step in trace.steps]
+    made = Decode(source="the cat", prefix=(*steps[:-2], (steps[-2][0], "forced")))
+    _passes, again = asking.decoded(made)
+    assert again.target_ids.tolist() == trace.target_ids.tolist()
+    assert again.prompt == trace.prompt > 0
+
+
+def test_masked_tokens_are_filled(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["BERT"])
+    passes, trace = asking.decoded(Decode(source="the [MASK] sees a [MASK]"))
+    assert (len(passes), list(trace.fills), len(trace)) == (1, [2, 5], 0)
+    (refused,) = asking.ask(Decode(source="the cat", reference="a"))
+    assert "reads text and writes none" in refused.reason
+
+
+def test_changes_of_the_run_are_whole_passes(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["T5"])
+    off = Decode(source="the cat", intervention=parse(["causal off"]))
+    passes, trace = asking.decoded(off)
+    assert [len(one.trace) for one in passes] == list(range(len(trace) + 1))
+    assert (passes[0].settled, passes[0].limit) == (False, 10)
+    (refused,) = asking.ask(Decode(source="a", intervention=parse(["positions none"])))
+    assert "not positions" in refused.reason
+
+
+def test_what_else_a_window_asks(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["T5"])
+    (found,) = asking.ask(FindTokens(text="cat"))
+    assert isinstance(found, TokensFound)
+    assert "▁cat" in [token for _id, token in found.tokens]
+    (lens,), (weights,) = asking.ask(LENS), asking.ask(WEIGHTS)
+    assert isinstance(lens, LensDone)
+    assert lens.rows == ()
+    assert isinstance(weights, ParametersDone)
+    assert weights.parameters is None
+    (refused,) = asking.ask(Batch(sources=("a", "b")))
+    assert isinstance(refused, Refused)
+    assert "one text at a time" in refused.reason
+
+
+def test_nothing_is_asked_of_one_language(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["T5"])
+    opening = Open(path=str(folders["T5"]), device="cpu", ask="open")
+    (opened,) = asking.ask(opening)
+    assert isinstance(opened, Opened)
+    assert not isinstance(opened, Asked)
