@@ -210,3 +210,16 @@ def test_a_state_space_model_has_no_matrix() -> None:
     watched = watch(transformers.MambaModel(config).eval())(torch.randint(3, V, (2, 7)))
     assert watched.attentions == []
     assert any("no attention matrix here" in s for s in watched.certificate.missed)
+
+
+def test_windows_in_chunks_are_named_and_not_shown() -> None:
+    """Longformer lays the scores of its windows into a buffer: they are lost there."""
+    config = transformers.LongformerConfig(**LLAMA, attention_window=4)
+    model = transformers.LongformerModel(config).eval()
+    watched = watch(model)(torch.randint(3, V, (2, 8)))
+    assert watched.attentions == []
+    assert watched.traces == []
+    assert not watched.certificate.passed
+    first = watched.certificate.missed[0]
+    assert "encoder.layer.0.attention.self" in first
+    assert "do not follow from queries and keys in a way that is known" in first

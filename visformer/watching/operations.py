@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,6 +20,17 @@ KEEP_FACTOR = {  # operations that a factor passes through
     *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
     *("mul", "div", "mul_", "div_", "index_select", "contiguous"),
 }
+
+
+def tensors_in(arguments: Iterable[Any]) -> list[Tensor]:
+    """Return the tensors among an operation's arguments: alone, or in a list."""
+    found = []
+    for one in arguments:
+        if isinstance(one, Tensor):
+            found.append(one)
+        elif isinstance(one, list | tuple):
+            found += [x for x in one if isinstance(x, Tensor)]
+    return found
 
 
 def sums_to_one(weights: Tensor, dimension: int) -> bool:

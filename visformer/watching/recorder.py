@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from visformer.errors import stack_words
 from visformer.watching.axes import INPUT, DataDimensions, better, size_of
@@ -28,6 +27,7 @@ from visformer.watching.operations import (
     is_composite,
     of_product,
     sums_to_one,
+    tensors_in,
 )
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, doing_again
 from visformer.watching.seen_instead import SeenInstead, mixes_positions
@@ -110,7 +110,7 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any],
         out: Any,
     ) -> None:
-        ins = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
         if name in LIKE:
             for one, dimensions in results_of(name, args, ins, ledger, out):

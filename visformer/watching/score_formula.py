@@ -22,6 +22,7 @@ from visformer.watching.score_trail import ScoreTrail, walked
 
 LITTLE = 1e-3  # small enough for a soft cap to be straight
 SILENT = 1e-9  # a slope that is none
+MANY = 1000  # slopes that are looked at
 CLOSE = 1e-4  # of scores, relative to their magnitude
 
 
@@ -55,8 +56,7 @@ def formula(trail: ScoreTrail, found: Roles) -> ScoreFormula:
         flat = arranged(scores, whole, found.groups).double().cpu()
     except Unclear:
         slope = (ones - zeros)[zeros > MASKED].double() / LITTLE
-        slope = slope[slope.abs() > SILENT]
-        scale = float(slope.median()) if len(slope) else 1.0
+        scale = _middle(slope[slope.abs() > SILENT])
         return ScoreFormula(scale, None, linear=False, multiplied=None)
     return _fitted(flat, zero, one, real)
 
@@ -65,12 +65,18 @@ def _wide(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
+def _middle(slopes: Tensor) -> float:
+    """Return the median of numbers that are the same but for a few; 1 of none."""
+    some = slopes[:: 1 + len(slopes) // MANY]
+    return float(some.median()) if len(some) else 1.0
+
+
 def _fitted(scores: Tensor, zero: Tensor, one: Tensor, real: Tensor) -> ScoreFormula:
     masked = (zero <= MASKED) | zero.isnan() | (real <= MASKED)
     slope = (one - zero).nan_to_num() / LITTLE
     counts = ~masked & (slope.abs() > SILENT)
     silent = ~masked & ~counts
-    scale = float(slope[counts].median()) if counts.any() else 1.0
+    scale = _middle(slope[counts])
     apart = (real - (scale * scores + zero)).abs()
     close = apart <= CLOSE * real.abs().clamp(min=1)
     linear = bool((close | masked).all()) and not bool(silent.any())
