@@ -25,6 +25,7 @@ from visformer.ui import icons
 from visformer.ui.widgets.role_label import RoleLabel
 
 PICTURE = "can be large"  # a widget's property
+GROUP = "is presented whole"  # another one's
 
 
 def can_be_large(picture: QWidget) -> None:
@@ -34,6 +35,11 @@ def can_be_large(picture: QWidget) -> None:
     """
     picture.setProperty(PICTURE, True)
     _Way(picture)
+
+
+def present_whole(group: QWidget) -> None:
+    """Let pictures that belong together be large together, where a view wants it."""
+    group.setProperty(GROUP, True)
 
 
 class _Way(QObject):
@@ -194,22 +200,20 @@ class LargePlace(QStackedWidget):
         if self.picture is not None:
             self.setCurrentWidget(self.alone)
 
-    def toggle_focused(self, otherwise: QWidget | None = None) -> None:
-        """Make the picture with the focus large, or ``otherwise``, or the largest.
+    def toggle_focused(self) -> None:
+        """Make the picture with the focus large, or else the largest.
 
         Put the large one back if there is one.
         """
         widget = QApplication.focusWidget()
-        if widget is None or not self.outermost(widget):
-            widget = otherwise
         if widget is None or not self.outermost(widget):
             widget = next(iter(self.pictures()), None)
         if self.picture is not None or widget is not None:
             self.toggle(widget or self)
 
     def enlarge(self, widget: QWidget) -> None:
-        """Make the outermost picture around a widget large; none, nothing."""
-        picture = self.outermost(widget)
+        """Make a group large, or the outermost picture around a widget, if any."""
+        picture = widget if widget.property(GROUP) else self.outermost(widget)
         if picture is None or picture is self.picture:
             return
         self.restore()

@@ -20,6 +20,7 @@ from PySide6.QtGui import (
     QScreen,
 )
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
@@ -28,6 +29,7 @@ from visformer.session.state import State
 from visformer.text import visible
 from visformer.ui import theme
 from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 
 if TYPE_CHECKING:
@@ -143,6 +145,10 @@ class Presentation:
             None,
             Qt.WindowState.WindowNoState,
         )
+        self._focused: QWidget | None = None  # before
+        self._view: View | None = None  # the one that an audience sees
+        self._follows = True  # the view's choice, not a picture that was large before
+        self._unfolded = True  # the line on a modified run, before
         self._elsewhere = False  # on another screen than the window
         self.rail = Rail()
         window.large.add_beside(self.rail)
@@ -155,13 +161,17 @@ class Presentation:
     def begin(self) -> None:
         """Show one picture alone: the large one, or else the view's own choice."""
         window, large = self._window, self._window.large
-        self._before = large.picture, window.windowState()
+        self._before, wanted = (large.picture, window.windowState()), self._wanted()
+        self._follows = large.picture in (None, wanted)
+        self._focused = window.focusWidget()
         if large.picture is None:
-            large.toggle_focused(self._wanted())
+            self._enlarge(wanted)
         if large.picture is None:
             return
         self.on = True
-        self.rail.show()
+        self._unfolded = not window.modified.folded
+        window.modified.fold(folded=True)  # its name is enough for an audience
+        self._present(on=True)
         self.dress()
         screen = other_screen(window.screen(), QGuiApplication.screens())
         self._elsewhere = screen is not None
@@ -180,6 +190,9 @@ class Presentation:
             return
         window, (picture, how) = self._window, self._before
         self.on = False
+        self._present(on=False)
+        if self._unfolded:
+            window.modified.fold(folded=False)
         if self.curtain.mode:
             self.curtain.switch(self.curtain.mode)
         self.rail.hide()
@@ -194,6 +207,8 @@ class Presentation:
         window.large.restore()
         if picture is not None:
             window.large.enlarge(picture)
+        elif self._focused is not None and isValid(self._focused):
+            self._focused.setFocus()
 
     def dress(self) -> None:
         """Follow the size of the window's text."""
@@ -206,15 +221,36 @@ class Presentation:
         """Follow the State: the view may want another picture now."""
         if not self.on:
             return
-        wanted = self._wanted()
-        if wanted is not None and wanted is not self._window.large.picture:
-            self._window.large.enlarge(wanted)
+        wanted, large = self._wanted(), self._window.large
+        if large.picture is None:  # another tab
+            self._enlarge(wanted)
+            self._present(on=True)
+            self._follows = True
+        elif self._follows and wanted not in (None, large.picture):
+            large.enlarge(wanted or large)
         self.rail.draw(state)
 
     def cover(self, mode: str) -> None:
         """Switch the black or the spotlight on and off; only while presenting."""
         if self.on:
             self.curtain.switch(mode)
+
+    def _enlarge(self, wanted: QWidget | None) -> None:
+        """Make the view's choice large; else what has the focus, or the largest."""
+        large = self._window.large
+        if wanted is not None:
+            large.enlarge(wanted)
+        if large.picture is None:
+            large.toggle_focused()
+
+    def _present(self, *, on: bool) -> None:
+        view = self._window.tabs.shown if on else None
+        if self._view is not None and self._view is not view:
+            self._view.present(on=False)
+        self._view = view
+        if view is not None:
+            view.present(on=True)
+            self.rail.setVisible(not view.fills)
 
     def _wanted(self) -> QWidget | None:
         view = self._window.tabs.shown

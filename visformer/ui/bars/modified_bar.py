@@ -56,6 +56,10 @@ class ModifiedBar(QWidget):
         """Whether only its name is seen."""
         return self.folder.isChecked()
 
+    def fold(self, *, folded: bool) -> None:
+        """Fold it to its name, or show all of it."""
+        self.folder.setChecked(folded)
+
     def _fold(self, folded: bool) -> None:
         styles, arrows = Qt.ToolButtonStyle, Qt.ArrowType
         self.folder.setArrowType(arrows.UpArrow if folded else arrows.DownArrow)

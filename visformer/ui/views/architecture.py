@@ -69,6 +69,7 @@ class ArchitectureView(View):
     """The diagram in a scroll area: it scrolls where there is too little space."""
 
     name, title = "architecture", N_("Architecture")
+    fills = True  # it names the next token itself
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -98,6 +99,11 @@ class ArchitectureView(View):
         if self._changed("fit", state.model, state.layer, state.trace is None):
             self._fit()
 
+    def present(self, *, on: bool) -> None:
+        """Show an audience the whole model at once."""
+        self.whole.setEnabled(not on)
+        self._fit_whole(on or self.whole.isChecked())
+
     def _fit_whole(self, whole: bool) -> None:
         self.diagram.whole = whole
         self._fit()
@@ -111,7 +117,7 @@ class ArchitectureView(View):
         """Lay the diagram out; where it scrolls, offer to show all of it."""
         self.diagram.fit(self.size())
         scrolls = self.whole.isChecked() or self.diagram.scrolls
-        self.whole.setVisible(scrolls)
+        self.whole.setVisible(scrolls and self.whole.isEnabled())
         if scrolls:
             row = QSize(0, self.whole.sizeHint().height())
             self.diagram.fit(self.size() - row)

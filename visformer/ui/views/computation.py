@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QTabBar,
+    QWidget,
 )
 
 from visformer.language import N_, _
@@ -142,6 +143,14 @@ class ComputationView(View):
             self._colour_tabs()
 
     # ---- drawing ---------------------------------------------------------------
+
+    def main_picture(self) -> QWidget | None:
+        """Return the stage's matrices, side by side."""
+        return self.maps if self._picture and self._picture.maps else None
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience as many matrices as have room."""
+        self.maps.present(on=on)
 
     def draw(self, state: State) -> None:
         """Show a State; a stage is drawn once its layer's weights are there."""

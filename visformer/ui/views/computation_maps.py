@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.picture import Axis, Matrix
 from visformer.ui.changed import Changed
+from visformer.ui.large import present_whole
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
@@ -18,6 +19,7 @@ from visformer.ui.widgets.product_motion import ProductMotion
 
 STRETCH = 1000.0  # a few tokens of many dimensions still fill the map
 LONGEST_SIGN = 7  # letters on one line
+ABREAST, NARROWEST = 22, 18  # letters: the least width of maps for an audience
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
 
 
@@ -32,13 +34,15 @@ class StageMaps(QWidget):
         super().__init__()
         self._shown: tuple[StageMap, ...] = ()
         self._columns = 0  # wanted; 0: as many as have room
-        self._arranged = (0, 0)  # maps, and how many stand beside each other
+        self._arranged: tuple[int, ...] = ()  # the maps in sight, and how many abreast
+        self._for_all = False  # for an audience: one row, of what matters most
         self._changed = Changed()
         self.matrices: list[Matrix | None] = []
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
         self._marks: dict[Axis, int] = {}
         self.motion = ProductMotion(self, self._mark_all)
+        present_whole(self)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(2)
@@ -56,16 +60,9 @@ class StageMaps(QWidget):
         while len(self.maps) < len(shown):
             self._add()
         self._arrange()
-        for index, (sign, heat_map) in enumerate(
-            zip(self._signs, self.maps, strict=True)
-        ):
-            there = index < len(shown)
-            heat_map.setVisible(there)
-            sign.setVisible(there and bool(shown[index].sign))
-            if not there:
-                continue
+        for index, heat_map in enumerate(self.maps[: len(shown)]):
             one = shown[index]
-            sign.setText("\n".join(_lines(one.sign)))
+            self._signs[index].setText("\n".join(_lines(one.sign)))
             if self._changed(f"map {index}", *one.key):
                 matrix = self.matrices[index] = one.make()
                 heat_map.draw(matrix)
@@ -106,21 +103,48 @@ class StageMaps(QWidget):
         self.maps.append(heat_map)
         self.matrices.append(None)
 
+    def present(self, *, on: bool) -> None:
+        """Show an audience what matters most, or everything again."""
+        self._for_all = on
+        self._arrange()
+
+    def _in_sight(self) -> list[int]:
+        """Return the maps to show: all of them, or one row for an audience.
+
+        Where not all have room in it, these are the results, or the last ones.
+        """
+        count = len(self._shown)
+        if not self._for_all or count * self._each() <= self.width():
+            return list(range(count))
+        results = [at for at in range(count) if self._shown[at].sign.endswith("=")]
+        each = self._least().width() + self._grid.spacing()
+        room = max(1, self.width() // each)
+        return (results or list(range(max(0, count - 2), count)))[-room:]
+
     def _arrange(self) -> None:
         """Put as many maps beside each other as have room, in rows of equal length."""
-        count, least = len(self._shown), self._least()
-        each = self._each()
+        there, least = self._in_sight(), self._least()
+        each, count = self._each(), len(there)
         beside = self._columns or next(
             (n for n in _divisions(count) if n * each <= self.width()), 1
         )
-        if (count, beside) == self._arranged:
+        if self._for_all:
+            beside = count
+        signs = (bool(one.sign) for one in self._shown)
+        arranged = (*there, beside, *signs)
+        if arranged == self._arranged:
             return
-        self._arranged = count, beside
+        self._arranged = arranged
         for index, heat_map in enumerate(self.maps):
-            row, column = divmod(index, beside)
-            self._grid.addWidget(self._signs[index], row, 2 * column)
+            sign, shown = self._signs[index], index in there
+            place = there.index(index) if shown else index
+            row, column = divmod(place, max(1, beside))
+            self._grid.addWidget(sign, row, 2 * column)
             self._grid.addWidget(heat_map, row, 2 * column + 1)
             heat_map.setMinimumSize(least)
+            heat_map.setVisible(shown)
+            alone = self._for_all and count < len(self._shown)
+            sign.setVisible(shown and bool(self._shown[index].sign) and not alone)
         for column in range(self._grid.columnCount() // 2):
             self._grid.setColumnStretch(2 * column + 1, int(column < beside))
         for row in range(self._grid.rowCount()):
@@ -129,6 +153,10 @@ class StageMaps(QWidget):
     def _least(self) -> QSize:
         metrics = self.fontMetrics()
         width = max(200, CHARACTERS * metrics.averageCharWidth())
+        if self._for_all:  # its text is large already
+            several = sum(one.sign.endswith("=") for one in self._shown) > 1
+            letters = NARROWEST if several else ABREAST
+            width = letters * metrics.averageCharWidth()
         return QSize(width, LINES * metrics.lineSpacing())
 
     def _each(self) -> int:
@@ -140,7 +168,8 @@ class StageMaps(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """As wide as the grid that is wanted, or as one map."""
-        width = max(1, self._columns) * self._each()
+        beside = 1 if self._for_all else max(1, self._columns)
+        width = beside * self._each()
         return QSize(width, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -151,7 +180,7 @@ class StageMaps(QWidget):
         """Give the maps the room that the new font needs."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_grid"):
-            self._arranged = (0, 0)
+            self._arranged = ()
             self._arrange()
 
     def _mark(

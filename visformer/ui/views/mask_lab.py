@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.leak_words import empty_row_words, leak_words
@@ -78,6 +79,15 @@ class MaskLab(View):
         column.addWidget(self.candidates)
 
     # ---- drawing ---------------------------------------------------------------
+
+    def main_picture(self) -> QWidget | None:
+        """Return what the modified run reads; while there is none, the mask."""
+        modified = self.attention[1]
+        return self.mask_map if modified.isHidden() else modified
+
+    def found(self) -> str:
+        """Name the leaks."""
+        return self.leaks.text() if self._state.intervention else ""
 
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""

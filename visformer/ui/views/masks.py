@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
@@ -67,6 +67,10 @@ class MasksPage(View):
     def tool(self) -> QPushButton:
         """Runs the batch: in sight however far down its sentences stand."""
         return self._batch.run_it
+
+    def main_picture(self) -> QWidget | None:
+        """Return the large mask."""
+        return self._maps.map
 
     def draw(self, state: State) -> None:
         """Show the batch if there is one, otherwise the sentence on screen."""

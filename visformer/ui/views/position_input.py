@@ -124,6 +124,10 @@ class PositionInput(View):
                 30 * metrics.averageCharWidth(), 9 * metrics.lineSpacing()
             )
 
+    def main_picture(self) -> QWidget | None:
+        """Return the sum of embeddings and positions."""
+        return self.maps[-1]
+
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
         self._state = state

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QPushButton,
     QSpinBox,
+    QWidget,
 )
 
 from visformer.language import N_, _
@@ -106,6 +107,15 @@ class PositionLab(View):
         for heat_map in (*self._tables, *self._attention):
             set_least(heat_map)
         self._text.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
+
+    def main_picture(self) -> QWidget | None:
+        """Return what the modified run reads, or what its positions are."""
+        modified = self._attention[1]
+        return self._tables[0] if modified.isHidden() else modified
+
+    def found(self) -> str:
+        """Compare the translations."""
+        return self._text.text() if self._state.intervention else ""
 
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""

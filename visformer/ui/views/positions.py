@@ -96,6 +96,10 @@ class PositionTable(View):
         letter = self.fontMetrics().averageCharWidth()
         self._hover.setMinimumWidth(LEAST_WORDS * letter)
 
+    def main_picture(self) -> QWidget | None:
+        """Return the map of the encodings."""
+        return self._heat_map
+
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
         self._state = state

@@ -22,6 +22,7 @@ class View(QWidget):
     name: ClassVar[str]  # in the State and on the command line
     title: ClassVar[str]  # on screen, marked for the catalogue
     pages: ClassVar[tuple[type[View], ...]] = ()
+    fills: ClassVar[bool] = False  # presented without the next tokens beside it
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -37,9 +38,20 @@ class View(QWidget):
         """Say in one plain sentence what is seen and what to look for; "" for none."""
         return explanation((self.name,), state.scene)
 
+    def told(self, state: State) -> str:
+        """Say below a large picture what is seen, in one sentence or a few."""
+        return self.found() or self.explanation(state)
+
+    def found(self) -> str:
+        """Say what an experiment has shown; "" for none."""
+        return ""
+
     def main_picture(self) -> QWidget | None:
         """Return the picture that is presented; None: the largest one."""
         return None
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience what it can see, or everything again."""
 
     @property
     def tool(self) -> QWidget | None:
@@ -89,6 +101,14 @@ class PagedView(View):
     def explanation(self, state: State) -> str:
         """Say what is seen on the visible page."""
         return explanation((self.name, self._pages.current), state.scene)
+
+    def found(self) -> str:
+        """Return what the visible page has found."""
+        return self._views[self._pages.current].found()
+
+    def main_picture(self) -> QWidget | None:
+        """Return the visible page's."""
+        return self._views[self._pages.current].main_picture()
 
     def turn(self, name: str) -> None:
         """Turn to a page; ValueError if none has this name."""
