@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QFontMetrics
 
 from tests.ui.painted import fixed_font, painted
 from tests.ui.test_heatmap import matrix, middle
 from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.picture import Matrix, ranged
-from visformer.ui.theme import hue
+from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import label_font, labels_width
 from visformer.ui.widgets.map_room import LEAST
@@ -52,6 +53,48 @@ def test_the_current_row_and_the_marked_ones_are_always_labelled(
     for words in (sorted(word.y for word in rows), sorted(word.x for word in columns)):
         assert 8 < len(words) < 40  # thinned
         assert min(np.diff(words)) > line - 1  # none touches another
+
+
+def test_no_two_labels_overlap_at_any_size(heat_map: HeatMap) -> None:
+    heat_map.draw(replace(tall(current=30), rows=(*(f"r{at}" for at in range(60)),)))
+    small = QFontMetrics(sized(heat_map.font(), CAPTION)).height()
+    for high in range(260, 1400, 21):
+        heat_map.resize(1400, high)
+        rows = painted(heat_map, heat_map._row_labels).words
+        apart = min(np.diff(sorted(word.y for word in rows)))
+        assert apart > small - 1.1, high
+        if len(rows) < 60:  # thinned, then in the larger type
+            assert apart > heat_map.fontMetrics().height() - 1.1, high
+
+
+def test_numbers_stand_upright_in_round_steps(heat_map: HeatMap) -> None:
+    heat_map.draw(replace(matrix(8, 256), columns=tuple(map(str, range(256)))))
+    words = painted(heat_map, heat_map._column_labels).words
+    steps = np.diff([int(word.text) for word in words])
+    assert set(steps) == {steps[0]}
+    assert str(steps[0]).strip("0") in ("1", "2", "5")
+    assert len({word.y for word in words}) == 1  # in one line, not turned
+    end = words[-1].x + heat_map.fontMetrics().horizontalAdvance(words[-1].text)
+    assert end <= heat_map.width()
+
+
+@pytest.mark.parametrize("marked", [(7, 0), (7, 9), (7, 16)])
+def test_a_low_map_names_all_rows_that_fit_and_the_marked_column(
+    heat_map: HeatMap, marked: tuple[int, int]
+) -> None:
+    heat_map.resize(400, 190)
+    made = replace(matrix(8, 17), columns=(*(f"a column {at}" for at in range(17)),))
+    heat_map.draw(replace(made, rows=(*(f"a row {at}" for at in range(8)),)))
+    row, column = marked
+    heat_map.mark(marked, rows=(row,), columns=(column,))
+    rows = painted(heat_map, heat_map._row_labels).words
+    assert "a row 7" in {word.text for word in rows}
+    (word,) = painted(heat_map, heat_map._column_labels).words
+    assert word.text == f"a column {column}"
+    wide = heat_map.fontMetrics().horizontalAdvance(word.text)
+    assert word.x >= 0
+    assert word.x + wide <= heat_map.width()
+    assert heat_map.canvas.height() >= LEAST - 1
 
 
 def test_labels_and_axes_have_the_hue_of_their_role(heat_map: HeatMap) -> None:

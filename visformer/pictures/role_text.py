@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from visformer.pictures.picture import AttentionRole
@@ -35,6 +36,7 @@ class RoleText(str):
         return made
 
 
+@lru_cache(maxsize=256)
 def role_text(text: str, *, query: str = "", key: str = "") -> RoleText:
     """Find the symbols of formulas in a text, and the names of a query and a key.
 

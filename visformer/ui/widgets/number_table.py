@@ -133,8 +133,9 @@ class NumberTable(QTableView):
                     box = _bar_box(_box(row, column), share, signed)
                     (more if share > 0 else less).append(box)
         for boxes, shade in ((less, 0.2), (more, 0.8)):
+            colour = _bar_colour(self.palette(), shade)
             for box in boxes:
-                painter.fillRect(box, _bar_colour(self.palette(), shade))
+                painter.fillRect(box, colour)
 
     def _paint_frames(
         self, painter: QPainter, rows: list[Section], columns: list[Section]
