@@ -16,6 +16,7 @@ from pytestqt.qtbot import QtBot
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked, spoken
 from tests.ui.pseudo_reader import Reader
+from tests.ui.window_thread import touched, watch_widgets
 from tests.ui.windows import Pair, make_window
 
 
@@ -23,6 +24,20 @@ from tests.ui.windows import Pair, make_window
 def collected_in_between() -> None:
     """Leave what is there already out of collections, which makes them fast."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def widgets_watched() -> None:
+    """Note who touches a widget on another thread than the window's."""
+    watch_widgets()
+
+
+@pytest.fixture(autouse=True)
+def only_the_window_touches_widgets() -> Iterator[None]:
+    """Fail a test in which another thread touched a widget."""
+    touched.clear()
+    yield
+    assert touched == []
 
 
 @pytest.fixture(autouse=True)
