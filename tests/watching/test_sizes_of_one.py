@@ -107,3 +107,4 @@ def test_one_token_of_one_row_tells_of_no_batch() -> None:
     for sizes in ((1, 1), (7, 1), (3, 3)):
         certificate = watch(SequenceFirst()).certify(torch.randn(*sizes, WIDTH))
         assert [f.id for f in certificate.findings] == []
+        assert (sizes == (1, 1)) == ("No other lengths" in certificate.checks[0])

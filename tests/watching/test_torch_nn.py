@@ -210,6 +210,29 @@ def test_a_wrapper_is_watched(name: str, training: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_row_that_may_read_nothing_is_zeros(training: bool) -> None:
+    """scaled_dot_product_attention gives no NaN there, fused or not."""
+
+    def attended(model: Wrapped, x: Tensor) -> Tensor:
+        q, k, v = model.parts["qkv"](x).unflatten(-1, (3, H, D // H)).unbind(2)
+        allowed = torch.ones(3, 1, 7, 7).bool()
+        allowed[1, :, 2] = False
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        return y.transpose(1, 2).flatten(2)
+
+    model = Wrapped(attended, qkv=nn.Linear(D, 3 * D))
+    inputs = x().requires_grad_(training)
+    watched = watch(model)(inputs)
+    (one,) = watched.attentions
+    assert not one.weights[1, :, 2].any()
+    assert watched.certificate.passed
+    assert watched.certificate.findings == ()
+    trace = watched.traces[1]
+    assert not trace.attention("encoder", 0)[:, 2].any()
+
+
 def test_a_gradient_flows_as_without() -> None:
     model = nn.Transformer(D, H, 1, 1, F, dropout=0.0, batch_first=True)
     src, tgt = torch.randn(2, 6, D), torch.randn(2, 5, D)

@@ -34,6 +34,13 @@ def certified(
     """Return what a call, and calls made of it, tell together."""
     first = watcher(*args, **kwargs)
     certificates, checks = [first.certificate], []
+    if first.time_axis is None:
+        checks.append(
+            _(
+                "No other lengths or batches were tried: it cannot be told which axis "
+                "of the inputs counts tokens. Give several rows of several tokens."
+            )
+        )
     given: Given = args, kwargs
     with _without(watcher):
         for length in LENGTHS:

@@ -149,6 +149,8 @@ def _checks(made: Captured, trail: ScoreTrail) -> list[float]:
     if plainly and all(step.operation in ARRANGING for step in after[1:]):
         keys = grouped(made.keys, made.queries.shape[1])
         told = computed(made.queries, keys, made.scale, made.added)
+        # a row that may read nothing: NaN of one softmax, zeros of another
+        told = told.masked_fill(told.isnan() & (made.weights == 0), 0.0)
         apart.append(worst(told, made.weights))
     return apart
 

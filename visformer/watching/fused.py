@@ -10,7 +10,7 @@ from torch import Tensor
 
 from visformer.watching.axes import better
 from visformer.watching.captured import again, grouped
-from visformer.watching.score_trail import ScoreProduct, ScoreTrail
+from visformer.watching.score_trail import ScoreProduct, ScoreTrail, safe_softmax
 
 if TYPE_CHECKING:
     from visformer.watching.recorder import Recorder
@@ -85,7 +85,7 @@ def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrai
         return numbers if mask is None else numbers + mask.to(numbers.dtype)
 
     def normalised(numbers: Tensor) -> Tensor:
-        return torch.softmax(numbers, -1)
+        return safe_softmax(numbers, -1)
 
     dimensions = (*product.shared, product.left_rows, product.right_columns)
     scores = ScoreTrail(product, ScoreTrail(product), scored, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,12 @@ class ScoreTrail:
 VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
 
 
+def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
+    """Return the softmax; zeros where all scores are -inf, not NaN."""
+    nothing = (scores == -math.inf).all(dimension, keepdim=True)
+    return torch.softmax(scores, dimension).masked_fill(nothing, 0.0)
+
+
 def doing_again(
     operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_trail: Tensor
 ) -> Again:
@@ -93,8 +100,10 @@ def doing_again(
             return given
         if name in VIEW_NAMES:
             return given.reshape(filled(args)[1])
-        if name in ("_softmax", "_safe_softmax"):
+        if name == "_softmax":
             return torch.softmax(given, args[1])
+        if name == "_safe_softmax":
+            return safe_softmax(given, args[1])
         if name.endswith("_") and not name.endswith("__"):  # in place
             given = given.clone()
         made = operation(*filled(args), **filled(kwargs))
