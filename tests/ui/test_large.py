@@ -210,6 +210,8 @@ def test_the_second_screen_is_used_where_there_is_one(
     before = places(window)
     window.presentation.begin()
     assert window.large.alone.isWindow()
+    keyless = Qt.WindowType.WindowDoesNotAcceptFocus  # a click takes no keys from here
+    assert window.large.alone.windowFlags() & keyless
     assert window.header.isVisible()  # on the first screen everything else stays
     window.session.set(step=4)
     window.presentation.end()

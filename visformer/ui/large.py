@@ -183,10 +183,13 @@ class LargePlace(QStackedWidget):
         self._row.addWidget(rail)
 
     def lend(self, screen: QScreen) -> None:
-        """Show the large picture alone on another screen; the keys stay here."""
-        alone = self.alone
+        """Show the large picture alone on another screen; the keys stay here.
+
+        A click on it must not take them: nothing there knows what they do.
+        """
+        alone, kinds = self.alone, Qt.WindowType
         self.setCurrentWidget(self._usual)
-        alone.setParent(None, Qt.WindowType.Window)
+        alone.setParent(None, kinds.Window | kinds.WindowDoesNotAcceptFocus)
         flag = Qt.WidgetAttribute.WA_ShowWithoutActivating
         alone.setAttribute(flag)
         alone.setGeometry(screen.geometry())
