@@ -38,7 +38,6 @@ from visformer.pictures.computation.projection_stages import (
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.picture import AttentionRole
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -69,15 +68,14 @@ class Stage(NamedTuple):
     page: StagePage
     make: Callable[[Subject], StagePicture]
     weighs: bool = True  # it needs the layer's weights besides the Trace
-    role: AttentionRole = ""  # of the matrix that it makes
 
 
 STAGES = (
     Stage("input", N_("input"), "attention", input_stage),
     Stage("projections", N_("Q, K, V"), "attention", projections_stage),
-    Stage("query", "Q", "attention", projection_stage("query"), role="query"),
-    Stage("key", "K", "attention", projection_stage("key"), role="key"),
-    Stage("value", "V", "attention", projection_stage("value"), role="value"),
+    Stage("query", "Q", "attention", projection_stage("query")),
+    Stage("key", "K", "attention", projection_stage("key")),
+    Stage("value", "V", "attention", projection_stage("value")),
     Stage("product", "QKᵀ", "attention", product_stage, weighs=False),
     Stage("scale", "÷ √d", "attention", scale_stage, weighs=False),
     Stage("mask", N_("mask"), "attention", mask_stage, weighs=False),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QKeyEvent, QKeySequence, QPalette, QResizeEvent, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -38,7 +38,6 @@ from visformer.pictures.picture import Axis
 from visformer.pictures.role_text import RoleText, role_text
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
-from visformer.ui.theme import hue
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
@@ -139,8 +138,6 @@ class ComputationView(View):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
             self._keep_room()
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "stages"):
-            self._colour_tabs()
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -243,7 +240,6 @@ class ComputationView(View):
         model = None if state.shown is None else state.shown.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))
-        self._colour_tabs()
         kind, layer, head = self.choosers.values()
         if [kind.itemData(index) for index in range(kind.count())] != list(kinds):
             kind.clear()
@@ -253,19 +249,6 @@ class ComputationView(View):
         if state.shown is not None:
             _number(layer, layer_words, state.shown.layers(state.kind), state.layer)
             _number(head, _head_title, state.shown.heads(state.kind), state.head)
-
-    def _colour_tabs(self) -> None:
-        """Mark the current tab more clearly than Fusion's faint shade does."""
-        accent = self.palette().color(QPalette.ColorRole.Link)
-        plain = self.palette().color(QPalette.ColorRole.WindowText)
-        for bar in (self.page_bar, *self.stages.values()):
-            for index in range(bar.count()):
-                current = index == bar.currentIndex()
-                bar.setTabTextColor(index, accent if current else plain)
-        for page, bar in self.stages.items():
-            for index, stage in enumerate(stages_on(page)):
-                if stage.role:
-                    bar.setTabTextColor(index, hue(self.palette(), stage.role))
 
     # ---- what the user does ----------------------------------------------------
 

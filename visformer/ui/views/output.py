@@ -144,6 +144,10 @@ class OutputView(View):
         """Reserve lines for the words, so that stepping and hovering move nothing."""
         self._headline.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
         self._column.setSpacing(theme.gap(self))
+        for beside in (self._lens, self._right):
+            layout = beside.layout()
+            if layout is not None:
+                layout.setContentsMargins(theme.gap(self, 2), 0, 0, 0)
         line = self.fontMetrics().lineSpacing()
         lines = {self._flow: 2, self._softmax: 3, self._how: 2, self._ranks: 2}
         for label, count in lines.items():

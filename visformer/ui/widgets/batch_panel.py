@@ -197,6 +197,7 @@ class _SideTable(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._summary)
         layout.addWidget(self._table)
+        layout.addStretch()  # takes the room below the last row
 
     def draw(self, picture: BatchTable | None) -> None:
         """Show one side of a batch, or hide if there is none."""
@@ -233,11 +234,12 @@ class _SideTable(QWidget):
         header.setDefaultSectionSize(9 * metrics.averageCharWidth())
         if self._model.columnCount() <= MOST_FITTED:
             self._fit_columns()
-        rows = min(max(1, self._model.rowCount()), MOST_ROWS)
+        rows = max(1, self._model.rowCount())
         around = self._table.horizontalHeader().sizeHint().height()
         around += self._table.horizontalScrollBar().sizeHint().height()
         frame = 2 * self._table.frameWidth()
-        self._table.setMinimumHeight(around + rows * height + frame)
+        self._table.setMinimumHeight(around + min(rows, MOST_ROWS) * height + frame)
+        self._table.setMaximumHeight(around + rows * height + frame)
 
     def _fit_columns(self) -> None:
         """Make each column as wide as its texts, each measured once."""
