@@ -169,7 +169,10 @@ class AttentionView(View):
                 self._begin(kind, parts)
                 return
             self._readings[kind] = drawn
-            picture = None if drawn is None else matrix(drawn, state.selection)
+            picture = None
+            if drawn is not None:
+                marked = shown_marks(drawn, state.cell).cell
+                picture = replace(matrix(drawn, state.selection), marked=marked)
             if picture is not None and kind != state.kind and look.summary == "head":
                 picture = replace(picture, title=small_title(kind, *at))
             panel.draw(picture, look, extent=extent, longest=longest)

@@ -84,10 +84,11 @@ def coloured(codes: Bytes, colours: Bytes) -> QImage:
         return QImage()
     high, wide = codes.shape
     inks = colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]  # as Format_RGB32 has them
+    image = QImage(wide, high, QImage.Format.Format_RGB32)
     # several times faster than QImage.convertToFormat from indices
-    pixels = inks[codes].tobytes()
-    image = QImage(pixels, wide, high, 4 * wide, QImage.Format.Format_RGB32)
-    return image.copy()  # owns its pixels
+    pixels = np.frombuffer(image.bits(), "<u4").reshape(high, wide)
+    np.take(inks, codes, out=pixels, mode="clip")
+    return image
 
 
 def inks(colours: Bytes, palette: QPalette) -> list[QColor]:

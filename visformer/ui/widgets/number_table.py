@@ -36,7 +36,7 @@ from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.table_model import Role, TableModel
+from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
 from visformer.values.arrays import Floats
 
 FITTED = 40  # columns up to which each is as wide as its own title needs
@@ -66,6 +66,7 @@ class NumberTable(QTableView):
         self._fitting_rows = FEWEST
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
+        self.setHorizontalHeader(TitleRow(Qt.Orientation.Horizontal, self))
         self.setModel(self._model)
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)

@@ -8,9 +8,10 @@ from PySide6.QtCore import (
     QAbstractTableModel,
     QModelIndex,
     QPersistentModelIndex,
+    QSize,
     Qt,
 )
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QHeaderView, QWidget
 
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
@@ -52,3 +53,17 @@ class TableModel(QAbstractTableModel):
     def data(self, index: Index, role: int = Role.DisplayRole) -> object:
         """Return a cell in a role."""
         return self._cell(index.row(), index.column(), role)
+
+
+MEASURED = 8  # titles whose size is that of all
+
+
+class TitleRow(QHeaderView):
+    """Titles of one line: a few are measured, where Qt asks for 200 in four roles."""
+
+    def sizeHint(self) -> QSize:
+        """Return the largest room that the first few titles need."""
+        size = QSize()
+        for section in range(min(MEASURED, self.count())):
+            size = size.expandedTo(self.sectionSizeFromContents(section))
+        return size if self.count() else super().sizeHint()
