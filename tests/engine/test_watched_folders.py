@@ -23,6 +23,7 @@ from visformer.engine.messages import (
     Passed,
     Refused,
     Request,
+    Shuffle,
     TokensFound,
 )
 from visformer.engine.mirror import Mirror
@@ -122,8 +123,29 @@ def test_what_else_a_window_asks(folders: dict[str, Path]) -> None:
     assert lens.rows == ()
     assert isinstance(weights, ParametersDone)
     assert weights.parameters is None
-    (refused,) = asking.ask(Batch(sources=("a", "b")))
+    (refused,) = asking.ask(Shuffle(source="a b c d", target=(0, 5)))
     assert isinstance(refused, Refused)
+    assert "is not shuffled" in refused.reason
+
+
+@pytest.mark.parametrize("name", ["T5", "BERT"])
+def test_padding_of_a_batch_is_masked(name: str, folders: dict[str, Path]) -> None:
+    asking = Asking(folders[name])
+    (done,) = asking.ask(Batch(sources=("the cat sees a dog", "a dog")))
+    long, short = done.traces
+    (alone,) = asking.decoded(Decode(source="a dog"))[1:]
+    size = len(alone.source)
+    assert short.source[:size] == alone.source
+    assert len(short.source) == len(long.source) > size
+    for layer in range(2):
+        weights = short.attention("encoder", layer)
+        assert weights[..., size:].max() == 0
+        ours, theirs = weights[:, :size, :size], alone.attention("encoder", layer)
+        assert abs(ours - theirs).max() < 2e-5
+
+
+def test_prompts_make_no_batch(folders: dict[str, Path]) -> None:
+    (refused,) = Asking(folders["GPT-2"]).ask(Batch(sources=("a", "b c")))
     assert "one text at a time" in refused.reason
 
 

@@ -24,6 +24,7 @@ from visformer.values.config import ModelConfig
 from visformer.values.facts import Description, ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.row_columns import Columns
+from visformer.values.trace import Trace
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +162,9 @@ class OwnDecoding(Protocol):
 
     def begin_decoding(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is used as a ``Decoding``."""
+
+    def batch(self, texts: Sequence[str]) -> list[Trace]:
+        """Run texts as one padded batch; InputError where that cannot be."""
 
     def differences(self) -> dict[str, object]:
         """Return how far its ways to compute are apart, by what is compared."""

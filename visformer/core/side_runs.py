@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.checkpoint import Checkpoint, OwnDecoding
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.passes import run
 from visformer.core.rows import source_pieces
@@ -17,14 +17,18 @@ from visformer.values.modified_positions import permutation
 from visformer.values.trace import Trace
 
 
-def run_texts(checkpoint: Checkpoint, sources: Sequence[str]) -> list[Trace]:
+def run_texts(
+    checkpoint: Checkpoint | OwnDecoding, sources: Sequence[str]
+) -> list[Trace]:
     """Translate each text greedily, then run all as one padded batch: a Trace per text.
 
     Raises InputError if a text is empty.
     """
-    tokenizer = checkpoint.tokenizer
     if not sources or not all(text.strip() for text in sources):
         raise InputError(_("Each line of the batch needs a sentence."))
+    if not isinstance(checkpoint, Checkpoint):
+        return checkpoint.batch(sources)
+    tokenizer = checkpoint.tokenizer
     rows = [[p.id for p in source_pieces(checkpoint, text)[0]] for text in sources]
     translations = search(checkpoint, rows, beam=1)
     # the last choice is never read: a row consumes the token before it

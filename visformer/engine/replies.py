@@ -46,8 +46,7 @@ def run_here(checkpoint: Checkpoint | None) -> Checkpoint:
     if not isinstance(made, Checkpoint):
         raise VisformerError(
             _(
-                "“{name}” is run by transformers, one text at a time: it takes no "
-                "batch and no shuffled source.",
+                "“{name}” is run by transformers, and its source is not shuffled.",
                 name=made.name,
             )
         )
@@ -58,7 +57,7 @@ def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDo
     """Run several sentences together."""
     from visformer.core.side_runs import run_texts
 
-    traces = run_texts(run_here(checkpoint), request.sources)
+    traces = run_texts(open_one(checkpoint), request.sources)
     return BatchDone(number=number, traces=tuple(map(lean, traces)))
 
 

@@ -47,7 +47,7 @@ class Questionnaire:
     """What was recognised in a file, and what is left to ask."""
 
     layout: str  # in words
-    sizes: str  # in words
+    sizes: str  # in words; "" where there is nothing to say of them
     introduction: str  # how to answer, and where the defaults come from
     questions: tuple[Question, ...]
 

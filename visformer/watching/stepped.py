@@ -16,6 +16,7 @@ from visformer.language import _
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 from visformer.watching.watcher import Watched
 
 # a source and a target -> the logits [V] of what follows
@@ -74,6 +75,10 @@ class SteppedModel(ABC):
     @abstractmethod
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of target ids, without what ends it."""
+
+    def batch(self, texts: Sequence[str]) -> list[Trace]:
+        """Refuse a batch: how its padding would be masked is the model's own affair."""
+        raise InputError(_("“{name}” takes one text at a time.", name=self.name))
 
     def differences(self) -> dict[str, object]:
         """Return how far what is watched is from the model's own, in a short pass."""

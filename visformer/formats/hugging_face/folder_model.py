@@ -18,6 +18,7 @@ from visformer.core.sampling import choose_as_generate
 from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError
+from visformer.formats.hugging_face.batches import batch_of
 from visformer.formats.hugging_face.cached_steps import CachedSteps, takes_cache
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
@@ -31,6 +32,7 @@ from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
 from visformer.watching.stepped import NextLogits, SourceTokens, SteppedModel
 from visformer.watching.watcher import Watched, watch
 
@@ -110,7 +112,8 @@ class FolderModel(SteppedModel):
         Raises CheckpointError where none can be shown.
         """
         if not self._trial.traces:
-            raise CheckpointError(self._trial.certificate.sentence)
+            told = self._trial.certificate
+            raise CheckpointError(" ".join([told.sentence, *told.missed[:1]]))
 
     @cached_property
     def _trial(self) -> Watched:
@@ -293,6 +296,10 @@ class FolderModel(SteppedModel):
         if self.task in ("masks", "reading"):
             return FilledMasks(self, source, **settings)
         return super().begin_decoding(source, **settings)
+
+    def batch(self, texts: Sequence[str]) -> list[Trace]:
+        """Return a Trace per text, of one padded pass; InputError without padding."""
+        return batch_of(self, texts)
 
     def _inputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Any]:
         read = target if self.alone else source

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.formats.given_options import GivenOptions
-from visformer.language import _, ngettext
+from visformer.language import _
 from visformer.values.questions import (
     SOURCE_LANGUAGE,
     TARGET_LANGUAGE,
@@ -119,10 +119,12 @@ def language_questions(
     )
     if not questions:
         return None
-    count = len(languages.ids)
     return Questionnaire(
         layout=_("transformers, a model of several languages"),
-        sizes=ngettext("{n:,} language", "{n:,} languages", count),
-        introduction=_("Choose from which language to which it translates."),
+        sizes="",
+        introduction=_(
+            "It knows {n:,} languages. Choose from which to which it translates.",
+            n=len(languages.ids),
+        ),
         questions=questions,
     )

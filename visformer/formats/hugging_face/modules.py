@@ -23,6 +23,9 @@ _MAPPINGS: dict[FolderTask, str] = {  # how it is used -> the table of classes
 }
 
 
+_OWN_WAYS = ("xlnet", "xlm", "flaubert", "reformer")  # to go on, step by step
+
+
 class LoadedModule(NamedTuple):
     """A module with the folder's weights."""
 
@@ -102,6 +105,7 @@ def _tasks(config: Any) -> Iterator[FolderTask]:
     causal = any(str(name).endswith(("CausalLM", "LMHeadModel")) for name in names)
     if not causal and not getattr(config, "is_decoder", False):
         yield "masks"
-    yield "prompt"
-    if not causal:
+    if config.model_type not in _OWN_WAYS:
+        yield "prompt"
+    if not causal or config.model_type in _OWN_WAYS:
         yield "reading"

@@ -137,6 +137,7 @@ class OpenForm(QDialog):
         self._layout_words.setText(_("Recognised: {layout}", layout=asked.form.layout))
         self._introduction.setText(asked.form.introduction)
         self._sizes.setText(_("From the tensors: {sizes}.", sizes=asked.form.sizes))
+        self._sizes.setVisible(bool(asked.form.sizes))
         inside = QWidget()
         grid = self._grid = QGridLayout(inside)
         unit = self.fontMetrics().height()
