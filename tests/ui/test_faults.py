@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from types import TracebackType
 
 import pytest
@@ -14,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.ui.windows import Pair, answer
 from visformer.errors import InputError, brief, stack_words
-from visformer.ui import actions
+from visformer.ui import actions, watchdog
 from visformer.ui.diagnostics import Health, diagnostics
 from visformer.ui.faults import Faults
 from visformer.ui.watchdog import Watchdog
@@ -84,21 +85,50 @@ def test_stalls_are_counted_and_long_ones_noted_with_their_stack(
     qtbot: QtBot, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [0.0]
-    watchdog = Watchdog(QObject(), clock=lambda: now[0])
+    dog = Watchdog(QObject(), clock=lambda: now[0])
     for at in (0.025, 0.060, 0.160, 0.185):  # 35 ms and 100 ms after the last
         now[0] = at
-        watchdog.beat()
-        watchdog.look()
-    assert (watchdog.stalls, round(watchdog.longest_ms)) == (1, 75)
-    assert not watchdog.stacks
+        dog.beat()
+        dog.look()
+    assert (dog.stalls, round(dog.longest_ms)) == (1, 75)
+    assert not dog.stacks
     now[0] = 0.6
-    watchdog.look()
-    watchdog.look()  # of one stand there is one stack
-    assert len(watchdog.stacks) == 1
-    assert "test_stalls_are_counted" in watchdog.stacks[0]
+    dog.look()
+    dog.look()  # of one stand there is one stack
+    assert len(dog.stacks) == 1
+    assert "test_stalls_are_counted" in dog.stacks[0]
     assert "stood still for 390 ms" in caplog.text
-    watchdog.beat()
-    assert watchdog.stalls == 2
+    dog.beat()
+    assert dog.stalls == 2
+
+
+def test_a_stack_keeps_nothing_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A painter that lived on would paint after its paint event."""
+    noted, left = threading.Event(), threading.Event()
+    now = [0.0]
+    dog = Watchdog(QObject(), clock=lambda: now[0])
+    now[0] = 1.0
+
+    class Painter:
+        pass
+
+    def warned(*_given: object) -> None:
+        noted.set()
+        assert left.wait(10)
+
+    def stand(looks: threading.Thread) -> weakref.ref[Painter]:
+        painter = Painter()
+        looks.start()
+        assert noted.wait(10)
+        return weakref.ref(painter)
+
+    monkeypatch.setattr(watchdog.log, "warning", warned)
+    looks = threading.Thread(target=dog.look)
+    painter = stand(looks)
+    gone = painter() is None
+    left.set()
+    looks.join()
+    assert gone
 
 
 def test_diagnostics_name_versions_model_and_faults_but_no_sentence(

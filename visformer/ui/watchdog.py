@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
-import sys
+import tempfile
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 
@@ -68,13 +68,25 @@ class Watchdog(QObject):
     def look(self) -> None:
         """Note where the loop stands, if it does so for long."""
         stood = 1e3 * (self._clock() - self._last) - BEAT_MS
-        frame = sys._current_frames().get(self._watched)
-        if stood > STACK_MS and not self._noted and frame is not None:
+        if stood > STACK_MS and not self._noted:
             self._noted = True
-            stack = "".join(traceback.format_stack(frame))
+            stack = _stack_of(self._watched)
             self.stacks.append(stack)
             log.warning("the window has stood still for %.0f ms:\n%s", stood, stack)
 
     def _watch(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
             self.look()
+
+
+def _stack_of(thread: int) -> str:
+    """Return where a thread is, the newest call first.
+
+    Its frames are not asked for: who holds one keeps what is in it beyond its call, a
+    QPainter beyond its paint event, and ends it on the wrong thread.
+    """
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        stacks = file.read().decode("utf-8", "replace").split("\n\n")
+    return next((stack for stack in stacks if f"0x{thread:016x}" in stack), "")
