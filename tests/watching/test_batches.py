@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -53,6 +54,30 @@ def test_inputs_are_found_in_what_is_given(form: str) -> None:
     assert trace.target_ids.tolist() == tgt[1].tolist()
     last = watched.output[1][1, -1].softmax(-1)
     assert trace.steps[-1].id == last.argmax()
+
+
+def test_names_tell_which_side_is_which_in_any_order() -> None:
+    class Reversed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = built("healthy")
+
+        def forward(self, dec_ids: Tensor, enc_ids: Tensor) -> Tensor:
+            return self.inner(enc_ids, dec_ids)  # type: ignore[no-any-return]
+
+    tgt, src = torch.randint(2, 24, (3, 5)), torch.randint(2, 24, (3, 7))
+    watched = watch(Reversed())(tgt, src)
+    assert [one.kind for one in watched.attentions] == KINDS
+    assert watched.traces[1].source_ids.tolist() == src[1].tolist()
+
+
+def test_a_batch_that_cannot_be_copied_is_given_as_it_is() -> None:
+    model = Taking(lambda batch: (batch.src, batch.tgt)).eval()
+    src, tgt = torch.randint(2, 24, (3, 7)), torch.randint(2, 24, (3, 5))
+    batch = SimpleNamespace(src=src, tgt=tgt, lock=threading.Lock())
+    watched = watch(model)(batch)
+    assert watched.output_difference == 0.0
+    assert len(watched.attentions) == 6
 
 
 def test_a_cache_that_is_given_is_no_input() -> None:

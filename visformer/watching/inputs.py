@@ -28,6 +28,8 @@ TARGET_NAMES = {
     *("trg_input", "tgt_in", "dec_inputs", "decoder_inputs"),
     *("decoder_inputs_embeds", "tgt_tokens", "targets", "tgt_ids", "target_ids"),
 }
+SOURCE_WORDS = {"enc", "encoder", "src", "source"}
+TARGET_WORDS = {"dec", "decoder", "tgt", "trg", "target"}
 GOLD_NAMES = {"tgt", "trg", "target", "targets", "y"}  # perhaps not what is given
 NO_INPUT = (  # in the name of an argument that is neither
     *("mask", "type", "position", "label", "len", "head", "cache", "past", "bias"),
@@ -131,7 +133,7 @@ class InputMarks:
             ledger.marks([x]) & SOURCE for *_n, x in given
         )
         if not targets and not self._targets:
-            known = [(n.lower(), x) for n, x in free if n.lower() in TARGET_NAMES]
+            known = [(n.lower(), x) for n, x in free if _says(n, TARGET_NAMES)]
             known.sort(key=lambda pair: pair[0] in GOLD_NAMES)
             targets = [x for _n, x in known[:1]]
             if not targets and _has_decoder(self._model):
@@ -139,7 +141,7 @@ class InputMarks:
                 self._from_labels = bool(targets)
         rest = [(n, x) for n, x in free if not any(x is y for y in targets)]
         if not sources and not self._sources:
-            sources = [x for n, x in rest if n.lower() in SOURCE_NAMES][:1]
+            sources = [x for n, x in rest if _says(n, SOURCE_NAMES)][:1]
             if not sources and rest and not (has_source and targets):
                 sources = [rest[0][1]]
         rest = [(n, x) for n, x in rest if not any(x is y for y in sources)]
@@ -211,6 +213,13 @@ def _telling(outer: str, inner: str) -> str:
     if not inner or inner.lower() in known or not _may_be_input(inner.lower()):
         return inner or outer
     return outer if own in known or not _may_be_input(own) else inner
+
+
+def _says(name: str, known: set[str]) -> bool:
+    """Whether an argument is one of those known, or has their word in its name."""
+    words = TARGET_WORDS if known is TARGET_NAMES else SOURCE_WORDS
+    own = name.lower()
+    return own in known or not words.isdisjoint(own.split("_"))
 
 
 def _may_be_input(name: str) -> bool:

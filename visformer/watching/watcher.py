@@ -289,8 +289,15 @@ def _own_containers(given: Any) -> Any:
     """Copy lists, dicts and caches: a model may put things into what it is given."""
     leaves, shape = tree_flatten(given)
     plain = Tensor | nn.Module | str | int | float | None
-    own = [x if isinstance(x, plain) or callable(x) else deepcopy(x) for x in leaves]
+    own = [x if isinstance(x, plain) or callable(x) else _copied(x) for x in leaves]
     return tree_unflatten(own, shape)
+
+
+def _copied(given: Any) -> Any:
+    try:
+        return deepcopy(given)
+    except Exception:  # an open file in it, or a tensor that was computed
+        return given
 
 
 def difference(first: Any, second: Any) -> float:
