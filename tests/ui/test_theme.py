@@ -6,6 +6,8 @@ from itertools import combinations
 
 import pytest
 from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QApplication, QToolButton
+from pytestqt.qtbot import QtBot
 
 from visformer.ui import theme
 
@@ -42,3 +44,25 @@ def test_the_roles_and_the_selection_are_told_apart(name: str) -> None:
     for one, other in combinations(colours, 2):
         parts = QColor.red, QColor.green, QColor.blue
         assert sum(abs(part(one) - part(other)) for part in parts) >= 80
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_the_words_on_a_button_that_is_on_are_legible(name: str, qtbot: QtBot) -> None:
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+    theme.apply_theme(app, name)
+    button = QToolButton()
+    qtbot.addWidget(button)
+    button.setText("MMMM")
+    button.setCheckable(True)
+    button.setChecked(True)
+    button.resize(button.sizeHint())
+    image = button.grab().toImage()
+    inside = [
+        image.pixelColor(x, y)
+        for x in range(4, image.width() - 4)
+        for y in range(4, image.height() - 4)
+    ]
+    theme.apply_theme(app, "light")
+    darkest, lightest = min(inside, key=luminance), max(inside, key=luminance)
+    assert contrast(darkest, lightest) >= 4.5

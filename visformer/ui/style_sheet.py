@@ -27,7 +27,7 @@ QToolButton {{
 TokenStrip > QToolButton {{ background: {window}; }}
 QPushButton:hover, QToolButton:hover, QComboBox:hover {{ border-color: {faint}; }}
 QPushButton:pressed, QToolButton:pressed, QToolButton:checked {{
-    background: {line}; border-color: {faint};
+    background: {held}; border-color: {faint};
 }}
 QLineEdit:focus, QComboBox:focus, QAbstractSpinBox:focus, QPushButton:focus,
 QToolButton:focus, QPlainTextEdit:focus {{ border-color: {accent}; }}
@@ -105,6 +105,8 @@ def style_sheet(name: str, colours: Colours, line: int) -> str:
         text=colours.text,
         faint=colours.faint,
         line=colours.line,
+        # text and icons stay legible where lines have their colour
+        held=colours.raised if colours.line == colours.text else colours.line,
         accent=colours.accent,
         on_accent=colours.on_accent,
         down=_arrow(name, "down"),
