@@ -62,9 +62,15 @@ KEYS = (
     N_("Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text"),
     N_("F11: full screen, F1: these keys"),
 )
-CLICKS = N_(
-    "Clicking a cell locks it; clicking a row of the next-token table chooses that "
-    "token."
+CLICKS = (
+    N_(
+        "Clicking a cell locks it; clicking a row of the next-token table chooses that "
+        "token."
+    ),
+    N_(
+        "Clicking a source token shows what it reads; clicking another one then finds "
+        "the head that reads that one from it."
+    ),
 )
 ABOUT = (
     N_("Visformer shows every number of an encoder-decoder Transformer at work."),
@@ -300,8 +306,8 @@ def build_keys(window: MainWindow) -> None:
 
 
 def _show_keys(window: MainWindow) -> None:
-    lines = "\n".join(_(line) for line in KEYS)
-    _tell(window, _("Keys"), "\n\n".join((lines, _(CLICKS))))
+    keys, clicks = ("\n".join(map(_, lines)) for lines in (KEYS, CLICKS))
+    _tell(window, _("Keys"), "\n\n".join((keys, clicks)))
 
 
 def _show_limits(window: MainWindow) -> None:
