@@ -171,6 +171,7 @@ def run(
     app.window.files.offer()
     if handed is None:
         show_first_steps(app.window)
+    app.window.tabs.load_ahead()
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()

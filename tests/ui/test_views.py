@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PySide6.QtCore import Qt
@@ -14,7 +16,7 @@ from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.cli import main
 from visformer.session.state import Session, State
-from visformer.ui import views
+from visformer.ui import tabs, views
 from visformer.ui.views.view import View
 
 
@@ -73,6 +75,29 @@ def test_render_takes_it_and_names_it(
 
 
 def test_names_and_titles_are_there_once() -> None:
-    for table in (views.VIEWS, *(view.pages for view in views.VIEWS)):
-        assert len({view.name for view in table}) == len(table)
-        assert len({view.title for view in table}) == len(table)
+    tables = [[(view.name, view.title) for view in views.VIEWS]]
+    tables += [[(page.name, page.title) for page in v.pages] for v in views.VIEWS]
+    for table in tables:
+        assert len({name for name, _title in table}) == len(table)
+        assert len({title for _name, title in table}) == len(table)
+
+
+def test_a_view_is_found_by_its_name(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tabs, "AHEAD_MS", 0)
+    loaded: list[str] = []
+    entries = [views.LazyView(v.name, v.title, v.class_name) for v in views.VIEWS]
+
+    def load(name: str) -> ModuleType:
+        loaded.append(name)
+        return import_module(name)
+
+    monkeypatch.setattr(views, "import_module", load)
+    monkeypatch.setattr(views, "VIEWS", tuple(entries))
+    window, _engine = make_window(qtbot, tmp_path)
+    assert loaded == ["visformer.ui.views.attention"]  # that on screen
+    window.tabs.load_ahead()
+    qtbot.waitUntil(lambda: len(loaded) == len(entries))
+    for entry in entries:
+        assert window.tabs.view(entry.name).name == entry.name

@@ -25,7 +25,6 @@ from visformer.engine.messages import (
 )
 from visformer.language import _
 from visformer.pictures.computation import subject
-from visformer.pictures.computation.stages import stage_of
 from visformer.pictures.output import known_rows, missing
 from visformer.session.live import fixed_words
 from visformer.session.state import Next, State
@@ -97,6 +96,9 @@ def needed(state: State) -> Next:
 
 def _weights(state: State) -> Next:
     """Request the weights of the selected layer, if the stage is computed from them."""
+    # imported with the Computation tab: the start does without it
+    from visformer.pictures.computation.stages import stage_of
+
     if not stage_of(state.stage).weighs:
         return Next(state)
     place = subject.missing(state.shown, state.selection, state.parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QGridLayout,
@@ -25,6 +25,7 @@ from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.role_label import RoleLabel
 
 FIRST = "sizes at first"  # a splitter's property
+AHEAD_MS = 200  # between imports of views, each of which takes some 20
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights
 
 
@@ -132,6 +133,20 @@ class Tabs(QWidget):
                 splitter.setProperty(FIRST, splitter.saveState())
             self._page(name).setWidget(view)
         return self._views[name]
+
+    def load_ahead(self) -> None:
+        """Import the views that are not built yet, one now and then."""
+        waiting = [view for view in views.VIEWS if isinstance(view, views.LazyView)]
+        timer = QTimer(self)
+
+        def load() -> None:
+            if waiting:
+                _kind = waiting.pop(0).kind
+            else:
+                timer.deleteLater()
+
+        timer.timeout.connect(load)
+        timer.start(AHEAD_MS)
 
     @property
     def name(self) -> str:

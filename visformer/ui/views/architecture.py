@@ -68,7 +68,7 @@ ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 class ArchitectureView(View):
     """The diagram in a scroll area: it scrolls where there is too little space."""
 
-    name, title = "architecture", N_("Architecture")
+    name = "architecture"
     fills = True  # it names the next token itself
 
     def __init__(self, session: Session) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from visformer.language import N_, _
+from visformer.language import _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, offered_scale, shown_marks
 from visformer.pictures.attention.finder import find_words, head_finder
@@ -65,7 +65,7 @@ class _Shown:
 class AttentionView(View):
     """Three maps with linked cursors, the scale, and the grid of heads."""
 
-    name, title = "attention", N_("Attention")
+    name = "attention"
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -56,7 +56,7 @@ LATE_MS = 100  # usually weights take a few; then the view says that it waits
 class ComputationView(View):
     """Pages, stages, the current stage's matrices, and the cell's numbers below."""
 
-    name, title = "computation", N_("Computation")
+    name = "computation"
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -127,7 +127,7 @@ class MasksPage(View):
 class MasksView(PagedView):
     """The masks as they are, and a lab to change them in."""
 
-    name, title = "masks", N_("Masks")
+    name = "masks"
     pages = MasksPage, MaskLab
 
     def __init__(self, session: Session) -> None:

@@ -62,7 +62,7 @@ CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragg
 class OutputView(View):
     """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
-    name, title = "output", N_("Output")
+    name = "output"
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

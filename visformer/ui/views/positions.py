@@ -153,7 +153,7 @@ class PositionTable(View):
 class PositionsView(PagedView):
     """The table of encodings, what it adds to the input, and a lab to change it in."""
 
-    name, title = "positions", N_("Positions")
+    name = "positions"
     pages = PositionTable, PositionInput, PositionLab
 
     def __init__(self, session: Session) -> None:
