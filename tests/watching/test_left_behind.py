@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import threading
 from typing import Any
 
@@ -87,6 +89,21 @@ def test_after_an_error_too() -> None:
         model(SRC, TGT)
     assert_same(before, state(model))
     assert len(watched.attentions) == 6  # what was seen until then is kept
+
+
+def test_a_model_may_be_copied_and_saved_while_it_is_watched() -> None:
+    model, file = built("healthy"), io.BytesIO()
+    plain = model(SRC, TGT)
+    with watch(model) as watched:
+        model(SRC, TGT)
+        copied = copy.deepcopy(model)
+        torch.save(model, file)
+        model(SRC, TGT)
+    file.seek(0)
+    for other in (copied, torch.load(file, weights_only=False)):
+        assert torch.equal(other(SRC, TGT), plain)
+    assert len(watched.attentions) == 12
+    assert b"visformer" not in file.getvalue()
 
 
 def test_two_threads_do_not_meet() -> None:

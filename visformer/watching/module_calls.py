@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -20,6 +21,19 @@ class ModuleCall(NamedTuple):
     number: int  # counts all calls
     parent: int  # the number of the call that it was made in; 0 for none
     outermost: int  # the number of the call at the top
+
+
+class _Hook:
+    """A hook that does nothing in a copy: a model may be saved while it is watched."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *given: Any) -> None:
+        self._call(*given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")  # takes anything, gives None
 
 
 class ModuleCalls:
@@ -51,12 +65,12 @@ class ModuleCalls:
         for module in self._modules:
             try:
                 before = module.register_forward_pre_hook(
-                    self._enter, prepend=True, with_kwargs=True
+                    _Hook(self._enter), prepend=True, with_kwargs=True
                 )
             except RuntimeError:  # a scripted module takes no hooks
                 continue
             self._hooked.add(module)
-            after = module.register_forward_hook(self._leave, always_call=True)
+            after = module.register_forward_hook(_Hook(self._leave), always_call=True)
             self._handles += [before, after]
 
     def follows(self, module: nn.Module) -> bool:
