@@ -8,6 +8,7 @@ from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
 from visformer.pictures.look import DEFAULT_LOOK, Look, TokenRole
+from visformer.pictures.scene import reads
 from visformer.pictures.selection import AttentionCell
 from visformer.values.facts import Kind
 
@@ -55,9 +56,13 @@ def test_the_queries_are_tinted_by_the_chosen_column() -> None:
     assert "reads “▁cat”" in both.query_words
 
 
-def test_without_a_cell_the_last_target_row_and_the_first_source_row_read() -> None:
+def test_without_a_cell_the_last_target_row_and_the_row_spoken_of_read() -> None:
     assert made("decoder").queries[-1].chosen
-    assert made("encoder").queries[0].chosen
+    shown = state(sentence(), kind="encoder")
+    spoken = reads(shown.scene)
+    assert spoken is not None
+    chosen = [piece.chosen for piece in made("encoder").queries]
+    assert chosen.index(True) == spoken.row
 
 
 def test_masked_keys_are_told() -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.selection import Selection
@@ -57,8 +58,7 @@ def reads(scene: Scene) -> Reads | None:
     if cell is not None and cell.kind == kind and cell.query < len(weights):
         row = cell.query
     elif kind == "encoder":
-        others = np.where(np.eye(len(weights), dtype=bool), 0, np.nan_to_num(weights))
-        row = int(others.max(axis=1).argmax())
+        row = telling_row(weights)
     return _reads(trace, scene.selection, row, None)
 
 

@@ -45,6 +45,14 @@ def telling_head(trace: Trace) -> TellingHead:
     return TellingHead(kind, layer, head, _open_step(trace, weights))
 
 
+def telling_row(weights: Floats) -> int:
+    """Return the row of an encoder's map with the largest weight off its diagonal."""
+    rows, columns = weights.shape
+    diagonal = np.eye(rows, columns, dtype=bool)
+    others = np.where(diagonal, 0, np.nan_to_num(weights))
+    return int(others.max(axis=1).argmax())
+
+
 def _measure(trace: Trace, kind: Kind, layer: int, head: int) -> float:
     """Return how telling a head is, -1 where it has no numbers."""
     weights = head_weights(trace, kind, layer, head)

@@ -11,6 +11,7 @@ from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.language import _
 from visformer.pictures.attention.maps import Marks, sides
 from visformer.pictures.attention.reading import Reading
+from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.token_groups import glued
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix, read_token
@@ -43,17 +44,18 @@ class Tinted:
 def tinted(
     trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: TokenRole
 ) -> Tinted:
-    """Return the texts; without a mark the last target row, or first source row, reads.
+    """Return the texts; without a mark the last target row, or a telling source row.
 
     ``by`` "query": the keys are tinted by what the chosen query reads; "key": the
     queries are tinted by how much each reads the chosen key.
     """
     rows, columns = len(matrix.rows), len(matrix.columns)
-    default = 0 if shown.kind == "encoder" else rows - 1
-    row = next(iter(marked.rows), default)
-    column = next(iter(marked.columns), None)
     if not matrix.values.size:
         return Tinted((), (), matrix.note, "")
+    row = next(iter(marked.rows), rows - 1)
+    if not marked.rows and shown.kind == "encoder":
+        row = telling_row(matrix.values)
+    column = next(iter(marked.columns), None)
     masks = matrix.masked
     if by == "key" and column is not None:
         masked = masks[:, column] if masks is not None else np.zeros(rows, bool)
