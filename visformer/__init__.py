@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from visformer.core.passes import run
     from visformer.errors import CheckpointError, InputError, VisformerError
     from visformer.formats.fresh import build
+    from visformer.formats.hugging_face.folder_model import FolderModel
     from visformer.formats.loading import load
     from visformer.values.certificate import Certificate
     from visformer.values.config import ModelConfig
@@ -55,6 +56,7 @@ __all__ = [
     "CheckpointError",
     "Comparison",
     "Decoding",
+    "FolderModel",
     "HideSource",
     "InputError",
     "Intervention",
@@ -98,6 +100,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "CheckpointError": "errors",
     "Comparison": "watching.comparing",
     "Decoding": "core.decoding",
+    "FolderModel": "formats.hugging_face.folder_model",
     "HideSource": "values.intervention",
     "InputError": "errors",
     "Intervention": "values.intervention",

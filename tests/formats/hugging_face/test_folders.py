@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ def test_a_family_is_as_transformers_has_it(name: str, folder_of: FolderOf) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_over_many_sentences(name: str, folder_of: FolderOf) -> None:
     check(name, folder_of, 40)
@@ -178,8 +180,6 @@ def test_no_code_of_a_folder_runs(copied: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(copied: Path, keys: dict[str, Any], words: str) -> None:
-    import re
-
     assert re.search(words, refusal(change(copied, "config.json", **keys)))
 
 
@@ -218,6 +218,19 @@ def test_the_library_is_left_as_it_was(copied: Path) -> None:
         assert logging.is_progress_bar_enabled()
     finally:
         logging.set_verbosity_warning()
+
+
+@pytest.mark.parametrize("name", ["T5", "GPT-2", "BERT"])
+def test_a_tokenizer_that_is_missing_is_missed(
+    name: str, folder_of: FolderOf, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(folder_of(name), tmp_path / "f"))
+    for file in folder.iterdir():
+        kept = file.name in ("config.json", "generation_config.json")
+        if not kept and file.suffix != ".safetensors":
+            file.unlink()
+    words = "its files are missing|cannot be opened by transformers"
+    assert re.search(words, refusal(folder))
 
 
 def test_it_is_inspected_and_checked(copied: Path) -> None:

@@ -95,6 +95,7 @@ def _model(
 ) -> FolderModel:
     """Return the module with its tokenizer and its rules of generation."""
     rows = _rows(loaded.module)
+    _check_tokenizer(inner, rows, name)
     sides = TransformersSide(inner, rows), TransformersSide(inner, rows, target=True)
     settings = Settings(folder, fallback, CONFIG)
     rules = Generation()
@@ -127,6 +128,27 @@ def _model(
         assumed=tuple(assumed),
         multilingual=languages is not None,
     )
+
+
+def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
+    """Raise CheckpointError for a tokenizer that knows few of a model's tokens.
+
+    transformers makes one that knows nothing where the files of another are missing.
+    """
+    known = len(inner)
+    ids = inner("a e 1 . 的", add_special_tokens=False)["input_ids"]
+    read = [id for id in ids if id != inner.unk_token_id]
+    if 10 * known < rows or not inner.decode(read, skip_special_tokens=True).strip():
+        raise CheckpointError(
+            _(
+                "The tokenizer in {folder} knows {n:,} tokens, and the model has "
+                "{rows:,}: its files are missing, or of another model. Copy them into "
+                "the folder.",
+                folder=folder,
+                n=known,
+                rows=rows,
+            )
+        )
 
 
 def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
