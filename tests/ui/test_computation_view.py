@@ -28,6 +28,7 @@ from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.product_motion import AFTER_MS
+from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -142,6 +143,27 @@ def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: Kind) -> None:
         window.grab()
         assert csv_of(view_of(window).table.export)
         assert view_of(window).maps.isVisible()
+
+
+def test_formulas_and_sentences_have_the_hues_of_query_and_key(pair: Pair) -> None:
+    window, engine = pair
+    window.session.set(tab="computation", stage="weighted")
+    give(window, engine)
+    view = view_of(window)
+    found = {
+        name: {label.text()[at : at + length]: role for at, length, role in label.spans}
+        for label in window.findChildren(RoleLabel)
+        if (name := label.accessibleName())
+    }
+    assert found["the formula of this stage"].items() >= {
+        ("Q", "query"),
+        ("Kᵀ", "key"),
+        ("V", "value"),
+    }
+    assert view._subject is not None
+    query, key = view._subject.token("query"), view._subject.token("key")
+    assert found["the cell that is shown"] == {query: "query", key: "key"}
+    assert set(found["what is seen here"].values()) == {"query", "key"}
 
 
 def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(

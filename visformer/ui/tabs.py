@@ -37,7 +37,7 @@ class Tabs(QWidget):
     """
 
     turned = Signal(str)  # the name of the view that the user turned to
-    explained_now = Signal(str)  # what is seen, in a sentence; "" for none
+    explained_now = Signal(object)  # what is seen: a RoleText or str; "" for none
 
     def __init__(self, session: Session) -> None:
         super().__init__()

@@ -244,6 +244,9 @@ def make_plot(name: str) -> PlotWidget:
     return plot
 
 
+LEAST_RANGE = 0.01  # of the values from bottom to top
+
+
 def style_plot(
     plot: PlotWidget,
     widget: QWidget,
@@ -264,6 +267,8 @@ def style_plot(
         axis.setPen(palette.color(QPalette.ColorRole.Text))
         axis.setTextPen(palette.color(QPalette.ColorRole.Text))
         axis.setTickFont(widget.font())
+        axis.enableAutoSIPrefix(False)  # a scale such as ×0.001 is not read
+    plot.getViewBox().setLimits(minYRange=LEAST_RANGE)  # zeros are a line at 0
 
 
 def pens(palette: QPalette, *, thin: bool) -> list[QPen]:

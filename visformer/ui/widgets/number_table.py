@@ -96,6 +96,9 @@ class NumberTable(QTableView):
             if old is None or names != (old.rows, old.columns):
                 self._model.reset(len(numbers.rows), len(numbers.columns))
                 self._fit()
+            if old is None or old.axis != numbers.axis:  # begin at the first column
+                self.horizontalScrollBar().setValue(0)
+                self.marked = None, None
         self.viewport().update()
 
     # ---- painting --------------------------------------------------------------
