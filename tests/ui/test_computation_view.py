@@ -145,25 +145,18 @@ def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: Kind) -> None:
         assert view_of(window).maps.isVisible()
 
 
+def hues(label: RoleLabel) -> dict[str, str]:
+    return {label.text()[at : at + long]: role for at, long, role in label.spans}
+
+
 def test_formulas_and_sentences_have_the_hues_of_query_and_key(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="computation", stage="weighted")
-    give(window, engine)
-    view = view_of(window)
-    found = {
-        name: {label.text()[at : at + length]: role for at, length, role in label.spans}
-        for label in window.findChildren(RoleLabel)
-        if (name := label.accessibleName())
-    }
-    assert found["the formula of this stage"].items() >= {
-        ("Q", "query"),
-        ("Kᵀ", "key"),
-        ("V", "value"),
-    }
-    assert view._subject is not None
-    query, key = view._subject.token("query"), view._subject.token("key")
-    assert found["the cell that is shown"] == {query: "query", key: "key"}
-    assert set(found["what is seen here"].values()) == {"query", "key"}
+    pair[0].session.set(tab="computation", stage="weighted")
+    give(*pair)
+    view, roles = view_of(pair[0]), {"Q": "query", "Kᵀ": "key", "V": "value"}
+    assert hues(view._formula).items() >= roles.items()
+    assert list(hues(view._heading).values()) == ["query", "key"]
+    for label in (pair[0].tabs.explanation, pair[0].large.words):
+        assert set(hues(label).values()) == {"query", "key"}
 
 
 def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(
