@@ -182,6 +182,7 @@ def test_leaks_are_named() -> None:
     assert words.startswith("2 leaks. decoder self: “")
     assert "reads the later token" in words
     assert leak_words(make_trace()).startswith("No leak")
+    assert leak_words(make_trace().until(0)) == ""  # nothing has read anything
 
 
 def test_rows_that_attend_to_nothing_are_named() -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from visformer.ui import theme
+from visformer.ui.bars import strip
 
 
 def luminance(colour: QColor) -> float:
@@ -44,6 +45,15 @@ def test_the_roles_and_the_selection_are_told_apart(name: str) -> None:
     for one, other in combinations(colours, 2):
         parts = QColor.red, QColor.green, QColor.blue
         assert sum(abs(part(one) - part(other)) for part in parts) >= 80
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_tokens_are_legible_whatever_their_weight(name: str, qtbot: QtBot) -> None:
+    palette = theme.palette(theme.THEMES[name])
+    ends = palette.base().color().rgb(), palette.highlight().color().rgb()
+    for shade in range(strip.TINTS + 1):
+        ground, ink = strip._tinted(*ends, palette.text().color().rgb(), shade)
+        assert contrast(ground, ink) >= 4.5
 
 
 @pytest.mark.parametrize("name", theme.THEMES)

@@ -6,6 +6,7 @@ import numpy as np
 
 from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks
 from visformer.language import _, ngettext
+from visformer.pictures.absent import has_target
 from visformer.pictures.masks import attends_to_nothing, nothing_words
 from visformer.text import visible
 from visformer.values.arrays import Bools
@@ -49,6 +50,8 @@ def leak_words(trace: Trace | None) -> str:
             "The mask is changed, but there is no later token to read yet: step "
             "forward to see what leaks."
         )
+    if not all_leaks and has_target(trace) and not len(trace):
+        return ""  # nothing has read anything: that would say too much
     if not all_leaks:
         return _("No leak: no query reads a later token or a pad.")
     said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]

@@ -73,9 +73,25 @@ HUES: dict[AttentionRole, tuple[str, str]] = {
 }
 # A token that was forced or fed, and the loss of one: on light and on dark grounds.
 FED = ("#8a6200", "#f0c05a")
+LEGIBLE = 4.5  # the least contrast of text and its ground
 TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
 BASE_SIZE = "points of text at 100 %"  # a property of the application
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    """Return the contrast of WCAG 2 of two colours, from 1 to 21."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: QColor) -> float:
+    parts = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (colour.redF(), colour.greenF(), colour.blueF())
+    )
+    red, green, blue = parts
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:

@@ -24,7 +24,15 @@ from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.teacher_forcing import loss_share
 from visformer.ui import icons
-from visformer.ui.theme import CAPTION, WORD, fed_colour, loss_colour, sized
+from visformer.ui.theme import (
+    CAPTION,
+    LEGIBLE,
+    WORD,
+    contrast,
+    fed_colour,
+    loss_colour,
+    sized,
+)
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
@@ -363,6 +371,7 @@ def _frame(palette: QPalette, chip: Chip) -> QPen:
 
 def _readable_on(ground: QColor, text: QColor) -> QColor:
     """Return the colour of text on a ground: ``text``, or black or white."""
-    if abs(ground.lightnessF() - text.lightnessF()) >= 0.35:
+    if contrast(ground, text) >= LEGIBLE:
         return text
-    return QColor("white" if ground.lightnessF() < 0.5 else "black")
+    ends = QColor("white"), QColor("black")
+    return max(ends, key=lambda end: contrast(ground, end))
