@@ -215,7 +215,8 @@ def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
 def split_at_softmax(trail: ScoreTrail) -> tuple[list[ScoreTrail], list[ScoreTrail]]:
     """Return the operations before the softmax, and it with those after it."""
     steps = trail.steps()
-    at = next(i for i, s in enumerate(steps) if s.softmax or s.operation == "exp")
+    ends = ("exp", "_log_softmax")
+    at = next(i for i, s in enumerate(steps) if s.softmax or s.operation in ends)
     return steps[:at], steps[at:]
 
 

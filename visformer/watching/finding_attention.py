@@ -14,6 +14,7 @@ from visformer.watching.captured import (
     COLUMNS,
     Captured,
     Roles,
+    Unclear,
     again,
     arranged,
     flat,
@@ -74,6 +75,8 @@ def captured(
     parts = _arranged(
         product, of_keys, (tensor, dimensions), values, result, batch_size
     )
+    if parts.keys.shape[2] != parts.values.shape[2]:
+        raise Unclear("some of the keys")  # values in chunks, scores put together
     told = formula(trail, parts.of_scores)
     factors = product.factors if of_keys == COLUMNS else product.factors[::-1]
     marks = product.marks if of_keys == COLUMNS else product.marks[::-1]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from visformer.errors import stack_words
-from visformer.watching.axes import INPUT, DataDimensions, better, size_of
+from visformer.watching.axes import INPUT, MADE, DataDimensions, better, fresh, size_of
 from visformer.watching.axis_rules import MATRIX, REDUCTIONS, picks, results_of
 from visformer.watching.captured import Captured, Unclear
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
+from visformer.watching.higher_order import done_by_parts
 from visformer.watching.ledger import COMPUTED, CONSTANT, Known, Ledger
 from visformer.watching.module_calls import ModuleCalls
 from visformer.watching.one_key import has_one_key, one_key_product
@@ -29,12 +31,18 @@ from visformer.watching.operations import (
     sums_to_one,
     tensors_in,
 )
-from visformer.watching.score_trail import ScoreProduct, ScoreTrail, doing_again
+from visformer.watching.score_trail import (
+    ScoreProduct,
+    ScoreTrail,
+    doing_again,
+    with_sum,
+)
 from visformer.watching.seen_instead import SeenInstead, mixes_positions
 
 log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
 DRAWN = {"bernoulli_", "bernoulli", "rand", "rand_like", "uniform_"}
+KERNEL = re.compile(r"attention|attn")
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
@@ -43,6 +51,8 @@ LIKE = {  # only the shape of what they are given counts
 
 class Recorder(TorchDispatchMode):
     """A dispatch mode that computes everything as it is, and keeps what it finds."""
+
+    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -74,6 +84,8 @@ class Recorder(TorchDispatchMode):
         given = dict(kwargs or {})
         if torch._C._current_graph_task_id() != -1:  # a backward pass
             return func(*args, **given)
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, given)
         if is_composite(func):
             with self:
                 return func._op_dk(
@@ -89,6 +101,23 @@ class Recorder(TorchDispatchMode):
         except Exception as error:  # the model's own work goes on all the same
             log.debug("%s: %s", name, stack_words(error))
             self.see("unknown", name=name)
+        return out
+
+    def _higher_order(
+        self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        name = func.name()
+        seen = done_by_parts(self, name, args, kwargs)
+        if seen is not None:
+            return seen
+        out = func(*args, **kwargs)
+        ins, outs = tensors_in((*args, *kwargs.values())), tensors_in((out,))
+        marks = self.ledger.marks(ins)
+        if marks:
+            self.see("kernel" if KERNEL.search(name) else "unknown", name=name)
+        for one in outs:
+            known = Known(fresh(one.shape, MADE), COMPUTED if marks else CONSTANT)
+            self.ledger.learn(one, known, marks)
         return out
 
     def finish(self) -> None:
@@ -124,7 +153,7 @@ class Recorder(TorchDispatchMode):
         elif name in MATRIX:
             marks |= self._product(func, name, args, kwargs, out, marks)
             return
-        elif "attention" in name and marks and "backward" not in name:
+        elif KERNEL.search(name) and marks and "backward" not in name:
             self.see("kernel", name=name)
         elif marks and mixes_positions(name, args, ins, ledger):
             self.see("mixing", name=name)
@@ -246,7 +275,7 @@ class Recorder(TorchDispatchMode):
             dimensions = (*made.shared, made.left_rows, made.right_columns)
             trail = ScoreTrail(made)
             if plus:
-                trail = self._plus(trail, name, args, kwargs)
+                trail = with_sum(trail, name, args[0], kwargs)
         if attention:
             marks |= 2 << len(self.found)  # what follows depends on this attention
         state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
@@ -298,26 +327,11 @@ class Recorder(TorchDispatchMode):
             call=call.number,
             mixes=any(axis.origin == INPUT for axis in contracted) and all(marks),
         )
-        if made.mixes and first.trail is None and second.trail is None:
+        weighed = any(k.trail and k.trail.normalised() for k in (first, second))
+        if made.mixes and not weighed:
             seen = SeenInstead("no softmax", call.path, 0)
             self._mixers[id(made)] = made, seen
         return made
-
-    def _plus(
-        self,
-        trail: ScoreTrail,
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> ScoreTrail:
-        bias = args[0]
-        beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
-
-        def again(given: Tensor) -> Tensor:
-            added: Tensor = beta * bias.to(given.dtype) + alpha * given
-            return added
-
-        return replace(trail, before=trail, again=again, operation=name)
 
     def _attend(
         self,

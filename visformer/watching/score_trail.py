@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,6 +68,19 @@ class ScoreTrail:
         while at is not None:
             yield at
             at = at.before
+
+
+def with_sum(
+    trail: ScoreTrail, name: str, bias: Tensor, kwargs: dict[str, Any]
+) -> ScoreTrail:
+    """Return the trail of a product to which its own operation adds something."""
+    beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+
+    def again(given: Tensor) -> Tensor:
+        added: Tensor = beta * bias.to(given.dtype) + alpha * given
+        return added
+
+    return replace(trail, before=trail, again=again, operation=name)
 
 
 VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
