@@ -76,3 +76,25 @@ def test_the_words_on_a_button_that_is_on_are_legible(name: str, qtbot: QtBot) -
     theme.apply_theme(app, "light")
     darkest, lightest = min(inside, key=luminance), max(inside, key=luminance)
     assert contrast(darkest, lightest) >= 4.5
+
+
+def test_all_is_dressed_as_seldom_as_can_be(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another style dresses everything anew, and so does one sheet after another."""
+    theme.apply_theme(qapp, "light")
+    styles: list[object] = []
+    sheets: list[str] = []
+    put_on = QApplication.setStyleSheet
+
+    def recorded(app: QApplication, sheet: str) -> None:
+        sheets.append(sheet)
+        put_on(app, sheet)
+
+    monkeypatch.setattr(QApplication, "setStyle", lambda *given: styles.append(given))
+    monkeypatch.setattr(QApplication, "setStyleSheet", recorded)
+    for name in ("dark", "dark", "light"):
+        theme.apply_theme(qapp, name)
+    assert styles == []
+    assert len(sheets) == 4
+    assert [bool(sheet) for sheet in sheets] == [False, True, False, True]

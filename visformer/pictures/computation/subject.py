@@ -235,10 +235,10 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     stack, model = parameters.stack, parameters.model.config
     whole = trace.whole if _rows_stand(trace.whole, stack) else trace
     rows = block(query, len(_row_tokens(whole, stack)))
-    derived_from = *trace.storage, parameters
-    kept: LayerRows | None = trace.memo.find(derived_from, "layer rows")
+    kept: LayerRows | None = trace.memo.find(trace.storage, "layer rows")
     if (
         kept is not None
+        and kept.parameters is parameters
         and kept.rows.start == rows.start
         and kept.rows.stop >= min(rows.stop, len(_row_tokens(trace, stack)))
         and (len(kept.trace) == len(whole) or whole is not trace)
@@ -248,7 +248,7 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     apart = replace(whole, memo=Memo(), cut_from=None)
     fresh = LayerRows(apart, parameters, rows)
     numbers = (rows.stop - rows.start) * (12 * model.d_model + 4 * model.feed_forward)
-    trace.memo.keep(derived_from, "layer rows", fresh, numbers)
+    trace.memo.keep(trace.storage, "layer rows", fresh, numbers)
     return fresh
 
 
