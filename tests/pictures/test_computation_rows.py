@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -82,6 +83,21 @@ def test_the_rows_kept_are_those_of_the_block_looked_at() -> None:
         rows = layer_rows(trace, parameters, query)
         assert (rows.rows.start, rows.rows.stop) == (first, last)
         assert layer_rows(trace, parameters, first) is rows
+
+
+def test_what_is_no_longer_looked_at_is_freed_at_once() -> None:
+    """Without a collection: a layer's weights that come again, a run with its rows."""
+    checkpoint, _ = traced()
+    trace = make_trace(source=3, target=3)
+    first = layer_parameters(checkpoint, "decoder", 0)
+    gone = weakref.ref(first.feed_forward.w1.weight)
+    layer_rows(trace, first, 0)
+    del first
+    layer_rows(trace, layer_parameters(checkpoint, "decoder", 0), 0)
+    assert gone() is None
+    run = weakref.ref(trace)
+    del trace
+    assert run() is None
 
 
 def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:

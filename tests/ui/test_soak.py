@@ -17,6 +17,7 @@ from tests.formats.folders import write_letters
 from tests.models import tiny_model
 from tests.soak.user import Model, Plan, User, soak
 from visformer.app import App
+from visformer.values.layer_weights import LayerParameters
 
 
 @pytest.fixture
@@ -61,6 +62,12 @@ def test_runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
     app._timer.stop()
     gc.collect()
     user.work(Plan(steps=60, sentences=20, switches=2))
+    for layer in (0, 1, 0, 1, 0):
+        app.window.session.set(tab="computation", layer=layer)
+        user.wait(lambda: not app.window.session.state.awaiting.side_requests)
+    weights = [thing for thing in gc.get_objects() if type(thing) is LayerParameters]
+    assert len(weights) == 1
+    del weights
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
