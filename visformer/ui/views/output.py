@@ -53,7 +53,7 @@ from visformer.words import dimension_words, number
 
 HINT = N_("click: go to the step · drag: see more")
 LEAST_MAP = 130  # pixels: the minimum height of a map's cells; then the view scrolls
-SIDE_BY_SIDE = 50  # the least width in lines of text; else one below the other
+SIDE_BY_SIDE = 56  # the least width in lines of text; else one below the other
 AROUND_LINES = 7  # what stands around them, in lines of text
 STRETCH = 100.0  # a few rows of many columns still fill the map
 CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
