@@ -164,6 +164,11 @@ def _trace(
         biases=biases,
         certificate=watched.certificate,
     )
+    return with_own_weights(trace, layers, row)
+
+
+def with_own_weights(trace: Trace, layers: Layers, row: int) -> Trace:
+    """Keep the weights of those layers that do not follow from the Trace."""
     own = {
         (kind, layer): read_only(np.ascontiguousarray(one.weights[row]))
         for kind, several in layers.items()

@@ -17,6 +17,7 @@ from visformer.values.step import Step
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 from visformer.watching.stepped import SteppedModel
+from visformer.watching.traces import layers_of, with_own_weights
 from visformer.watching.watched_steps import probabilities_of, step_of
 from visformer.watching.watcher import Watched
 
@@ -192,6 +193,8 @@ class WrappedDecoding(Stepping):
             steps=tuple(steps),
             prompt=len(self._given) if self.checkpoint.alone else 0,
         )
+        if self.intervention:  # what it says of the model is of the unchanged one
+            trace = with_own_weights(trace, layers_of(watched.last_run), 0)
         cut = trace.until(len(made))
         return cut if self.settled else replace(cut, cut_from=None)
 

@@ -70,6 +70,7 @@ def test_scores_are_scaled(folder_of: FolderOf) -> None:
     model = opened(folder_of("BART"))
     plain, half = changed(model, ""), changed(model, "scale 0.5")
     assert half.scale("encoder", 0) == pytest.approx(plain.scale("encoder", 0) / 2)
+    assert not half.is_captured("encoder", 0)
     ours = half.attention("encoder", 0, 1)
     expected = plain.scores("encoder", 0, 1) / 2
     weights = torch.tensor(expected).softmax(-1).numpy()

@@ -121,6 +121,9 @@ def test_rules_of_a_folder_are_followed(copied: Path) -> None:
         steps = visformer.Decoding(model, text).finish().steps
         assert [step.id for step in steps] == own.generated(text)
         assert steps[0].origin == "rule"
+        theirs = own.generated(text, num_beams=2)
+        read = own.tokenizer.decode(theirs, skip_special_tokens=True)
+        assert model.translate([text], 2) == [read]
 
 
 def test_pickled_weights_are_read_by_our_own_reader(

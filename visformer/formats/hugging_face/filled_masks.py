@@ -17,6 +17,7 @@ from visformer.values.intervention import Intervention
 from visformer.values.step import CANDIDATES, Candidates
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
+from visformer.watching.traces import layers_of, with_own_weights
 
 if TYPE_CHECKING:
     from visformer.formats.hugging_face.folder_model import FolderModel
@@ -70,7 +71,7 @@ class FilledMasks(Stepping):
                 named = model.pieces(best.indices.tolist())
                 fills[at] = Candidates(best.indices.numpy(), named, best.values.numpy())
         (trace,) = watched.traces
-        return replace(
+        trace = replace(
             trace,
             model=model.described(trace.model),
             source_text=self._source_text or trace.source_text,
@@ -79,6 +80,8 @@ class FilledMasks(Stepping):
             intervention=self.intervention,
             fills=fills,
         )
+        # what it says of the model is of the unchanged one
+        return with_own_weights(trace, layers_of(watched.last_run), 0)
 
     @property
     def ended(self) -> bool:
