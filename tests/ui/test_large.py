@@ -123,6 +123,17 @@ def test_what_was_pressed_first_becomes_large(window: MainWindow, qtbot: QtBot) 
     assert window.session.state.kind == "encoder"
 
 
+def test_two_clicks_on_a_next_token_choose_it_and_make_nothing_large(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    table = window.candidates.table
+    qtbot.mouseDClick(table.viewport(), Qt.MouseButton.LeftButton)
+    assert window.large.picture is None
+    table.setFocus()
+    qtbot.keyClick(table, Qt.Key.Key_F)
+    assert window.large.picture is table
+
+
 def test_another_tab_puts_it_back(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(tab="computation")
     table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())

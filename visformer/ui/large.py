@@ -25,6 +25,7 @@ from visformer.ui import icons
 from visformer.ui.widgets.role_label import RoleLabel
 
 PICTURE = "can be large"  # a widget's property
+CHOOSES = "a click on it chooses"  # and so a double click makes nothing large
 GROUP = "is presented whole"  # another one's
 
 
@@ -60,6 +61,9 @@ class _Way(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take double clicks; show the button while the mouse is over the picture."""
         kind = event.type()
+        clicks = QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick
+        if kind in (*clicks, QEvent.Type.Enter) and self._picture.property(CHOOSES):
+            return False
         if kind == QEvent.Type.MouseButtonPress:
             place = place_of(self._picture)
             if place is not None:

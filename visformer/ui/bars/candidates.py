@@ -42,6 +42,7 @@ from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.teaching import TeachingPanel
+from visformer.ui.large import CHOOSES
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.least_size import LeastColumn, LeastSize
 from visformer.ui.widgets.plain_label import plain_label
@@ -88,6 +89,7 @@ class CandidatesPanel(QWidget):
         )
         self.export = Export(self.table, self._numbers)
         self.export.failed.connect(self.failed)
+        self.table.setProperty(CHOOSES, True)
         self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.table.customContextMenuRequested.connect(
             lambda at: self.export.popup(self.table.viewport().mapToGlobal(at))
