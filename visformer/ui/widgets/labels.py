@@ -101,6 +101,7 @@ class Labels(QWidget):
         self._rows = orientation is Qt.Orientation.Vertical
         self._labels: tuple[str, ...] = ()
         self._texts: tuple[str, ...] = ()  # the labels, cut to what fits
+        self._has_wide = False  # some are Chinese, Japanese or Korean
         self._marked: tuple[int, ...] = ()
         self._current: int | None = None
         self._looks: set[tuple[str, bool, bool, bool, float, float]] = set()
@@ -128,6 +129,7 @@ class Labels(QWidget):
         texts = self._texts
         if labels is not self._labels:  # marking alone comes with every mouse move
             self._labels, texts = labels, tuple(short(label) for label in labels)
+            self._has_wide = any(map(_is_wide, texts))
         if (texts, marked, current, role) != (
             self._texts,
             self._marked,
@@ -259,8 +261,7 @@ class Labels(QWidget):
 
     def _high(self, metrics: QFontMetrics) -> float:
         """Return the height of a label; of several scripts, the largest."""
-        wide = any(map(_is_wide, self._texts))
-        return metrics.height() * (WIDE_SIZE if wide else 1.0)
+        return metrics.height() * (WIDE_SIZE if self._has_wide else 1.0)
 
     def _is_turned(self, index: int) -> bool:
         """Tell whether a column's label reads upwards; single characters stand."""
