@@ -94,6 +94,21 @@ def test_a_softmax_over_the_only_query_is_not_over_the_keys() -> None:
     assert [f.id for f in watched.certificate.findings] == ["softmax-axis"]
 
 
+def test_a_softmax_over_the_queries_of_one_key_is_named() -> None:
+    class OverQueries(Attending):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            q = self.q(target).unflatten(-1, (HEADS, SIZE))
+            k, v = (f(source).unflatten(-1, (HEADS, SIZE)) for f in (self.k, self.v))
+            weights = (torch.einsum("bqhd,bkhd->bhqk", q, k) / SIZE**0.5).softmax(-2)
+            return self.o(torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2))  # type: ignore[no-any-return]
+
+    source, target = (torch.randn(2, n, WIDTH) for n in (1, 5))
+    watched = watch(OverQueries())(source, target)
+    assert watched.certificate.passed
+    assert watched.certificate.missed == ()
+    assert [f.id for f in watched.certificate.findings] == ["softmax-axis"]
+
+
 def test_one_token_of_one_row_tells_of_no_batch() -> None:
     """Which of two axes of size one counts rows cannot be told: none is accused."""
 

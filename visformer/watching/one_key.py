@@ -22,9 +22,10 @@ class OneKeyProduct(NamedTuple):
 
 
 def has_one_key(trail: ScoreTrail | None) -> bool:
-    """Whether a trail has a softmax, which ran over one key."""
-    steps = [] if trail is None else trail.steps()
-    return any(step.softmax and not step.softmax[0] for step in steps)
+    """Whether a trail has a softmax, and one side of its product one position."""
+    if trail is None or not any(step.softmax for step in trail.steps()):
+        return False
+    return not trail.product.left_rows or not trail.product.right_columns
 
 
 def one_key_product(
