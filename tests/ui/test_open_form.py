@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair, make_window
-from visformer.engine.messages import Asked, Opened, Refused
+from visformer.engine.messages import Asked, Open, Opened, Refused
 from visformer.session.openings import ask_again
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides, Question, Questionnaire
@@ -61,10 +61,14 @@ def ask(pair: Pair, path: str = "/x/m.pt", form: Questionnaire = FORM) -> None:
     QApplication.processEvents()
 
 
-def opened(path: str = "/x/m.pt", digest: str = "d", **more: object) -> Opened:
+def open_it(
+    window: MainWindow, path: str = "/x/m.pt", digest: str = "d", **more: object
+) -> None:
+    """Let the engine say that the last opening that was asked for has succeeded."""
+    newest = window.session.state.awaiting.newest(Open)
     trace = make_trace()
-    return Opened(
-        number=1,
+    answer = Opened(
+        number=1 if newest is None else newest.number,
         path=path,
         model=trace.model.__class__(
             **{
@@ -80,6 +84,7 @@ def opened(path: str = "/x/m.pt", digest: str = "d", **more: object) -> Opened:
         findings=(),
         **more,  # type: ignore[arg-type]
     )
+    window.receive(answer)
 
 
 def editor(window: MainWindow, name: str) -> Any:
@@ -96,7 +101,7 @@ def test_enter_opens_with_the_defaults(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClick(window.form.focusWidget(), Qt.Key.Key_Return)
     assert engine.overrides[-1] == ((("heads", 4),), "never")
     assert not window.form.open_button.isEnabled()  # until there is an answer
-    window.receive(opened())
+    open_it(window)
     assert not window.form.isVisible()
     assert window.session.state.asked is None
 
@@ -120,7 +125,7 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
         ("tokenizer", "/x/t.model"),
     )
     assert engine.overrides[-1] == (expected, "never")
-    window.receive(opened())
+    open_it(window)
     window.open("/x/m.pt")
     assert engine.overrides[-1] == (expected, "never")  # nobody is asked twice
     window.memory.write()
@@ -152,7 +157,7 @@ def test_a_wrong_answer_is_said_in_the_form(pair: Pair, qtbot: QtBot) -> None:
 
 def test_escape_leaves_the_old_model(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
-    window.receive(opened("/x/old.pt"))
+    open_it(window, "/x/old.pt")
     ask(pair)
     qtbot.keyClick(window.form, Qt.Key.Key_Escape)
     assert not window.form.isVisible()
@@ -196,7 +201,7 @@ def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
     window, engine = pair
     ask(pair)
     window.form.open_button.click()
-    window.receive(opened())
+    open_it(window)
     window.open("/x/m.pt")
     window.receive(Refused(number=-3, reason="4 heads do not divide 10."))
     assert engine.overrides[-1] == ((), "open")
@@ -209,13 +214,13 @@ def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
     window, _ = pair
     ask(pair)
     window.form.open_button.click()
-    window.receive(opened(digest="1"))
+    open_it(window, digest="1")
     assert "changed" not in window._notice.text()
     window.open("/x/m.pt")
-    window.receive(opened(digest="2"))
+    open_it(window, digest="2")
     assert "m.pt has changed since you answered" in window._notice.text()
     window.open("/x/m.pt")
-    window.receive(opened(digest="2"))
+    open_it(window, digest="2")
     assert "changed" not in window._notice.text()
 
 
@@ -224,7 +229,7 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
     ask(pair)
     editor(window, "pad").setValue(3)
     window.form.open_button.click()
-    window.receive(opened())
+    open_it(window)
     window.session.do(ask_again)
     assert engine.overrides[-1] == ((("heads", 4), ("pad", 3)), "always")
 
@@ -333,9 +338,9 @@ def test_an_accepted_guess_is_told_and_shown_in_the_title(pair: Pair) -> None:
     assert window.form.answers() == {"heads": 8, "guessed.heads": True}
     window.form.open_button.click()
     assert engine.overrides[-1][0] == (("heads", 8), ("guessed.heads", True))
-    window.receive(opened(guessed_heads=8))
+    open_it(window, guessed_heads=8)
     assert "(8 heads assumed)" in window.windowTitle()
-    window.receive(opened())
+    open_it(window)
     assert "assumed" not in window.windowTitle()
     window.receive(Asked(number=-len(engine.opened), path="/x/m.pt", form=form))
     editor(window, "heads").setCurrentIndex(0)
