@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSettings
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -211,6 +211,24 @@ def test_a_window_that_is_closed_is_not_offered(
     assert len(again.files.earlier) == 1
     again.close()
     assert len(left_behind(tmp_path / "kept")) == 1  # nothing was worked on
+
+
+def test_the_first_picture_is_no_work(start: Start, tmp_path: Path) -> None:
+    window, engine = start()
+    window.show_telling(TRACE)
+    window.receive(opened_model(TRACE.model, path="/m"))
+    answer(window, engine, TRACE)
+    QApplication.processEvents()
+    assert not window.isWindowModified()
+    window.close()
+    assert left_behind(tmp_path / "kept") == []
+    window, engine = start()
+    window.show_telling(TRACE)
+    window.translate("one")
+    answer(window, engine, TRACE)
+    assert window.isWindowModified()
+    window.close()
+    assert len(left_behind(tmp_path / "kept")) == 1
 
 
 def test_what_is_dismissed_is_not_offered_again(

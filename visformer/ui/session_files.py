@@ -148,6 +148,12 @@ class SessionFiles(QObject):
             self._window.session.set(notice=words)
         self._failed = bool(reason)
 
+    def rest(self) -> None:
+        """Take what is on screen for no work of the user's: nothing of it is kept."""
+        self._saved = self._window.session.state.revision
+        self._timer.stop()
+        self.draw(self._window.session.state)
+
     def close(self) -> None:
         """Keep the session as it is at the window's end, and end the thread."""
         if self._closed:

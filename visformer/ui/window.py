@@ -232,6 +232,7 @@ class MainWindow(QMainWindow):
         """Show a recorded Trace where it says most, its text in the source line."""
         self.session.do(runs.show_telling, trace)
         self.source.setText(self.session.state.wish.sentence)
+        self.files.rest()
 
     def show_file(self, session: SavedSession, path: str) -> None:
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
