@@ -46,6 +46,7 @@ KEYS = (
     N_("Shift+arrow keys: move the locked cell"),
     N_("[ and ]: previous and next stage of the Computation tab"),
     N_("F or a double click: make a picture large, and put it back"),
+    N_("Wheel, plus, minus on a map: larger or smaller cells; 0: all of them again"),
     N_("F5: present one picture alone; there S: spotlight, B or full stop: black"),
     N_(
         "Esc: end the presentation, put the large picture back, unlock the cell, close "
