@@ -127,24 +127,22 @@ class Trace:
     @property
     def whole(self) -> Trace:
         """The Trace that this one was cut from by ``until``, or itself."""
-        whole = self.cut_from
-        return whole if whole and same(whole.storage, self.storage) else self
+        whole = self.cut_from or self
+        return whole if same(whole.storage, self.storage) else self
 
-    @property
+    @cached_property
     def storage(self) -> tuple[object, ...]:
-        """What the Traces of one run share, to be compared by identity.
-
-        Attention follows from it, of as many rows as a Trace has.
-        """
+        """What all attention of a run follows from, to be compared by identity."""
         grown = self.decoder_rows, *self.masks.values(), *self.captured.values()
         added = (bias for biases in self.biases.values() for bias in biases)
-        encoder = self.encoder_rows, self.memory_rows
-        return self.model, self.source, *encoder, *map(_owner, (*grown, *added))
+        known = self.model, self.source, self.encoder_rows, self.memory_rows
+        return *known, *map(_owner, (*grown, *added))
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone, as a file has it: what belongs to others stays."""
         others = dict.fromkeys(("cut_from", "own_weights", *_OUTPUT))
-        return {**self.__dict__, **others, "memo": Memo()}
+        own = {k: v for k, v in self.__dict__.items() if k != "storage"}
+        return {**own, **others, "memo": Memo()}
 
     def __repr__(self) -> str:
         source, text = short(self.source_text, 30), short(self.text, 30)
