@@ -19,6 +19,7 @@ from visformer.app import App
 from visformer.session.forcing import force
 
 TICK_MS = 20
+MOST_MS = 240_000  # then it gives up: nobody else would end it
 
 
 def shown(app: App) -> dict[str, Any]:
@@ -87,6 +88,7 @@ def main(address: str, key: str, name: str) -> int:
     timer = QTimer(app.qt)
     timer.timeout.connect(tick)
     timer.start(TICK_MS)
+    QTimer.singleShot(MOST_MS, app.qt.quit)
     code = app.qt.exec()
     app.close()
     return code

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SECONDS = 240  # of a computer that does other things as well
 SCRIPT = """
 import os, subprocess, sys, time, torch, visformer
@@ -58,6 +60,7 @@ def told(how: str, folder: Path) -> dict[str, dict[str, object]]:
     return {line["did"]: line for line in lines}
 
 
+@pytest.mark.timeout(SECONDS)
 def test_it_is_typed_into_forced_raises_and_ends(tmp_path: Path) -> None:
     said = told("block", tmp_path)
     done = ["typed", "forced", "raised", "went on", "ended", "refused"]
@@ -76,6 +79,7 @@ def test_it_is_typed_into_forced_raises_and_ends(tmp_path: Path) -> None:
         assert said[did]["source"] == ["6", "6"]
 
 
+@pytest.mark.timeout(SECONDS)
 def test_a_script_goes_on_beside_its_window(tmp_path: Path) -> None:
     said = told("at once", tmp_path)
     assert said["forced"]["kinds"] == ["encoder", "decoder", "cross"]
