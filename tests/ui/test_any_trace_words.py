@@ -138,6 +138,12 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     assert locked.query == 3
     assert locked.key == int(trace.attention("encoder", 0, 0)[3].argmax())
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
+    asked = window.session.state.locked  # which head reads the first from the masked
+    assert asked is not None
+    assert (asked.query, asked.key) == (3, 0)
+    assert "(token 4)" in panel._title.text()
+    window.session.set(locked=None)
+    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
     assert panel.shown.rows == ()
     assert "Click a masked token" in panel.summary.text()
 

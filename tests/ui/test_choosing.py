@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
-from visformer.engine.messages import Opened, Refused
+from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
 from visformer.session.runs import show_trace
 from visformer.ui.bars import choosing
@@ -32,10 +32,12 @@ FINDING = Finding(
 )
 
 
-def opened(*, numbers: int = 0, findings: tuple[Finding, ...] = ()) -> Opened:
+def opened(
+    *, number: int = 1, numbers: int = 0, findings: tuple[Finding, ...] = ()
+) -> Opened:
     trace = make_trace()
     return Opened(
-        number=1,
+        number=number,
         path="/x/m.pt",
         model=replace(trace.model, layout="handout", digest="other"),
         positions=trace.encoder_rows[:, :8],
@@ -100,7 +102,9 @@ def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -
 def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) -> None:
     window, engine = pair
     window.open("/x/m.pt", given=(("heads", 2),))
-    window.receive(opened(numbers=9))
+    newest = window.session.state.awaiting.newest(Open)
+    assert newest is not None
+    window.receive(opened(number=newest.number, numbers=9))
     choosing.choose_tokenizer(window)
     dialog = window.findChild(QFileDialog)
     assert dialog is not None
