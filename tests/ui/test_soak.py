@@ -62,11 +62,11 @@ def test_runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
     app._timer.stop()
     gc.collect()
     user.work(Plan(steps=60, sentences=20, switches=2))
-    for layer in (0, 1, 0, 1, 0):
+    for layer in (0, 1) * 8:
         app.window.session.set(tab="computation", layer=layer)
         user.wait(lambda: not app.window.session.state.awaiting.side_requests)
     weights = [thing for thing in gc.get_objects() if type(thing) is LayerParameters]
-    assert len(weights) == 1
+    assert len(weights) <= 6  # the state's, and what runs were last drawn with
     del weights
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
