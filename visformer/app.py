@@ -36,6 +36,7 @@ from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
+from visformer.session.runs import NO_MODEL
 from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
@@ -119,6 +120,8 @@ class App:
             window.show_file(handed, "")
         elif path is None and not text:
             self._show_recorded()
+        # the first run, too, is looked at where it says most
+        window.session.set(led=window.session.state.led or NO_MODEL)
         if path is not None and path.endswith(".vis"):
             window.open(path)
             path = None  # a model is opened for what is typed next

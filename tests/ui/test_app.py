@@ -27,6 +27,7 @@ from tests.traces import make_trace
 from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.session.side_requests import batch
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.mask_lab import MaskLab
@@ -77,6 +78,8 @@ def test_type_step_and_see_what_the_model_makes(
     trace = window.session.state.trace
     assert trace is not None
     assert trace.target == expected.target
+    state = window.session.state
+    assert (state.kind, state.layer, state.head) == telling_head(trace)[:3]
     window.transport.last()
     chips = window.strips.target._row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
@@ -103,13 +106,14 @@ class Ring:
 def test_the_weights_of_the_layer_looked_at_come(
     app: App, qtbot: QtBot, folder: Path
 ) -> None:
-    """Asked for while the sentence decodes, of one layer after another; after a crash.
+    """Asked for of one layer after another; after a crash.
 
     What they make of the Trace is what the model made.
     """
     window = app.window
     window.session.set(tab="computation", stage="feed_residual")
     app.start(str(folder), "hello")
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     for layer in (0, 1):
         window.session.set(layer=layer)
         qtbot.waitUntil(

@@ -33,6 +33,7 @@ from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
+NO_MODEL = "none yet"  # ``led`` where the first run of any model is to be led to
 SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
 
 
@@ -286,7 +287,7 @@ def finished(state: State, event: Finished) -> Next:
         notice=_broken_words(state) or state.notice,
     )
     if state.led and state.trace is not None and state.led != state.trace.model.digest:
-        step = state.step  # another model's first sentence begins at its first step
+        step = state.step  # a model's first sentence begins at its first step
         state = replace(look_at_telling_head(state).state, step=step)
     if state.intervention and state.baseline is None:
         prefix = state.made_for.prefix if state.made_for is not None else ()
