@@ -13,7 +13,7 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def visible(text: str) -> str:
     """Return ``text`` with control and direction characters spelt out, as ``[U+202E]``.
 

@@ -178,6 +178,11 @@ FOREIGN = {
 }
 
 
+OF_TRANSFORMERS = {
+    *("T5", "BERT", "DistilBERT", "GPT", "a language model", "BART", "NLLB"),
+}
+
+
 @pytest.mark.parametrize("what", FOREIGN)
 def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
     names = [FOREIGN[what], "encoder.layers.0.self_attn.out_proj.weight", "norm.weight"]
@@ -185,8 +190,12 @@ def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         load(path, heads=2, pad=1, device="cpu")
     assert str(caught.value).startswith(f"m.pt holds {what}")
-    ways = ("give the model to visformer.wrap.", "It has no attention to show.")
-    assert str(caught.value).endswith(ways[what == "a recurrent network"])
+    way = "give the model to visformer.wrap."
+    if what == "a recurrent network":
+        way = "It has no attention to show."
+    elif what in OF_TRANSFORMERS:
+        way = "Open the whole folder that transformers wrote, with its config.json."
+    assert str(caught.value).endswith(way)
     assert len(str(caught.value)) <= 200
 
 

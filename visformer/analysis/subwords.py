@@ -30,7 +30,7 @@ def has_word_marks(tokens: Sequence[str]) -> bool:
     return any(token.startswith(SPACE) for token in tokens)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def is_punctuation(token: str) -> bool:
     """Whether a piece is punctuation and nothing else (Unicode's P*)."""
     text = bare(token)
@@ -100,7 +100,7 @@ def word_groups(
     return tuple(tuple(group) for group in groups)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _stands_alone(token: str) -> bool:
     text = bare(token)
     if token == "<unk>":  # nothing else is known of it

@@ -49,7 +49,7 @@ def foreign(names: Iterable[str]) -> str:
     return ""
 
 
-_TRANSFORMERS = ("T5", "BERT", "DistilBERT", "GPT", "Llama", "Whisper", "BART", "NLLB")
+_TRANSFORMERS = ("T5", "BERT", "DistilBERT", "GPT", "Llama", "BART", "NLLB")
 _FILES: dict[str, tuple[bytes, int, str]] = {  # what it is -> first bytes, where, how
     "GGUF": (b"GGUF", 0, ".gguf"),
     "ONNX": (b"", 0, ".onnx"),

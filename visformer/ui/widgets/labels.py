@@ -33,12 +33,12 @@ def short(label: str) -> str:
     return _cut(label, LONGEST)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _short_pair(read: str, next: str, fed: str) -> str:
     return TokenPair(_cut(read, LONGEST - 5), _cut(next, LONGEST - 5), fed)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
@@ -81,7 +81,7 @@ def are_numbers(labels: tuple[str, ...]) -> bool:
     return bool(labels) and all(map(str.isdecimal, labels))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _is_wide(text: str) -> bool:
     return any(
         "\u2e80" <= char <= "\u9fff"
