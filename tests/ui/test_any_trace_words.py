@@ -128,6 +128,7 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     panel, row = window.candidates, window.strips.source._row
     assert panel.isVisibleTo(window)
     assert "(token 2)" in panel._title.text()
+    assert not panel.field.isVisibleTo(window)  # there is no step to force
     assert [chip.current for chip in row.chips] == [False, True, False, False, False]
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[3].center())
     assert "(token 4)" in panel._title.text()

@@ -164,11 +164,12 @@ class CandidatesPanel(QWidget):
         """Show the current step's distribution."""
         trace, self._state = state.shown, state
         self._fixed = bool(fixed_words(state))
-        self._there = trace is None or has_target(trace) or bool(trace.fills)
+        steps = trace is None or has_target(trace)
+        self._there = steps or bool(trace and trace.fills)
         self.setVisible(self._there and not self.folded)
         if self.folded:
             return
-        if trace is None or has_target(trace):
+        if trace is None or steps:
             table = candidate_table(trace, choosable=not self._fixed)
         else:
             table = fill_table(trace, masked_token(trace, state.locked))
@@ -177,7 +178,8 @@ class CandidatesPanel(QWidget):
             self._title.setText(table.title)
             self.summary.setText(table.summary)
             self.field.clear()
-        self.field.setVisible(bool(table.rows) and not (self._fixed or self._brief))
+        forced = steps and bool(table.rows)
+        self.field.setVisible(forced and not (self._fixed or self._brief))
         self.summary.setVisible(not self._brief)
         if not self._brief:
             self.teaching.draw(state)
