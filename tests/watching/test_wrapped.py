@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import visformer
 from tests.watching.comparing import apart
 from tests.watching.faulty_models import built
+from visformer.values.not_finite import not_finite_words
 from visformer.watching.wrapped import wrap
 
 WORDS = [*"@$", *"abcdefghijklmnopqrstuv"]  # pad, end, and 22 letters
@@ -194,3 +195,19 @@ def test_what_the_model_raises_is_its_own() -> None:
 
     with pytest.raises(ZeroDivisionError):
         visformer.Decoding(visformer.wrap(call, bos=2, eos=1), "5 6").step()
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_run_ends_where_the_logits_are_no_numbers(step: int) -> None:
+    model = built("healthy")
+
+    def call(source: Tensor, target: Tensor) -> Tensor:
+        logits: Tensor = model(source, target)
+        return logits * torch.nan if target.shape[1] >= step else logits
+
+    wrapped = visformer.wrap(call, bos=2, eos=1, pad=0)
+    decoding = visformer.Decoding(wrapped, [3, 4, 5], limit=6)
+    trace = decoding.finish()
+    assert len(trace) == step
+    assert decoding.ended
+    assert not_finite_words(trace).startswith("The logits are not finite")

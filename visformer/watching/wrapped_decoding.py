@@ -61,6 +61,7 @@ class WrappedDecoding(Stepping):
         self.limit = model.most_tokens(self._source, limit)
         self._unwatched = model.unwatched(self.intervention)
         self._made: list[Choice] = []
+        self._not_numbers: set[tuple[int, ...]] = set()  # what led to NaN
         self._position = 0
         self._passes: dict[tuple[int, ...], tuple[Watched, Tensor]] = {}
         self._traces: dict[tuple[Choice, ...], Trace] = {}
@@ -91,10 +92,14 @@ class WrappedDecoding(Stepping):
 
     @property
     def ended(self) -> bool:
-        """Whether the current step ended the sentence or reached the limit."""
+        """Whether the current step ended the sentence, or no step can follow it.
+
+        None follows at the limit, nor where the logits are not numbers.
+        """
         made = self._made[: self._position]
-        ends = self.checkpoint.ends
-        return len(made) == self.limit or bool(made and made[-1][0] in ends)
+        ended = bool(made) and made[-1][0] in self.checkpoint.ends
+        broken = bool(made) and self._consumed(len(made)) in self._not_numbers
+        return ended or broken or len(made) == self.limit
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
@@ -136,6 +141,8 @@ class WrappedDecoding(Stepping):
             logits = self._pass(consumed)[1][-1]
         else:
             logits = self._unwatched(self._source.ids, consumed)
+        if bool(logits.float().softmax(-1).isnan().any()):
+            self._not_numbers.add(consumed)
         step = self._position
         last = step + 1 == self.limit
         chosen = model.choose(logits, self.strategy, consumed, step=step, last=last)
