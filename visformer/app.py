@@ -120,8 +120,9 @@ class App:
             window.show_file(handed, "")
         elif path is None and not text:
             self._show_recorded()
-        # the first run, too, is looked at where it says most
-        window.session.set(led=window.session.state.led or NO_MODEL)
+        if not window.session.state.led:
+            # the first run, too, is looked at where it says most
+            window.session.set(led=NO_MODEL)
         if path is not None and path.endswith(".vis"):
             window.open(path)
             path = None  # a model is opened for what is typed next

@@ -9,7 +9,7 @@ import pytest
 
 from tests.traces import fed, make_trace
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.explanations import DARK, EXPLAINED, START, explanation
+from visformer.pictures.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.look import SUMMARIES, Look
 from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
@@ -94,10 +94,10 @@ def test_a_summary_is_not_called_a_head(summary: str) -> None:
     assert said != explanation(("attention",), scene())
 
 
-def test_each_form_names_what_is_dark() -> None:
-    for form, dark in DARK.items():
+def test_each_form_names_what_is_strong() -> None:
+    for form, strong in STRONG.items():
         looked = scene(look=Look(form=form))
-        assert dark in explanation(("attention",), looked)
+        assert strong in explanation(("attention",), looked)
 
 
 def test_what_was_fed_is_not_said_to_come_out() -> None:

@@ -187,7 +187,7 @@ class _Plain:
             if isinstance(name, str)
             and name[:1] != "_"
             and name not in taken
-            and (isinstance(value, dict | list) or type(value).__base__ is Inert)
+            and isinstance(value, dict | list | Inert)
         }
 
     def _tensor(self, record: TensorRecord) -> Tensor:

@@ -22,10 +22,10 @@ from visformer.words import number, probability
 TabPage = tuple[str, ...]  # a tab, and its page where it has pages
 START = N_("Type a sentence and press Enter: the model translates it word by word.")
 UNWRITTEN = N_("Nothing is written yet: press → to write the first word.")
-DARK: dict[Form, str] = {  # what a large weight looks like
-    "map": N_("dark cells"),
+STRONG: dict[Form, str] = {  # what a large weight looks like
+    "map": N_("strong cells"),
     "arcs": N_("thick arcs"),
-    "text": N_("dark words"),
+    "text": N_("strongly tinted words"),
 }
 
 
@@ -45,24 +45,24 @@ def _unwritten(scene: Scene) -> bool:
 # ---- attention -------------------------------------------------------------------
 
 _ROWS: dict[Kind, str] = {  # without a row in focus
-    "encoder": N_("Each row is a source word; {dark} are the words that it reads."),
-    "decoder": N_("Each row is a target word; {dark} are the words that it reads."),
+    "encoder": N_("Each row is a source word; {strong} are the words that it reads."),
+    "decoder": N_("Each row is a target word; {strong} are the words that it reads."),
     "cross": N_(
-        "Each row is a word being written; {dark} are the source words it looks at."
+        "Each row is a word being written; {strong} are the source words it looks at."
     ),
 }
 _READS: dict[Kind, str] = {
     "encoder": N_(
-        "“{query}” reads “{key}” most ({weight}): rows are source words, {dark} what "
+        "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
         "they read."
     ),
     "decoder": N_(
-        "“{query}” reads “{key}” most ({weight}): rows are target words, {dark} what "
+        "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
         "they read, never later ones."
     ),
     "cross": N_(
         "After “{query}” it looks mostly at “{key}” ({weight}): rows are words being "
-        "written, {dark} where they look."
+        "written, {strong} where they look."
     ),
 }
 _ASKED = N_(
@@ -71,23 +71,25 @@ _ASKED = N_(
 )
 _SUMMARISED: dict[str, str] = {
     "mean": N_(
-        "Mean of this layer's heads: {dark} are tokens that many heads read or one "
+        "Mean of this layer's heads: {strong} are tokens that many heads read or one "
         "head reads strongly."
     ),
-    "max": N_("Maximum of this layer's heads: {dark} are tokens that any head reads."),
-    "all": N_("Mean of all heads of all layers: {dark} are read almost everywhere."),
+    "max": N_(
+        "Maximum of this layer's heads: {strong} are tokens that any head reads."
+    ),
+    "all": N_("Mean of all heads of all layers: {strong} are read almost everywhere."),
     "rollout": N_(
-        "Rollout: {dark} are source tokens that reach a row through all layers."
+        "Rollout: {strong} are source tokens that reach a row through all layers."
     ),
 }
 
 
 def _attention(scene: Scene) -> str:
-    dark, kind = _(DARK[scene.look.form]), scene.selection.kind
+    strong, kind = _(STRONG[scene.look.form]), scene.selection.kind
     if kind != "encoder" and _unwritten(scene):
         return _(UNWRITTEN)
     if scene.look.summary in _SUMMARISED:
-        return _(_SUMMARISED[scene.look.summary], dark=dark)
+        return _(_SUMMARISED[scene.look.summary], strong=strong)
     cell = scene.selection.cell
     if kind == "encoder" and scene.look.raw and cell is not None and cell.kind == kind:
         asked = computed(scene)
@@ -95,8 +97,8 @@ def _attention(scene: Scene) -> str:
             return _(_ASKED, **_names(asked))
     found = reads(scene) if scene.look.raw else None
     if found is None:
-        return _(_ROWS[kind], dark=dark)
-    return _hued(_(_READS[kind], dark=dark, **_names(found)), found)
+        return _(_ROWS[kind], strong=strong)
+    return _hued(_(_READS[kind], strong=strong, **_names(found)), found)
 
 
 def _hued(sentence: str, found: Reads) -> str:
@@ -245,8 +247,8 @@ def _computation(scene: Scene) -> str:
 
 def _masks(scene: Scene) -> str:
     return _(
-        "Which column each row may read: the causal mask hides later target tokens, "
-        "the padding mask hides padding."
+        "Which columns each row may read: a causal mask hides later target tokens, "
+        "a padding mask hides padding."
     )
 
 
