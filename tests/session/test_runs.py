@@ -27,8 +27,9 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.engine.mirror import Decoded
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.session import receive, runs, side_requests
-from visformer.session.state import Next, Session, State
+from visformer.session.state import Change, Next, Session, State
 from visformer.session.wishes import Wish
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
@@ -47,6 +48,31 @@ def test_a_sentence_is_decoded_ahead_with_the_cursor_on_step_one(
     assert state.step == 1
     state = take(session, Finished(number=1, step_ms=2.0))
     assert (state.busy, state.step_ms, state.step) == ("", 2.0, 1)
+
+
+TELLING = make_trace(9, 8, layers=3, heads=4, sharpness=8)
+
+
+@pytest.mark.parametrize("moved", [{}, {"head": 3}, {"layer": 1}, {"step": 4}])
+def test_the_first_run_leads_to_its_telling_head_unless_the_user_went_elsewhere(
+    session: Session, engine: Engine, moved: Change
+) -> None:
+    session.set(led=runs.NO_MODEL, layer=2, head=0)
+    session.do(runs.translate, "a")
+    for length in (0, 5):
+        take(session, Decoded(number=1, trace=TELLING.until(length), limit=9))
+    session.set(**moved)
+    chosen = session.state.place
+    take(session, Decoded(number=1, trace=TELLING, limit=9))
+    state = take(session, Finished(number=1, step_ms=2.0))
+    kind, layer, head, _step = telling_head(TELLING)
+    assert layer not in (1, 2)
+    led = chosen._replace(kind=kind, layer=layer, head=head, step=1)
+    assert state.place == (chosen if moved else led)
+    session.set(layer=2, head=2)
+    session.do(runs.translate, "b")
+    answer(session, engine, TELLING)  # a later run leads nowhere
+    assert (session.state.layer, session.state.head) == (2, 2)
 
 
 def test_a_transition_leaves_the_state_that_it_is_given() -> None:

@@ -18,6 +18,7 @@ from visformer.pictures.run_notices import end_notice, source_notice
 from visformer.session.awaiting import is_question, is_side_request
 from visformer.session.history import EditedRun, EditName, History
 from visformer.session.live import fixed_words, other_model_words
+from visformer.session.places import limited
 from visformer.session.remembering import (
     current_run,
     is_current,
@@ -151,7 +152,10 @@ def decode(state: State, step: int) -> Next:
     busy = _("decoding")
     if request.intervention.masked:
         busy = _("decoding (slow: one full pass per step)")
-    next_state = replace(state, cursor=step, busy=busy, error="", notice="")
+    begun = state.place._replace(step=step)
+    next_state = replace(
+        state, cursor=step, begun=begun, busy=busy, error="", notice=""
+    )
     return Next(next_state, (request,))
 
 
@@ -286,15 +290,26 @@ def finished(state: State, event: Finished) -> Next:
         step_ms=event.step_ms or state.step_ms,
         notice=_broken_words(state) or state.notice,
     )
-    if state.led and state.trace is not None and state.led != state.trace.model.digest:
-        step = state.step  # a model's first sentence begins at its first step
-        state = replace(look_at_telling_head(state).state, step=step)
+    state = _led(state)
     if state.intervention and state.baseline is None:
         prefix = state.made_for.prefix if state.made_for is not None else ()
         original = replace(state.wish, prefix=prefix)
         state = replace(state, baseline=state.trace, original=original)
         return decode(state, state.step)
     return Next(state)
+
+
+def _led(state: State) -> State:
+    """Go to a model's telling head after its first run, unless the user went elsewhere.
+
+    The sentence begins at its first step.
+    """
+    trace, begun = state.trace, state.begun
+    if trace is None or state.led in ("", trace.model.digest):
+        return state
+    if begun is not None and limited(begun, trace)[1:] != state.place[1:]:
+        return replace(state, led=trace.model.digest)
+    return replace(look_at_telling_head(state).state, step=state.step)
 
 
 def refused(state: State, event: Refused) -> Next:

@@ -63,6 +63,7 @@ class State:
     shown: Trace | None = None  # derived
     step: int = 0
     led: str = ""  # digest of the model whose telling head was gone to
+    begun: Place | None = None  # where the run that is decoded is to be looked at
     recorded: bool = False  # the Trace was read from a file, not made by the engine
     parameters: LayerParameters | None = None  # of the selected layer, once they came
     lens: LensRows | None = None  # what each layer would predict, as far as it came
@@ -177,6 +178,7 @@ class Change(TypedDict, total=False):
     made_for: Decode | None
     step: int
     led: str
+    begun: Place | None
     recorded: bool
     parameters: LayerParameters | None
     lens: LensRows | None
