@@ -10,6 +10,7 @@ import pytest
 
 from tests.engine.test_process import LENS, WEIGHTS, Pipe
 from visformer.engine.messages import (
+    AllTokens,
     Asked,
     Batch,
     Decode,
@@ -29,6 +30,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Mirror
 from visformer.engine.process import Server
 from visformer.values.change_text import parse
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
 
 pytest.importorskip("transformers")
@@ -126,6 +128,44 @@ def test_what_else_a_window_asks(folders: dict[str, Path]) -> None:
     (refused,) = asking.ask(Shuffle(source="a b c d", target=(0, 5)))
     assert isinstance(refused, Refused)
     assert "is not shuffled" in refused.reason
+
+
+@pytest.mark.parametrize("name", ["T5", "GPT-2"])
+def test_every_token_of_a_row(name: str, folders: dict[str, Path]) -> None:
+    asking = Asking(folders[name])
+    _passes, trace = asking.decoded(Decode(source="the cat"))
+    row = len(trace) - 2
+    asked = AllTokens(
+        stream=np.zeros(0, np.float32),
+        source=tuple(trace.source_ids.tolist()),
+        target=tuple(trace.target_ids.tolist()),
+        intervention=NO_CHANGES,
+        row=row,
+    )
+    (done,) = asking.ask(asked)
+    whole, best = done.distribution, trace.steps[row].candidates
+    assert len(whole.ids) > len(best) or len(set(whole.ids.tolist())) == len(best)
+    assert whole.tokens[: len(best)] == best.tokens
+    np.testing.assert_allclose(
+        whole.probabilities[: len(best)], best.numbers[1], atol=1e-6
+    )
+    assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_every_token_in_place_of_a_masked_one(folders: dict[str, Path]) -> None:
+    asking = Asking(folders["BERT"])
+    _passes, trace = asking.decoded(Decode(source="the [MASK] sees a [MASK]"))
+    asked = AllTokens(
+        stream=np.zeros(0, np.float32),
+        source=tuple(trace.source_ids.tolist()),
+        target=(),
+        intervention=NO_CHANGES,
+        row=5,
+    )
+    (done,) = asking.ask(asked)
+    whole, best = done.distribution, trace.fills[5]
+    assert whole.ids[: len(best)].tolist() == best.numbers[0].tolist()
+    assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["T5", "BERT"])

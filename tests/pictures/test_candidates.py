@@ -2,15 +2,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from tests.traces import fed, make_trace
 from visformer.pictures.candidates import (
     CandidateRow,
     CandidateTable,
     candidate_table,
+    chosen_place,
     kept_words,
     named_rows,
     others_words,
 )
+from visformer.values.distribution import WholeDistribution
 
 
 def test_best_first_and_the_choice_is_marked() -> None:
@@ -63,6 +68,49 @@ def test_the_best_are_shown_and_the_others_counted() -> None:
     assert others_words(replace(table, vocabulary=0), 40) == ""
     assert "the best 40 of 8,000 tokens" in kept_words(table)
     assert kept_words(replace(table, vocabulary=40)) == ""
+
+
+def test_all_tokens_follow_the_best_in_the_order_of_the_step() -> None:
+    trace = make_trace()
+    step = trace.steps[1]
+    known = [c.id for c in step.candidates]
+    ids = [*known[::-1], *(id for id in range(40) if id not in known)]  # as if tied
+    tokens = tuple(f"w{id}" for id in ids)
+    shares = np.linspace(0.5, 0, 40, dtype=np.float32)
+    whole = WholeDistribution(ids=np.array(ids), tokens=tokens, probabilities=shares)
+    table = candidate_table(trace.until(2), whole=whole)
+    assert [row.id for row in table.rows[:5]] == known
+    assert [row.rank for row in table.rows] == list(range(1, 41))
+    assert sorted(row.id for row in table.rows) == list(range(40))
+    last = table.rows[-1]
+    assert (last.id, last.token, last.probability) == (ids[-1], f"w{ids[-1]}", 0)
+    assert table == candidate_table(trace.until(2), whole=whole)
+    assert table.best() == table.rows[:8]
+    assert table.rows[::-1][0] == last
+    with pytest.raises(IndexError):
+        table.rows[40]
+    rare = next(id for id in range(40) if id not in known)
+    (named, *_rest) = named_rows(table, "x", [(rare, f"w{rare}")])
+    assert table.rows[named.rank - 1] == named
+    assert named.id == rare
+
+
+def test_a_chosen_token_far_down_stands_at_its_rank() -> None:
+    trace = make_trace()
+    known = [c.id for c in trace.steps[0].candidates]
+    ids = [*known, *(id for id in range(40) if id not in known)]
+    rare = replace(trace.steps[0], id=ids[-1], token="z", rank=40, origin="forced")
+    trace = replace(trace, steps=(rare, *trace.steps[1:]))
+    whole = WholeDistribution(
+        ids=np.array(ids),
+        tokens=tuple(f"w{id}" for id in ids),
+        probabilities=np.full(40, 1 / 40, np.float32),
+    )
+    table = candidate_table(trace.until(1), whole=whole)
+    assert len(table.rows) == 40
+    assert [row.rank for row in table.rows if row.chosen] == [40]
+    assert chosen_place(table.rows) == 39
+    assert [row.id for row in table.best()] == [*ids[:8], ids[-1]]
 
 
 def test_a_typed_text_names_tokens_of_the_whole_vocabulary() -> None:

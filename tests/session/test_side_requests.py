@@ -17,17 +17,25 @@ from tests.session.sessions import (
 )
 from visformer.engine.events import Replaced
 from visformer.engine.messages import (
+    AllTokens,
+    AllTokensDone,
     Answer,
     Lens,
     LensDone,
     Opened,
     Parameters,
     ParametersDone,
+    Refused,
     Shuffle,
     Shuffled,
 )
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Change, Next, Session, State
+from visformer.values.distribution import WholeDistribution
+
+ALL = WholeDistribution(
+    ids=np.array([1, 0]), tokens=("b", "a"), probabilities=np.ones(2, np.float32)
+)
 
 
 def test_the_tab_in_sight_asks_once_for_what_it_lacks(
@@ -55,13 +63,49 @@ def test_the_tab_in_sight_asks_once_for_what_it_lacks(
     assert len(engine.asked) == count + 1  # the question had died with the engine
 
 
+def test_every_token_is_asked_for_while_they_are_listed(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.set(step=2)
+    count = len(engine.asked)
+    session.set(unfolded=True)
+    request = engine.last
+    assert isinstance(request, AllTokens)
+    assert (request.target, request.row) == (tuple(TRACE.target_ids[:2].tolist()), 1)
+    layers = TRACE.layers("decoder")
+    assert (request.stream == TRACE.hidden("decoder", layers)[1]).all()
+    session.set(step=3)  # one row at a time
+    assert len(engine.asked) == count + 1
+    two = take(session, AllTokensDone(number=count + 1, distribution=ALL))
+    assert len(engine.asked) == count + 2
+    assert two.distribution is not None
+    assert two.distribution.row == 2
+    assert two.distribution.whole is None
+    three = take(session, AllTokensDone(number=count + 2, distribution=ALL))
+    assert three.distribution is not None
+    assert three.distribution.is_of(three.shown, 2)
+    assert three.distribution.whole is ALL
+    session.set(tab="masks")
+    assert len(engine.asked) == count + 2  # it is known
+    session.set(step=1)
+    take(session, Replaced(reason="x"))
+    session.set(tab="output")
+    asked = [r for r in engine.asked if isinstance(r, AllTokens)]
+    assert [r.row for r in asked[2:]] == [0, 0]  # the question died with the engine
+    take(session, Refused(number=engine.asked.index(asked[-1]) + 1, reason="no"))
+    session.set(tab="masks")
+    assert sum(isinstance(r, AllTokens) for r in engine.asked) == 4  # not for ever
+
+
 def test_another_models_run_is_not_asked_about(
     session: Session, engine: Engine
 ) -> None:
     take(session, opened_model(OTHER))
     session.do(runs.show_trace, TRACE)
     session.set(tab="computation")
-    session.set(tab="output")
+    session.set(tab="output", unfolded=True)
     assert engine.asked == []
 
 

@@ -7,6 +7,7 @@ import threading
 from multiprocessing import Pipe
 from typing import Any
 
+import numpy as np
 import pytest
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from tests.watching.test_wrapped import decode, encode
 from visformer.app import App
 from visformer.engine.events import Closed
 from visformer.engine.messages import (
+    AllTokens,
+    AllTokensDone,
     Decode,
     FindTokens,
     Finished,
@@ -30,6 +33,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.remote import RemoteEngine
 from visformer.ui.views import VIEWS
+from visformer.values.intervention import NO_CHANGES
 from visformer.watching.serving import serve_wrapped
 
 SECONDS = 15
@@ -82,6 +86,18 @@ def test_it_is_opened_typed_into_and_forced(served: Served) -> None:
     assert [len(one.trace) for one in decoded] == list(range(len(own) + 1))
     assert decoded[-1].trace.text == own.text
     assert isinstance(finished, Finished)
+    engine.ask(
+        AllTokens(
+            stream=np.zeros(0, np.float32),
+            source=tuple(own.source_ids.tolist()),
+            target=tuple(own.target_ids.tolist()),
+            intervention=NO_CHANGES,
+            row=len(own) - 1,
+        )
+    )
+    whole, best = served.until(AllTokensDone)[-1].distribution, own.steps[-1].candidates
+    assert whole.tokens[: len(best)] == best.tokens
+    assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
     engine.ask(Decode(source="d e f", limit=4, prefix=((7, "forced"),)))
     trace = served.until(Finished)[-2].trace
     assert (trace.steps[0].id, trace.steps[0].origin) == (7, "forced")

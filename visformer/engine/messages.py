@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
+from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -108,6 +109,23 @@ class Lens(Request):
     hidden: Floats  # [N, L + 1, D], the rows' residual stream
     chosen: Ids  # [N], the token that each row's step chose
     temperature: float  # what sampling divides the logits by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllTokens(Request):
+    """Return the probability of every token that one row of a run might predict.
+
+    The row is part of the request: it may be of any run of the model.
+    """
+
+    is_side_request: ClassVar[bool] = True
+
+    stream: Floats  # [D], what leaves the last decoder layer; [0] where none is kept
+    # what a model that is watched runs again
+    source: tuple[int, ...]
+    target: tuple[int, ...]  # ids that the decoder consumes
+    intervention: Intervention
+    row: int  # of that pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +250,13 @@ class LensDone(Answer):
     """The rows of a ``Lens``."""
 
     rows: tuple[LensRow, ...]  # N of them; none if they are not of the open model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllTokensDone(Answer):
+    """The distribution of an ``AllTokens``."""
+
+    distribution: WholeDistribution | None  # None if the row is not of the open model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ import numpy as np
 from visformer.engine import replies
 from visformer.engine.decodes import Decodes
 from visformer.engine.messages import (
+    AllTokens,
     Answer,
     Asked,
     Batch,
@@ -242,5 +243,6 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Shuffle: replying(replies.shuffle),
     Parameters: replying(replies.parameters),
     Lens: replying(replies.lens),
+    AllTokens: replying(replies.all_tokens),
     FindTokens: replying(replies.find_tokens),
 }

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from visformer.engine.messages import (
+    AllTokens,
+    AllTokensDone,
     Batch,
     BatchDone,
     FindTokens,
@@ -125,6 +127,27 @@ def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
         log.exception("no lens of %s rows", len(request.chosen))
         rows = ()
     return LensDone(number=number, rows=rows)
+
+
+def all_tokens(
+    checkpoint: Checkpoint | None, number: int, request: AllTokens
+) -> AllTokensDone:
+    """Return the distribution that a row predicts; None if it is another model's."""
+    from visformer.core.all_tokens import distribution_of
+    from visformer.core.checkpoint import Checkpoint
+
+    made = open_one(checkpoint)
+    try:
+        if isinstance(made, Checkpoint):
+            whole = distribution_of(made, request.stream)
+        else:
+            whole = made.distribution(
+                request.source, request.target, request.intervention, request.row
+            )
+    except (VisformerError, RuntimeError):  # of another model; or no memory for it
+        log.exception("no distribution of row %s", request.row)
+        whole = None
+    return AllTokensDone(number=number, distribution=whole)
 
 
 def lean(trace: Trace) -> Trace:

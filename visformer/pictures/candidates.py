@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from visformer.pictures.choices import (
 )
 from visformer.pictures.picture import Table
 from visformer.text import visible
-from visformer.values.step import Step
+from visformer.values.distribution import WholeDistribution
+from visformer.values.step import CANDIDATES, Step
 from visformer.values.trace import Trace
 from visformer.words import decimals, probability
 
@@ -36,22 +38,94 @@ class CandidateRow:
     chosen: bool
 
 
+class AllRows(Sequence[CandidateRow]):
+    """Every token of a distribution as a row, which is made when it is looked at."""
+
+    def __init__(
+        self,
+        best: Sequence[CandidateRow],
+        whole: WholeDistribution,
+        *,
+        chosen: int | None,
+    ) -> None:
+        """``best``: the first rows, as the step has them; ``chosen``: its id."""
+        self._best, self._whole, self.chosen = tuple(best), whole, chosen
+        known = [row.id for row in self._best]
+        self._places = np.flatnonzero(~np.isin(whole.ids, known))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other lists the same distribution."""
+        return (
+            isinstance(other, AllRows)
+            and self._whole is other._whole
+            and (self._best, self.chosen) == (other._best, other.chosen)
+        )
+
+    def __hash__(self) -> int:
+        """Return what equal ones have in common."""
+        return hash((id(self._whole), self.chosen))
+
+    def __len__(self) -> int:
+        """Return how many tokens there are."""
+        return len(self._best) + len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> CandidateRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[CandidateRow, ...]: ...
+    def __getitem__(self, at: int | slice) -> CandidateRow | tuple[CandidateRow, ...]:
+        """Return one row, or some."""
+        if isinstance(at, slice):
+            return tuple(self[i] for i in range(*at.indices(len(self))))
+        at = range(len(self))[at]
+        if at < len(self._best):
+            return self._best[at]
+        place, whole = int(self._places[at - len(self._best)]), self._whole
+        token, id = visible(whole.tokens[place]), int(whole.ids[place])
+        share = float(whole.probabilities[place])
+        return CandidateRow(id, at + 1, token, share, id == self.chosen)
+
+    def place_of(self, id: int) -> int | None:
+        """Return where a token stands."""
+        best = next((at for at, row in enumerate(self._best) if row.id == id), None)
+        if best is not None:
+            return best
+        further = np.flatnonzero(self._whole.ids[self._places] == id)
+        return len(self._best) + int(further[0]) if further.size else None
+
+
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
     """The table, its title and the words below it."""
 
     title: str
     summary: str
-    rows: tuple[CandidateRow, ...]
+    rows: Sequence[CandidateRow]
     vocabulary: int = 0  # tokens that the distribution is over; 0: not known
     choice: str = ""  # the step's token and who chose it, in words
 
     def best(self) -> tuple[CandidateRow, ...]:
         """Return the best rows, and the chosen one."""
-        return tuple(row for at, row in enumerate(self.rows) if at < BEST or row.chosen)
+        place = chosen_place(self.rows)
+        further = () if place is None or place < BEST else (self.rows[place],)
+        return (*self.rows[:BEST], *further)
 
 
 BEST = 8  # rows that are shown at first
+
+
+def place_of(rows: Sequence[CandidateRow], id: int) -> int | None:
+    """Return which of some rows a token is."""
+    if isinstance(rows, AllRows):
+        return rows.place_of(id)
+    return next((at for at, row in enumerate(rows) if row.id == id), None)
+
+
+def chosen_place(rows: Sequence[CandidateRow]) -> int | None:
+    """Return which of some rows is the chosen token."""
+    if isinstance(rows, AllRows):
+        return None if rows.chosen is None else rows.place_of(rows.chosen)
+    return next((at for at, row in enumerate(rows) if row.chosen), None)
 
 
 def others_words(table: CandidateTable, shown: int) -> str:
@@ -91,19 +165,26 @@ def named_rows(
 
     The rank of one that is not among the best is 0, its probability NaN.
     """
-    wanted = text.strip().casefold()
-    near = [row for row in table.rows if wanted in row.token.casefold()]
-    known = {row.id: row for row in table.rows}
+    wanted, known = text.strip().casefold(), table.rows[:CANDIDATES]
+    near = [row for row in known if wanted in row.token.casefold()]
+    places = [(place_of(table.rows, id), id, token) for id, token in found]
     rows = [
-        known.get(id, CandidateRow(id, 0, visible(token), math.nan, chosen=False))
-        for id, token in found
+        CandidateRow(id, 0, visible(token), math.nan, chosen=False)
+        if place is None
+        else table.rows[place]
+        for place, id, token in places
     ]
     ids = {row.id for row in rows}
     return (*rows, *(row for row in near if row.id not in ids))
 
 
-def candidate_table(trace: Trace | None, *, choosable: bool = True) -> CandidateTable:
-    """Describe the distribution of a Trace's last step.
+def candidate_table(
+    trace: Trace | None,
+    *,
+    choosable: bool = True,
+    whole: WholeDistribution | None = None,
+) -> CandidateTable:
+    """Describe the distribution of a Trace's last step, or list ``whole``: all of it.
 
     ``choosable``: another token can be chosen instead.
     """
@@ -113,17 +194,20 @@ def candidate_table(trace: Trace | None, *, choosable: bool = True) -> Candidate
     if not trace.steps:
         return CandidateTable(_("next token"), without_steps_words(trace), ())
     step = trace.steps[-1]
-    rows = [
+    rows: Sequence[CandidateRow] = tuple(
         CandidateRow(c.id, rank, visible(c.token), c.probability, c.id == step.id)
         for rank, c in enumerate(step.candidates, 1)
-    ]
-    if all(not row.chosen for row in rows):
+    )
+    if whole is not None:
+        rows = AllRows(rows, whole, chosen=step.id)
+    elif place_of(rows, step.id) is None:
         token = visible(step.token)
-        rows.append(CandidateRow(step.id, step.rank, token, step.probability, True))
+        last = CandidateRow(step.id, step.rank, token, step.probability, True)
+        rows = (*rows, last)
     title = _("next token, after “{token}”", token=visible(trace.target[-1]))
     words = _summary(step, choosable=choosable)
     size = trace.model.config.target_vocabulary if trace.model.known is not None else 0
-    return CandidateTable(title, words, tuple(rows), size, short_choice(step))
+    return CandidateTable(title, words, rows, size, short_choice(step))
 
 
 def _summary(step: Step, *, choosable: bool) -> str:

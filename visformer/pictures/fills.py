@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.language import _
+from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.candidates import CandidateRow, CandidateTable
+from visformer.pictures.candidates import AllRows, CandidateRow, CandidateTable
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
+from visformer.values.distribution import WholeDistribution
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
@@ -26,8 +28,20 @@ def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | Non
     return locked.query if locked.query in trace.fills else None
 
 
-def fill_table(trace: Trace, masked: int | None) -> CandidateTable:
-    """Describe the best tokens in place of a masked one."""
+def listed_row(trace: Trace | None, locked: AttentionCell | None) -> int | None:
+    """Return the row whose next token, or fill, is listed; None where there is none.
+
+    That is the last decoder row, or the masked token that is looked at.
+    """
+    if trace is not None and has_target(trace):
+        return len(trace) - 1 if trace.steps else None
+    return masked_token(trace, locked)
+
+
+def fill_table(
+    trace: Trace, masked: int | None, whole: WholeDistribution | None = None
+) -> CandidateTable:
+    """Describe the best tokens in place of a masked one, or ``whole``: all of them."""
     if masked is None:
         words = _("Click a masked token in the source strip to see what would fill it.")
         return CandidateTable(_("masked token"), words, ())
@@ -43,7 +57,11 @@ def fill_table(trace: Trace, masked: int | None) -> CandidateTable:
             "The model's best tokens in this place. Click another masked token in the "
             "source strip to see those in its place."
         )
-    return CandidateTable(_("in place of {token}", token=token), words, rows)
+    title = _("in place of {token}", token=token)
+    if whole is None:
+        return CandidateTable(title, words, rows)
+    every = AllRows(rows, whole, chosen=None)
+    return CandidateTable(title, words, every, len(whole.ids))
 
 
 def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:

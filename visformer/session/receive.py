@@ -7,6 +7,7 @@ from typing import Any
 
 from visformer.engine.events import Closed, Down, Event, Replaced, Silent
 from visformer.engine.messages import (
+    AllTokensDone,
     Answer,
     Asked,
     BatchDone,
@@ -56,6 +57,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,
+    AllTokensDone: side_requests.all_tokens_done,
     TokensFound: side_requests.tokens_found,
     Refused: _refused,
     Replaced: runs.replaced,

@@ -1,4 +1,4 @@
-"""Requests beside the decode: batch, shuffle, a layer's weights, the logit lens.
+"""Requests beside the decode: batch, shuffle, weights, logit lens, all tokens.
 
 Every function here is pure, as those of ``runs``.
 """
@@ -11,6 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.engine.messages import (
+    AllTokens,
+    AllTokensDone,
     Batch,
     BatchDone,
     FindTokens,
@@ -25,11 +27,14 @@ from visformer.engine.messages import (
 )
 from visformer.language import _
 from visformer.pictures.computation import subject
+from visformer.pictures.fills import listed_row
 from visformer.pictures.output import known_rows, missing
 from visformer.session.live import fixed_words
 from visformer.session.state import Next, State
 from visformer.session.wishes import LensAsked
 from visformer.text import clean
+from visformer.values.arrays import Floats
+from visformer.values.distribution import RowDistribution
 from visformer.values.layer_weights import same_model
 from visformer.values.lens import LensRows, streams
 from visformer.values.memo import same
@@ -90,8 +95,12 @@ def tokens_found(state: State, event: TokensFound) -> Next:
 
 def needed(state: State) -> Next:
     """Request what the visible tab shows and the State does not have yet."""
+    state, requests = _every_token(state)
     want = WANTS.get(state.tab)
-    return Next(state) if want is None else want(state)
+    if want is None:
+        return Next(state, requests)
+    state, more = want(state)
+    return Next(state, (*requests, *more))
 
 
 def _weights(state: State) -> Next:
@@ -129,6 +138,46 @@ def _lens(state: State) -> Next:
         temperature=strategy.temperature,
     )
     return Next(replace(state, lens_asked=question), (request,))
+
+
+def _every_token(state: State) -> Next:
+    """Request the whole distribution of the current step where it is listed."""
+    trace, row = state.shown, listed_row(state.shown, state.locked)
+    if not state.unfolded or state.busy or trace is None or row is None:
+        return Next(state)
+    known, waiting = state.distribution, state.awaiting.newest(AllTokens)
+    asked = known is not None and known.is_of(trace, row)
+    if waiting is not None and (asked or not waiting.ended):
+        return Next(state)  # it comes, or was refused; of several rows one at a time
+    if (asked and known is not None and known.told) or not _is_open(state, trace):
+        return Next(state)
+    request = AllTokens(
+        stream=_last_stream(trace, row),
+        source=tuple(trace.source_ids.tolist()),
+        target=tuple(trace.target_ids.tolist()),
+        intervention=trace.intervention,
+        row=row,
+    )
+    begun = RowDistribution(of=trace.storage, row=row)
+    return Next(replace(state, distribution=begun), (request,))
+
+
+def _last_stream(trace: Trace, row: int) -> Floats:
+    """Return what leaves the last decoder layer [D]; [0] where none is kept."""
+    facts = trace.model.stacks.get("decoder")
+    if facts is None or not facts.hidden:
+        return np.zeros(0, np.float32)
+    stream: Floats = trace.hidden("decoder", facts.hidden - 1)[row]
+    return stream
+
+
+def all_tokens_done(state: State, event: AllTokensDone) -> Next:
+    """Keep the distribution; it may be of a row that was left meanwhile."""
+    state, asked = _answered(state, event.number), state.distribution
+    if asked is None:
+        return Next(state)
+    told = replace(asked, told=True, whole=event.distribution)
+    return Next(replace(state, distribution=told))
 
 
 def _is_open(state: State, trace: Trace) -> bool:

@@ -25,6 +25,7 @@ from visformer.session.history import History
 from visformer.session.places import Place, Trail, limited
 from visformer.session.wishes import LensAsked, OpenWish, Wish
 from visformer.values.arrays import Floats
+from visformer.values.distribution import RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
@@ -74,6 +75,8 @@ class State:
     shuffle: Shuffled | None = None  # the sentence in another order, and in its own
     batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     found: TokensFound | None = None  # tokens that what was typed names
+    unfolded: bool = False  # every next token is listed, not the best alone
+    distribution: RowDistribution | None = None  # what is listed then
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     kind: Kind = "cross"  # the focused one: its heads are in the overview
@@ -189,6 +192,8 @@ class Change(TypedDict, total=False):
     shuffle: Shuffled | None
     batch: tuple[Trace, ...]
     found: TokensFound | None
+    unfolded: bool
+    distribution: RowDistribution | None
     tab: str
     stage: str
     kind: Kind

@@ -20,6 +20,8 @@ def wire(window: MainWindow) -> None:
     window.candidates.typed.connect(
         lambda text: session.do(side_requests.find_tokens, text)
     )
+    for panel in (window.candidates, window.presentation.rail.candidates):
+        panel.unfolded.connect(lambda on: session.set(unfolded=on))
     TermTip(window.strategy.limit, session, "limit")
     TermTip(window.candidates.summary, session, "entropy", "probability")
 

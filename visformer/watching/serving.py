@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from visformer.engine.messages import (
+    AllTokens,
+    AllTokensDone,
     Answer,
     Decode,
     FindTokens,
@@ -88,6 +90,10 @@ class _WrappedServer:
                 self._send(ParametersDone(number=number, parameters=None))
             elif isinstance(request, Lens):
                 self._send(LensDone(number=number, rows=()))
+            elif isinstance(request, AllTokens):
+                asked = request.source, request.target, request.intervention
+                whole = self._wrapped.distribution(*asked, request.row)
+                self._send(AllTokensDone(number=number, distribution=whole))
             elif isinstance(request, FindTokens):
                 found = tuple(self._named(request.text))
                 self._send(TokensFound(number=number, text=request.text, tokens=found))

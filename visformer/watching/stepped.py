@@ -9,14 +9,18 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from visformer.core.all_tokens import whole_distribution
 from visformer.core.sampling import choose
 from visformer.core.stepping import Choice
+from visformer.core.token_order import best_first
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
+from visformer.watching.watched_steps import probabilities_of
 from visformer.watching.watcher import Watched
 
 # a source and a target -> the logits [V] of what follows
@@ -111,6 +115,21 @@ class SteppedModel(ABC):
         self, source: SourceTokens, target: Sequence[int], change: Intervention
     ) -> tuple[Watched, Tensor]:
         """Watch one pass; returns it and the logits [T, V]."""
+
+    def distribution(
+        self,
+        source: Sequence[int],
+        target: Sequence[int],
+        change: Intervention,
+        row: int,
+    ) -> WholeDistribution:
+        """Return every token with its probability at a row of one pass over ids."""
+        read = SourceTokens([*source])
+        _watched, logits = self.watched_pass(read, target, change)
+        p = probabilities_of(logits[row : row + 1])
+        _best, ids = best_first(p, p.shape[-1])
+        pieces = self.pieces(range(p.shape[-1]))
+        return whole_distribution(p[0], ids[0], pieces.__getitem__)
 
     @abstractmethod
     def check(self, change: Intervention, source: SourceTokens) -> None:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QModelIndex, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QFont,
-    QFontMetrics,
-    QKeyEvent,
-    QPainter,
-    QPaintEvent,
-    QPalette,
-)
 from PySide6.QtWidgets import (
-    QHeaderView,
     QLineEdit,
     QSizePolicy,
-    QTableView,
     QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from visformer import words
+from visformer.engine.messages import AllTokens
 from visformer.language import _
 from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import (
@@ -32,15 +22,17 @@ from visformer.pictures.candidates import (
     CandidateTable,
     candidate_table,
     candidates_numbers,
+    chosen_place,
     kept_words,
     named_rows,
     others_words,
 )
-from visformer.pictures.fills import fill_table, masked_token
+from visformer.pictures.fills import fill_table, listed_row
 from visformer.pictures.picture import Table
 from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
+from visformer.ui.bars.candidate_bars import CandidateBars
 from visformer.ui.bars.teaching import TeachingPanel
 from visformer.ui.large import CHOOSES
 from visformer.ui.widgets.export import Export
@@ -50,11 +42,7 @@ from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
 
 COLUMNS = 3
-LEAST_TOKEN = 8  # characters of a token, before its rank is left out
-FEWEST = 4  # rows that what is below the table does not take
 LOWER_LINES = 2  # the least height of the words below the rows, in lines of text
-ROW = 1.45  # height of a row, in lines of text
-STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
 
 
 class CandidatesPanel(QWidget):
@@ -63,6 +51,7 @@ class CandidatesPanel(QWidget):
     chosen = Signal(int)  # token id
     typed = Signal(str)  # what a token is looked for by
     failed = Signal(str)  # one sentence
+    unfolded = Signal(bool)  # whether every token is to be listed
 
     def __init__(self, *, brief: bool = False) -> None:
         """``brief``: only the best rows, for an audience."""
@@ -74,12 +63,12 @@ class CandidatesPanel(QWidget):
         for label in (self._title, self.summary, self._kept):
             label.setWordWrap(True)
         self.shown = CandidateTable("", "", ())
-        self.rows: tuple[CandidateRow, ...] = ()  # those in the table
+        self.rows: Sequence[CandidateRow] = ()  # those in the table
         self._state = State()
         self._there = True  # there is a distribution
         self.folded = False
         self._fixed = False  # no row can be chosen: no model is behind the run
-        self.table = _CandidateRows()
+        self.table = CandidateBars()
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
         self.table.setModel(self._model)
@@ -105,6 +94,7 @@ class CandidatesPanel(QWidget):
         )
         self.others.setToolTip(_("Show more tokens, or the best alone"))
         self.others.toggled.connect(lambda _on: self._fill())
+        self.others.clicked.connect(self.unfolded)
         self.field = QLineEdit()
         self.field.setPlaceholderText(_("force any token"))
         self.field.setToolTip(
@@ -169,15 +159,20 @@ class CandidatesPanel(QWidget):
         self.setVisible(self._there and not self.folded)
         if self.folded:
             return
+        self.others.setChecked(state.unfolded)
+        row, known = listed_row(trace, state.locked), state.distribution
+        fits = state.unfolded and known is not None and known.is_of(trace, row)
+        whole = known.whole if known is not None and fits else None
         if trace is None or steps:
-            table = candidate_table(trace, choosable=not self._fixed)
+            table = candidate_table(trace, choosable=not self._fixed, whole=whole)
         else:
-            table = fill_table(trace, masked_token(trace, state.locked))
+            table = fill_table(trace, row, whole)
         if table != self.shown:
+            if table.best() != self.shown.best():
+                self.field.clear()
             self.shown = table
             self._title.setText(table.title)
             self.summary.setText(table.summary)
-            self.field.clear()
         forced = steps and bool(table.rows)
         self.field.setVisible(forced and not (self._fixed or self._brief))
         self.summary.setVisible(not self._brief)
@@ -196,18 +191,19 @@ class CandidatesPanel(QWidget):
         """Put the best rows, all, or those that the field names into the table."""
         text, table, found = self.field.text(), self.shown, self._state.found
         whole = self.others.isChecked()
-        rows = table.rows if whole else table.best()
+        rows: Sequence[CandidateRow] = table.rows if whole else table.best()
         if text.strip():
             fresh = found is not None and found.text == text
             rows = named_rows(table, text, found.tokens if fresh and found else ())
         count = len(table.rows) if whole else len(table.best())
         left = others_words(table, count)
         more = len(table.rows) > len(table.best())
-        self.others.setText(left or _("all"))
-        self._kept.setText(kept_words(table) if whole else "")
+        self.others.setText(left or (_("the best alone") if whole else _("all")))
+        waiting = self._state.awaiting.newest(AllTokens)
+        coming = waiting is not None and not waiting.ended
+        self._kept.setText(kept_words(table) if whole and not coming else "")
         self._kept.setVisible(bool(self._kept.text()))
         self.others.setVisible(bool(left) or more)
-        self.others.setEnabled(more)
         self.others.setArrowType(
             Qt.ArrowType.UpArrow if whole else Qt.ArrowType.DownArrow
         )
@@ -216,7 +212,9 @@ class CandidatesPanel(QWidget):
         self.rows = rows
         self._model.reset(len(rows), COLUMNS)
         self.table.fit(rows, whole=whole)
-        chosen = next((i for i, row in enumerate(rows) if row.chosen), None)
+        if whole:  # its scroll bar has to know of the rows before one is gone to
+            self.table.updateGeometries()
+        chosen = chosen_place(rows)
         self.table.setCurrentIndex(
             self._model.index(chosen, 0) if chosen is not None else QModelIndex()
         )
@@ -268,115 +266,3 @@ class CandidatesPanel(QWidget):
                 **fields,
             )
         return None
-
-
-class _CandidateRows(QTableView):
-    entered_row = Signal(object)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.chosen_font = QFont(self.font())
-        self._rows: tuple[CandidateRow, ...] = ()
-        self.yields = False  # what is below it comes first where there is little room
-        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
-        self.setShowGrid(False)
-        self.setFrameShape(QTableView.Shape.NoFrame)
-        self.setTabKeyNavigation(False)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.horizontalHeader().hide()
-        self.verticalHeader().hide()
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.verticalHeader().setMinimumSectionSize(1)
-        self.horizontalHeader().setMinimumSectionSize(1)
-        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-
-    def fit(self, rows: tuple[CandidateRow, ...], *, whole: bool) -> None:
-        """Size rows and columns; asking Qt to would measure every cell each step.
-
-        ``whole``: the rows may be so many that they are scrolled.
-        """
-        self._rows = rows
-        self.chosen_font = theme.sized(self.font(), 1, bold=True)
-        height = round(ROW * QFontMetrics(self.chosen_font).height())
-        self.verticalHeader().setDefaultSectionSize(height)
-        high = max(1, len(rows)) * height
-        self.setMinimumHeight(min(3 * height, high))
-        self.setMaximumHeight(high if not whole else 1 << 20)
-        self.updateGeometry()
-        self._fit_columns()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint row by row, over each bar its texts; a delegate takes several times."""
-        painter, palette = QPainter(self.viewport()), self.palette()
-        accent = palette.color(QPalette.ColorRole.Highlight)
-        bar, whole = QColor(accent), self.viewport().width()
-        focused = self.currentIndex().row() if self.hasFocus() else -1
-        high = self.verticalHeader().defaultSectionSize()
-        for index, row in enumerate(self._rows):
-            top = self.rowViewportPosition(index)
-            if top + high <= event.rect().top() or top > event.rect().bottom():
-                continue
-            if not math.isnan(row.probability):
-                bar.setAlphaF(STRONG if row.chosen else WEAK)
-                length = round(whole * row.probability)
-                painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
-            self._write(painter, row, top, high)
-            if row.chosen or index == focused:
-                painter.setPen(accent)
-                painter.drawRect(QRect(0, top, whole - 1, high - 1))
-
-    def _write(self, painter: QPainter, row: CandidateRow, top: int, high: int) -> None:
-        """Write rank, token and probability; of what is no candidate the token."""
-        painter.setFont(self.chosen_font if row.chosen else self.font())
-        palette, metrics, edge = self.palette(), painter.fontMetrics(), theme.gap(self)
-        texts = "", row.token, ""
-        if row.rank:
-            texts = str(row.rank), row.token, words.probability(row.probability)
-        flags, cut = Qt.AlignmentFlag, Qt.TextElideMode.ElideRight
-        for column, text in enumerate(texts):
-            left, wide = self.columnViewportPosition(column), self.columnWidth(column)
-            if wide <= 1:  # no room for ranks
-                continue
-            start = left + (edge // 2 if column else edge)
-            room = QRect(start, top, left + wide - edge // 2 - start, high)
-            role = (
-                QPalette.ColorRole.Text
-                if column
-                else QPalette.ColorRole.PlaceholderText
-            )
-            side = flags.AlignLeft if column == 1 else flags.AlignRight
-            painter.setPen(palette.color(role))
-            text = metrics.elidedText(text, cut, room.width())
-            painter.drawText(room, side | flags.AlignVCenter, text)
-
-    def _fit_columns(self) -> None:
-        if self.model() is None:
-            return
-        metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
-        rank = metrics.horizontalAdvance("00") + 2 * theme.gap(self)
-        value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
-        narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
-        rank = 1 if narrow else rank  # the rows stand in the order of the ranks
-        for column, width in enumerate((rank, max(1, room - rank - value), value)):
-            self.setColumnWidth(column, width)
-
-    def resizeEvent(self, event: QEvent) -> None:
-        super().resizeEvent(event)  # type: ignore[arg-type]
-        self._fit_columns()
-
-    def sizeHint(self) -> QSize:
-        """As high as its rows, where they are not scrolled."""
-        high = min(self.maximumHeight(), 10_000)
-        if self.yields:
-            high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
-        return QSize(super().sizeHint().width(), high)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.entered_row.emit(self.currentIndex())
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            super().keyPressEvent(event)
-        else:
-            event.ignore()

@@ -1,0 +1,146 @@
+"""The rows of the next-token table: rank, token and probability over a bar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
+from PySide6.QtWidgets import QHeaderView, QTableView
+
+from visformer import words
+from visformer.pictures.candidates import CandidateRow
+from visformer.ui import theme
+from visformer.values.step import CANDIDATES
+
+LEAST_TOKEN = 8  # characters of a token, before its rank is left out
+FEWEST = 4  # rows that what is below the table does not take
+ROW = 1.45  # height of a row, in lines of text
+STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
+
+
+class CandidateBars(QTableView):
+    """Paints its rows itself; Enter chooses one."""
+
+    entered_row = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen_font = QFont(self.font())
+        self._rows: Sequence[CandidateRow] = ()
+        self.yields = False  # what is below it comes first where there is little room
+        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
+        self.setShowGrid(False)
+        self.setFrameShape(QTableView.Shape.NoFrame)
+        self.setTabKeyNavigation(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.horizontalHeader().hide()
+        self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.verticalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+
+    def fit(self, rows: Sequence[CandidateRow], *, whole: bool) -> None:
+        """Size rows and columns; asking Qt to would measure every cell each step.
+
+        ``whole``: the rows may be so many that they are scrolled.
+        """
+        self._rows = rows
+        self.chosen_font = theme.sized(self.font(), 1, bold=True)
+        height = round(ROW * QFontMetrics(self.chosen_font).height())
+        self.verticalHeader().setDefaultSectionSize(height)
+        high = max(1, len(rows)) * height
+        self.setMinimumHeight(min(3 * height, high))
+        self.setMaximumHeight(high if not whole else 1 << 20)
+        self.updateGeometry()
+        self._fit_columns()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint row by row, over each bar its texts; a delegate takes several times."""
+        painter, palette = QPainter(self.viewport()), self.palette()
+        accent = palette.color(QPalette.ColorRole.Highlight)
+        bar, whole = QColor(accent), self.viewport().width()
+        focused = self.currentIndex().row() if self.hasFocus() else -1
+        high = self.verticalHeader().defaultSectionSize()
+        top, bottom = (
+            self.rowAt(y) for y in (event.rect().top(), event.rect().bottom())
+        )
+        last = len(self._rows) - 1 if bottom < 0 else bottom
+        for index in range(top, last + 1) if top >= 0 else ():
+            row, top = self._rows[index], self.rowViewportPosition(index)
+            if not math.isnan(row.probability):
+                bar.setAlphaF(STRONG if row.chosen else WEAK)
+                length = round(whole * row.probability)
+                painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
+            self._write(painter, row, top, high)
+            if row.chosen or index == focused:
+                painter.setPen(accent)
+                painter.drawRect(QRect(0, top, whole - 1, high - 1))
+
+    def _write(self, painter: QPainter, row: CandidateRow, top: int, high: int) -> None:
+        """Write rank, token and probability; of what is no candidate the token."""
+        painter.setFont(self.chosen_font if row.chosen else self.font())
+        palette, metrics, edge = self.palette(), painter.fontMetrics(), theme.gap(self)
+        texts = "", row.token, ""
+        if row.rank:
+            texts = str(row.rank), row.token, words.probability(row.probability)
+        flags, cut = Qt.AlignmentFlag, Qt.TextElideMode.ElideRight
+        for column, text in enumerate(texts):
+            left, wide = self.columnViewportPosition(column), self.columnWidth(column)
+            if wide <= 1:  # no room for ranks
+                continue
+            start = left + (edge // 2 if column else edge)
+            room = QRect(start, top, left + wide - edge // 2 - start, high)
+            role = (
+                QPalette.ColorRole.Text
+                if column
+                else QPalette.ColorRole.PlaceholderText
+            )
+            side = flags.AlignLeft if column == 1 else flags.AlignRight
+            painter.setPen(palette.color(role))
+            text = metrics.elidedText(text, cut, room.width())
+            painter.drawText(room, side | flags.AlignVCenter, text)
+
+    def _fit_columns(self) -> None:
+        if self.model() is None:
+            return
+        metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
+        most = max([len(self._rows), *(row.rank for row in self._rows[:CANDIDATES])])
+        digits = "0" * max(2, len(str(most)))
+        rank = metrics.horizontalAdvance(digits) + 2 * theme.gap(self)
+        value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
+        narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
+        rank = 1 if narrow else rank  # the rows stand in the order of the ranks
+        for column, width in enumerate((rank, max(1, room - rank - value), value)):
+            self.setColumnWidth(column, width)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit_columns()
+
+    def sizeHint(self) -> QSize:
+        """As high as its rows, where they are not scrolled."""
+        high = min(self.maximumHeight(), 10_000)
+        if self.yields:
+            high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
+        return QSize(super().sizeHint().width(), high)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.entered_row.emit(self.currentIndex())
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            super().keyPressEvent(event)
+        else:
+            event.ignore()

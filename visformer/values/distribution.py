@@ -1,0 +1,32 @@
+"""The whole distribution over the next token: every token of the vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from visformer.values.arrays import Floats, Ids
+from visformer.values.memo import same
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WholeDistribution:
+    """All V tokens, best first; of equal ones the lowest id first."""
+
+    ids: Ids  # [V]
+    tokens: tuple[str, ...]  # V of them
+    probabilities: Floats  # [V], in [0, 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RowDistribution:
+    """The distribution that one row of a run predicts, as far as it is known."""
+
+    of: tuple[object, ...]  # what the Trace is made of, compared by identity
+    row: int  # of the decoder; of an encoder alone, the masked token
+    told: bool = False  # whether it was answered
+    whole: WholeDistribution | None = None  # None: not yet, or it cannot be told
+
+    def is_of(self, trace: Trace | None, row: int | None) -> bool:
+        """Tell whether it is of this row of this run."""
+        return trace is not None and row == self.row and same(self.of, trace.storage)
