@@ -139,7 +139,7 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
         _add(
             view,
             _("&Next token"),
-            lambda: appearance.show_candidates(window.candidates.folded),
+            lambda: window.side.show(window.candidates.folded),
             "Ctrl+T",
         ): lambda: not window.candidates.folded,
         _add(

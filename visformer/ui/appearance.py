@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QApplication, QSplitter
+from PySide6.QtWidgets import QApplication
 
 from visformer.ui import theme
 from visformer.ui.memory import first_size
@@ -15,7 +15,6 @@ from visformer.ui.motion import set_motion
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-SIDE = 18  # width of the next token beside the pictures, in lines of text
 DARK = Qt.ColorScheme.Dark
 
 
@@ -37,35 +36,27 @@ class Appearance:
         self._apply(self.theme)
 
     def restore(self) -> None:
-        """Take up the sizes that were remembered, and what was folded."""
+        """Take up the size that was remembered, and what was folded."""
         window, memory = self._window, self._memory
         window.resize(first_size(window))
         geometry = memory.data("geometry")
         if geometry is not None:
             window.restoreGeometry(geometry)
-        parts = memory.data("parts")
-        if parts is None or not window.tabs.middle.restoreState(parts):
-            self._size_parts()
         self.explain(memory.text("explanations", "shown") == "shown")
-        self.show_candidates(memory.text("next token", "shown") == "shown")
         set_motion(memory.text("motion", "on") == "on")
         self.tell_end(memory.text("number of steps", "shown") == "shown")
 
     def remember(self) -> None:
-        """Remember the sizes at the window's end."""
-        window = self._window
-        self._memory.keep("geometry", window.saveGeometry())
-        self._memory.keep("parts", window.tabs.middle.saveState())
+        """Remember the size at the window's end."""
+        self._memory.keep("geometry", self._window.saveGeometry())
 
     def reset(self) -> None:
         """Return to the sizes of a first start, and unfold everything."""
         self._memory.keep("geometry", None)
-        self._memory.keep("parts", None)
         self._window.resize(first_size(self._window))
-        self.show_candidates(True)
+        self._window.side.reset()
         self.explain(True)
         self.tell_end(True)
-        self._size_parts()
         self._window.tabs.reset_sizes()
 
     def set_theme(self, name: str) -> None:
@@ -75,13 +66,11 @@ class Appearance:
 
     def zoom_by(self, percent: int) -> None:
         """Make all text larger or smaller; 0 resets its size."""
-        middle, line = self._window.tabs.middle, self._line()
         zoom = self.zoom + percent if percent else 100
         self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self._memory.keep("zoom", self.zoom)
         self._apply(self.theme)
         self._window.presentation.dress()
-        self._widen(middle, self._line() / line)
 
     def explain(self, shown: bool) -> None:
         """Show or hide the sentences on what is seen."""
@@ -99,26 +88,8 @@ class Appearance:
         self._window.transport.tells_end = told
         self._window.session.set()
 
-    def show_candidates(self, shown: bool) -> None:
-        """Show the next token beside the pictures, or fold it away."""
-        self._memory.keep("next token", "shown" if shown else "hidden")
-        self._window.candidates.fold(not shown)
-
     def _apply(self, name: str) -> None:
         app = QApplication.instance()
         if isinstance(app, QApplication):
             theme.apply_theme(app, name, self.zoom)
         self.theme = name
-
-    def _line(self) -> int:
-        return self._window.fontMetrics().height()
-
-    def _size_parts(self) -> None:
-        self._window.tabs.middle.setSizes([10_000, self._line() * SIDE])
-
-    def _widen(self, middle: QSplitter, share: float) -> None:
-        """Give what stands beside the pictures the width for text of another size."""
-        pictures, side = middle.sizes()
-        if share != 1 and side:
-            wanted = min(round(side * share), (pictures + side) // 2)
-            middle.setSizes([pictures + side - wanted, wanted])

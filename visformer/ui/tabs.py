@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QGridLayout,
@@ -33,7 +33,7 @@ class Tabs(QWidget):
     """A row of titles with a sentence on what is seen; below it one view, scrolled.
 
     A view scrolls as a whole where there is less room than it needs at least. What
-    stands beside it, whatever tab is open, is added to ``middle``.
+    stands beside it, whatever tab is open, is in ``middle``.
     """
 
     turned = Signal(str)  # the name of the view that the user turned to
@@ -75,6 +75,7 @@ class Tabs(QWidget):
         self._head.setVerticalSpacing(0)
         self._head.setColumnStretch(1, 1)
         self._head.addWidget(self.bar, 0, 0)
+        self._corner: QWidget | None = None
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
@@ -82,13 +83,28 @@ class Tabs(QWidget):
         column.addWidget(self.middle, 1)
         self._place_explanation()
 
+    def add_corner(self, corner: QWidget) -> None:
+        """Put a widget at the end of the row of titles; it may come and go."""
+        self._corner = corner
+        self._head.addWidget(corner, 0, 2)
+        corner.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Give the sentence what room the corner leaves."""
+        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
+            self._place_explanation()
+        return False
+
     def _place_explanation(self) -> None:
         """Reserve lines for a long sentence where that takes the least height.
 
         That is beside the titles, or below them.
         """
         titles = self.bar.sizeHint()
-        beside = max(1, self.width() - titles.width() - theme.gap(self, 2))
+        taken = titles.width() + theme.gap(self, 2)
+        if self._corner is not None and not self._corner.isHidden():
+            taken += self._corner.sizeHint().width() + theme.gap(self, 2)
+        beside = max(1, self.width() - taken)
         small = QFontMetrics(theme.sized(self.font(), theme.CAPTION))
         longer = len(_(START)) / len(START)  # in this language than in English
         wanted = longer * LONGEST * LETTER * small.height()
@@ -97,7 +113,7 @@ class Tabs(QWidget):
         high = [max(least, count * (small.lineSpacing() + 2)) for count in lines]
         in_row = high[0] - titles.height() <= high[1]
         self.explanation.setFixedHeight(high[0 if in_row else 1])
-        at = (0, 1, 1, 1) if in_row else (1, 0, 1, 2)
+        at = (0, 1, 1, 1) if in_row else (1, 0, 1, 3)
         self._head.addWidget(self.explanation, *at)
         self._room = beside if in_row else self.width()
         self._size_explanation()

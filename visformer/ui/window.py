@@ -56,6 +56,7 @@ from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory
 from visformer.ui.presenting import Presentation
 from visformer.ui.session_files import SessionFiles
+from visformer.ui.side import Side
 from visformer.ui.tabs import Tabs
 from visformer.ui.trace_opener import TraceOpener
 from visformer.ui.ways import Ways
@@ -145,7 +146,7 @@ class MainWindow(QMainWindow):
         self.header.device_chosen.connect(self._change_device)
         self.tabs = Tabs(self.session)
         self.tabs.turned.connect(self._tab_turned)
-        self.tabs.middle.addWidget(self.candidates)
+        self.side = Side(self.tabs, self.candidates, self.memory)
         self.large = LargePlace(self.tabs)
         self._first_click = FirstClick(self.session, self.large)
         self.tabs.explained_now.connect(self.large.explain)
@@ -184,7 +185,8 @@ class MainWindow(QMainWindow):
             *(self.ways.draw, self.files.draw),
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             self.drawer.draw,
-            *(self.strips.draw, self.sentence.draw, self.candidates.draw),
+            *(self.strips.draw, self.sentence.draw),
+            *(self.side.draw, self.candidates.draw),
             *(self.tabs.draw, self.presentation.draw),
         ]
         # a run is read from its file only when it is drawn
