@@ -59,11 +59,11 @@ def test_all_are_listed_scrolled_and_forced(pair: Pair, qtbot: QtBot) -> None:
     assert {str(SIZE), f"w{made.ids[-1]}"} <= set(texts)
     assert f"w{made.ids[0]}" not in texts
     index = panel.table.model().index(SIZE - 1, 0)
-    qtbot.mouseClick(
-        panel.table.viewport(),
-        Qt.MouseButton.LeftButton,
-        pos=panel.table.visualRect(index).center(),
-    )
+    view, middle = panel.table.viewport(), panel.table.visualRect(index).center()
+    before = panel.table.currentIndex()
+    qtbot.mouseClick(view, Qt.MouseButton.RightButton, pos=middle)  # opens the menu
+    assert panel.table.currentIndex() == before
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=middle)
     assert engine.decodes[-1].prefix[2] == (int(made.ids[-1]), "forced")
     qtbot.mouseClick(panel.others, Qt.MouseButton.LeftButton)
     assert len(panel.rows) == few

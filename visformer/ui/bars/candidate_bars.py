@@ -11,6 +11,7 @@ from PySide6.QtGui import (
     QFont,
     QFontMetrics,
     QKeyEvent,
+    QMouseEvent,
     QPainter,
     QPaintEvent,
     QPalette,
@@ -135,6 +136,11 @@ class CandidateBars(QTableView):
         if self.yields:
             high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
         return QSize(super().sizeHint().width(), high)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Leave the right button to the menu: it chooses no row."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""
