@@ -204,3 +204,16 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     assert picture(heat_map).height() > SHARPNESS * heat_map.height()
     window.change_run(NO_CHANGES)
     assert csv_of(export) == before
+
+
+def test_an_audience_is_told_below_the_picture(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.change_run(HIDDEN)
+    answer(window, engine, altered(plain, HIDDEN))
+    window.presentation.toggle()
+    assert not window.modified.isVisible()
+    mark = window.large._mark
+    assert (mark.isVisible(), mark.text()) == (True, "modified run: hide 3")
+    window.change_run(NO_CHANGES)
+    assert not mark.isVisible()
+    window.presentation.toggle()

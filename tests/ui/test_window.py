@@ -354,12 +354,10 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
     QApplication.processEvents()
     assert window.modified.isVisible()
     assert window.large.geometry() == place
-    stack = window.modified.parentWidget()
-    assert stack is not None
-    wide = stack.width()
-    window.modified.folder.setChecked(True)
-    QApplication.processEvents()
-    assert stack.width() < wide / 2
+    status = window.status
+    bottom = window.large.mapTo(window, window.large.rect().bottomLeft()).y()
+    assert window.modified.mapTo(window, QPoint()).y() > bottom  # nor covers them
+    assert window.modified.height() <= status.height()
     for step in (0, 5, 1):  # long strips scroll, and keep their height
         window.session.set(step=step)
         QApplication.processEvents()

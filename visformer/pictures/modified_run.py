@@ -38,12 +38,13 @@ def export_words(trace: Trace | None) -> str:
     """Say in an export what is not the model's own in the run shown; "" for nothing."""
     if trace is None:
         return ""
-    said = [_modified(trace), *_fed_words(trace)]
+    said = [change_words(trace), *_fed_words(trace)]
     return "; ".join(filter(None, said))
 
 
-def _modified(trace: Trace) -> str:
-    changes = trace.intervention
+def change_words(trace: Trace | None) -> str:
+    """Say what is changed in a run; "" for nothing."""
+    changes = None if trace is None else trace.intervention
     return _("modified run: {changes}", changes=changes) if changes else ""
 
 

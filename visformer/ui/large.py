@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.ui import icons
+from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.role_label import RoleLabel
 
 PICTURE = "can be large"  # a widget's property
@@ -149,7 +150,9 @@ class LargePlace(QStackedWidget):
         self._pressed: QWidget | None = None  # the picture
         self._usual, self.alone = usual, QWidget()
         self.words = RoleLabel(_("what is seen here"))
+        self._mark = plain_label("", faint=True)
         self._column = QVBoxLayout()
+        self._column.addWidget(self._mark)
         self._column.addWidget(self.words)
         self._row = QHBoxLayout(self.alone)
         self._row.setContentsMargins(0, 0, 0, 0)
@@ -181,6 +184,11 @@ class LargePlace(QStackedWidget):
         """Say below the large picture what it shows."""
         self.words.setText(sentence)
         self.words.setVisible(bool(sentence))
+
+    def mark(self, words: str) -> None:
+        """Say below the large picture that the run is not the model's own."""
+        self._mark.setText(words)
+        self._mark.setVisible(bool(words))
 
     def add_beside(self, rail: QWidget) -> None:
         """Put a widget right of the large picture."""

@@ -148,7 +148,6 @@ class Presentation:
         self._focused: QWidget | None = None  # before
         self._view: View | None = None  # the one that an audience sees
         self._follows = True  # the view's choice, not a picture that was large before
-        self._unfolded = True  # the line on a modified run, before
         self._elsewhere = False  # on another screen than the window
         self.rail = Rail()
         window.large.add_beside(self.rail)
@@ -169,8 +168,6 @@ class Presentation:
         if large.picture is None:
             return
         self.on = True
-        self._unfolded = not window.modified.folded
-        window.modified.fold(folded=True)  # its name is enough for an audience
         self._present(on=True)
         self.dress()
         screen = other_screen(window.screen(), QGuiApplication.screens())
@@ -191,8 +188,6 @@ class Presentation:
         window, (picture, how) = self._window, self._before
         self.on = False
         self._present(on=False)
-        if self._unfolded:
-            window.modified.fold(folded=False)
         if self.curtain.mode:
             self.curtain.switch(self.curtain.mode)
         self.rail.hide()

@@ -21,7 +21,7 @@ from visformer.language import _
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
-from visformer.pictures.modified_run import export_words
+from visformer.pictures.modified_run import change_words, export_words
 from visformer.session import answers, openings, runs
 from visformer.session.live import fixed_words
 from visformer.session.receive import receive
@@ -157,10 +157,10 @@ class MainWindow(QMainWindow):
         play = in_line(*parts, self.drawer.button)
         for row in (self.header, self.strips, play):
             body.add_row(row)
-        messages = MessageStack(body, self._notice, self.restore, self.modified)
+        messages = MessageStack(body, self._notice, self.restore)
         body.fill(self.large, self.drawer, messages)
         self.setCentralWidget(body)
-        self.status = StatusLine()
+        self.status = StatusLine(self.modified)
         self.status.stopped.connect(self.stop)
         self.setStatusBar(self.status)
         self.presentation = Presentation(self)
@@ -195,6 +195,7 @@ class MainWindow(QMainWindow):
 
     def _draw_rest(self, state: State) -> None:
         self.setProperty(MODIFIED, export_words(state.shown))
+        self.large.mark(change_words(state.shown))
         self.source.setPlaceholderText(source_hint(state.about))
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):

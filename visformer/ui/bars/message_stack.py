@@ -31,7 +31,7 @@ class MessageStack(QFrame):
         self.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Come and go with the lines, and be folded with them."""
+        """Come and go with the lines."""
         kinds = QEvent.Type.ShowToParent, QEvent.Type.HideToParent
         if event.type() in (*kinds, QEvent.Type.LayoutRequest):
             self.settle(self._room)
@@ -51,8 +51,6 @@ class MessageStack(QFrame):
         self.setVisible(bool(shown))
         edge = theme.gap(self)
         width = max(1, room.width() - 2 * edge)
-        if all(getattr(line, "folded", False) for line in shown):
-            width = min(width, self.sizeHint().width())
         layout = self.layout()
         high = layout.totalHeightForWidth(width) if layout is not None else 0
         high = min(max(high, self.minimumSizeHint().height()), room.height())

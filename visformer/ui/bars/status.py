@@ -1,9 +1,12 @@
-"""The status bar: device and speed, layer and head, the cell in words, the colours."""
+"""The status bar: device and speed, layer and head, the cell in words, the colours.
+
+During a modified run it says what is changed instead of the first two.
+"""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar
+from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
@@ -16,12 +19,18 @@ WORDS = 2  # the label that takes the free width: what the engine does, or the c
 
 
 class StatusLine(QStatusBar):
-    """Four labels, and a bar that moves while the engine works, with Stop beside it."""
+    """Four labels, and a bar that moves while the engine works, with Stop beside it.
+
+    Its height is that of all it may ever hold, so that nothing pushes the pictures.
+    """
 
     stopped = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, modified: QWidget) -> None:
+        """Take in what says how the run is modified, hidden where it is not."""
         super().__init__()
+        self._modified = modified
+        self.addWidget(modified, 4)
         self.setSizeGripEnabled(False)
         self.labels = tuple(plain_label("") for _ in range(4))
         for index, label in enumerate(self.labels):
@@ -42,6 +51,9 @@ class StatusLine(QStatusBar):
         self._progress.setVisible(bool(state.busy))
         self.stop.setVisible(bool(state.busy))
         cell = cell_words(state.shown, state.selection, state.look)
+        modified = not self._modified.isHidden()
+        for label in self.labels[:WORDS]:
+            label.setVisible(not modified)
         texts = (
             _engine_words(state),
             "" if cell else head_words(state.layer, state.head),  # it says it too
