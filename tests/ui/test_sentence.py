@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtGui import QColor, QGuiApplication, QImage
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
@@ -75,3 +76,28 @@ def test_where_there_is_little_room_the_sentence_itself_is_read(pair: Pair) -> N
     sentence = window.sentence
     wanted = sentence.words.fontMetrics().horizontalAdvance(text)
     assert sentence.words.width() >= min(wanted, sentence.width() - 60)
+
+
+def test_where_there_is_little_height_the_transport_stands_at_the_target(
+    pair: Pair,
+) -> None:
+    window, _engine = pair
+    window.session.set(trace=make_trace(6, 5), step=3)
+    words, strips, play = window.sentence.words, window.strips, window.transport
+
+    def shares_a_row() -> bool:
+        for _ in range(3):  # the font, then the rows, then what stands in them
+            QApplication.processEvents()
+        target = strips.target.mapTo(window, strips.target.rect().center()).y()
+        return abs(play.mapTo(window, play.rect().center()).y() - target) < 20
+
+    assert (shares_a_row(), words.isVisible()) == (False, True)
+    before = window.large.y()
+    window.appearance.zoom_by(50)
+    assert (shares_a_row(), words.isVisible()) == (True, False)
+    assert window.sentence.copy.isVisible()
+    assert window.large.y() < 1.3 * before
+    window.strategy.name.setFocus()
+    window.appearance.zoom_by(0)
+    assert (shares_a_row(), words.isVisible()) == (False, True)
+    assert window.strategy.name.hasFocus()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,9 +32,11 @@ from visformer.ui.views import VIEWS
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.plain_label import PlainLabel
 
 LEAST_MAP = 120  # pixels of a map's longer side
+MOST_ABOVE = 0.25  # of the window's height: rows above the tabs
 SMALL, LARGE, LEAST = (1280, 800), (1920, 1080), (800, 600)
 PLACES = [
     *((SMALL, zoom) for zoom in (100, 130, 150, 200)),
@@ -70,6 +72,13 @@ def faults(root: QWidget) -> Iterator[str]:
                 for tab in range(widget.count()):
                     if metrics.height() > widget.tabRect(tab).height():
                         yield f"tab {widget.tabText(tab)!r} in {where}"
+
+
+def sideways(root: QWidget) -> Iterator[str]:
+    """Name views that are scrolled sideways."""
+    for area in root.findChildren(LeastSize):
+        if area.horizontalScrollBar().isVisible():
+            yield f"scrolled sideways: {area.size().toTuple()}"
 
 
 def unlabelled(heat_map: HeatMap, where: str) -> Iterator[str]:
@@ -143,7 +152,11 @@ def turned(reader: Reader) -> Iterator[str]:
             yield f"{kind.name} {stage.name}"
 
 
-def check(reader: Reader, places: list[tuple[tuple[int, int], int]]) -> None:
+def check(
+    reader: Reader,
+    places: list[tuple[tuple[int, int], int]],
+    faults: Callable[[QWidget], Iterable[str]] = faults,
+) -> None:
     window, found = reader.window, []
     for size, zoom in places:
         if zoom != window.appearance.zoom:  # 0 would be 100 %
@@ -157,6 +170,8 @@ def check(reader: Reader, places: list[tuple[tuple[int, int], int]]) -> None:
             if window.size().toTuple() != size:
                 found.append(f"{place}window of {window.size().toTuple()}")
             found += [place + fault for fault in faults(window)]
+            if window.large.y() > MOST_ABOVE * size[1]:
+                found.append(f"{place}pictures begin at {window.large.y()}")
     window.appearance.zoom_by(0)
     assert not found, "\n".join(found)
 
@@ -170,7 +185,7 @@ def plain(qtbot: QtBot, tmp_path: Path) -> Reader:
 
 
 def test_everything_is_whole_at_every_size(plain: Reader) -> None:
-    check(plain, PLACES)
+    check(plain, PLACES, lambda root: (*faults(root), *sideways(root)))
 
 
 def test_everything_is_whole_in_longer_words(

@@ -9,11 +9,19 @@ from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 from visformer.ui import theme
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.bars.sentence import Sentence
+from visformer.ui.bars.strips import Strips
 from visformer.ui.large import LargePlace
+
+LOW = 40  # height in lines of text, below which the transport stands at the target
 
 
 class Body(QWidget):
-    """Header, strips and transport; below them the pictures, which nothing pushes."""
+    """Header, strips and transport; below them the pictures, which nothing pushes.
+
+    Where there is little height the transport shares the row of the target tokens, and
+    the sentence that they make is not written once more.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,12 +33,18 @@ class Body(QWidget):
         self._rows = QVBoxLayout(self.chrome)
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
+        self._play: tuple[Strips, QWidget, Sentence] | None = None
+        self._low = False
         self._column.addWidget(self.chrome)
         self._dress()
 
-    def add_row(self, row: QWidget) -> None:
-        """Add a row above the pictures."""
-        self._rows.addWidget(row)
+    def add_rows(
+        self, header: QWidget, strips: Strips, play: QWidget, sentence: Sentence
+    ) -> None:
+        """Add the rows above the pictures; the sentence is a part of the last one."""
+        self._play = strips, play, sentence
+        for row in (header, strips, play):
+            self._rows.addWidget(row)
 
     def fill(self, place: LargePlace, drawer: Drawer, messages: MessageStack) -> None:
         """Put the pictures below the rows, and over them what comes and goes."""
@@ -41,6 +55,7 @@ class Body(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._share_rows()
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -61,6 +76,23 @@ class Body(QWidget):
         self._column.setContentsMargins(space, space, space, 0)
         self._column.setSpacing(space)
         self._rows.setSpacing(space)
+        self._share_rows()
+
+    def _share_rows(self) -> None:
+        """Put the transport beside the target tokens, or into a row of its own."""
+        low = self.height() < LOW * self.fontMetrics().height()
+        if self._play is None or low == self._low:
+            return
+        self._low = low
+        strips, play, sentence = self._play
+        focused = self.window().focusWidget()
+        sentence.shorten(low)
+        if low:
+            strips.put_beside_target(play)
+        else:
+            self._rows.addWidget(play)
+        if focused is not None and play.isAncestorOf(focused):
+            focused.setFocus()  # it was lost on the way
 
     def _settle(self) -> None:
         if self._over is None:

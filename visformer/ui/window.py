@@ -155,8 +155,7 @@ class MainWindow(QMainWindow):
         self.drawer.closed.connect(self.tabs.setFocus)
         parts = (self.sentence, self.transport, self.strategy)
         play = in_line(*parts, self.drawer.button)
-        for row in (self.header, self.strips, play):
-            body.add_row(row)
+        body.add_rows(self.header, self.strips, play, self.sentence)
         messages = MessageStack(body, self._notice, self.restore)
         body.fill(self.large, self.drawer, messages)
         self.setCentralWidget(body)

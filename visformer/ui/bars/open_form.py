@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 from visformer.engine.messages import Asked
 from visformer.language import _
 from visformer.session.state import State
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import GUESSED, OTHER, Question, Value
 
@@ -256,7 +257,7 @@ class QuestionRow(QWidget):
         return line
 
     def _choice(self) -> QWidget:
-        box = QComboBox()
+        box = ComboBox()
         values = [value for value, _ in self.question.choices]
         box.addItems([text for _, text in self.question.choices])
         box.setPlaceholderText(_("choose"))

@@ -16,11 +16,15 @@ from visformer.ui.widgets.side_by_side import in_a_row
 
 
 class Sentence(QWidget):
-    """One line; cut where there is no room, copied whole."""
+    """One line; cut where there is no room, copied whole.
+
+    Shortened, it is not written, but can be copied.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._text = ""
+        self._written, self._compared = True, False
         policy = QSizePolicy.Policy
         self.words, self.other = MarkedLabel(), MarkedLabel()
         self.words.setAccessibleName(_("the translation so far"))
@@ -58,5 +62,15 @@ class Sentence(QWidget):
         if said.against:
             around = _(AGAINST[said.against], text="\0").split("\0")
             self.other.set_parts(said.other, *around)
-        self.other.setVisible(bool(said.other))
+        self._compared = bool(said.other)
+        self._show_words()
         self.copy.setEnabled(bool(self._text))
+
+    def shorten(self, short: bool) -> None:
+        """Write nothing, or the sentence again."""
+        self._written = not short
+        self._show_words()
+
+    def _show_words(self) -> None:
+        self.words.setVisible(self._written)
+        self.other.setVisible(self._written and self._compared)

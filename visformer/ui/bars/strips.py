@@ -55,6 +55,12 @@ class Strips(QWidget):
         self.target.draw(target_strip(*looked))
         self._name(trace)
 
+    def put_beside_target(self, play: QWidget) -> None:
+        """Put a widget at the end of the target's row."""
+        layout = self._rows[1].layout()
+        assert layout is not None
+        layout.addWidget(play)
+
     def _name(self, trace: Trace | None) -> None:
         alone = trace is not None and not has_source(trace)
         self._source_name.setText(_("prompt") if alone else _("source"))
@@ -66,7 +72,8 @@ class Strips(QWidget):
         self.source.explain_clicks(asked if trace and reading_kind(trace) else "")
         prompted = trace is None or has_source(trace) or trace.prompt > 0
         self._rows[0].setVisible(prompted)
-        self._rows[1].setVisible(trace is None or has_target(trace))
+        for part in (self._target_name, self.target):
+            part.setVisible(trace is None or has_target(trace))
 
     def _choose_step(self, index: int) -> None:
         if self._trace is not None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QSignalBlocker, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
-    QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
     QSlider,
@@ -20,6 +19,7 @@ from visformer.pictures.absent import has_target
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui.icons import icon
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.side_by_side import in_line
 from visformer.values.strategy import Strategy
@@ -203,7 +203,7 @@ class StrategyControls(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.name = QComboBox()
+        self.name = ComboBox()
         self.name.addItem(_("greedy"), "greedy")
         self.name.addItem(_("sampling"), "sample")
         self.name.setAccessibleName(_("Strategy"))

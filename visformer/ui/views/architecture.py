@@ -29,7 +29,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
     QScrollArea,
-    QStyle,
     QVBoxLayout,
     QWidget,
 )
@@ -115,12 +114,13 @@ class ArchitectureView(View):
 
     def _fit(self) -> None:
         """Lay the diagram out; where it scrolls, offer to show all of it."""
-        self.diagram.fit(self.size())
+        bar = self._scroll.verticalScrollBar().sizeHint().width()
+        self.diagram.fit(self.size(), bar)
         scrolls = self.whole.isChecked() or self.diagram.scrolls
         self.whole.setVisible(scrolls and self.whole.isEnabled())
         if scrolls:
             row = QSize(0, self.whole.sizeHint().height())
-            self.diagram.fit(self.size() - row)
+            self.diagram.fit(self.size() - row, bar)
 
     def changeEvent(self, event: QEvent) -> None:
         """Lay out again when the size of the text changes."""
@@ -151,7 +151,7 @@ class _Diagram(QWidget):
         self._room = QSize(1, 1)
         self._scale = 1.0  # of the text
         self.whole = False  # shown at once, however small
-        self._bars = 0  # pixels that scroll bars take
+        self._bar = self._bars = 0  # pixels that a scroll bar would take, and takes
         self._changed = Changed()
         self._image = DiagramImage()
         self.export = Export(self, self._counts)
@@ -196,9 +196,9 @@ class _Diagram(QWidget):
         """Whether there is too little room for the whole diagram."""
         return self._bars > 0
 
-    def fit(self, room: QSize) -> None:
-        """Lay out for this size in pixels."""
-        self._room = room
+    def fit(self, room: QSize, bar: int) -> None:
+        """Lay out for this size in pixels, of which a scroll bar takes ``bar``."""
+        self._room, self._bar = room, bar
         self._lay_out()
 
     def _units(self) -> tuple[float, float]:
@@ -236,7 +236,7 @@ class _Diagram(QWidget):
             if across and down:
                 return
         # it is scrolled, and the bar takes room
-        self._bars = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+        self._bars = self._bar
         for self._scale in NARROW:
             if self._fits()[0]:
                 return

@@ -41,6 +41,7 @@ from visformer.session.state import Session, State
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
@@ -337,7 +338,7 @@ def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
 
 
 def _chooser(name: str, slot: Callable[[int], None]) -> QComboBox:
-    box = QComboBox()
+    box = ComboBox()
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
     box.activated.connect(slot)

@@ -21,6 +21,7 @@ from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.text import visible
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.flow import Flow
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS
@@ -243,7 +244,7 @@ def leaking_step(state: State) -> int:
 
 
 def _chooser(name: str) -> QComboBox:
-    box = QComboBox()
+    box = ComboBox()
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
     return box

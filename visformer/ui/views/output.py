@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QRectF, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QLabel,
     QSizePolicy,
@@ -45,6 +44,7 @@ from visformer.ui.views.view import View
 from visformer.ui.widgets.bar_chart import BarChart
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_texts import CellTexts
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
@@ -92,7 +92,7 @@ class OutputView(View):
         self._steps_texts.resized.connect(self._follow)
         self._steps_map.hovered.connect(self._tell_steps)
         self._steps_map.clicked.connect(self._go_to_step)
-        self.shows = QComboBox()
+        self.shows = ComboBox()
         for name, title in SHOWS.items():
             self.shows.addItem(_(title), name)
         self.shows.setAccessibleName(_("what the cells of all steps show"))

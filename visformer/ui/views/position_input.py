@@ -6,7 +6,6 @@ import math
 
 from PySide6.QtCore import QEvent, QSignalBlocker
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QLabel,
     QSpinBox,
@@ -27,6 +26,7 @@ from visformer.pictures.positions import nothing_words
 from visformer.session.state import Session, State
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
@@ -57,7 +57,7 @@ class PositionInput(View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.side = QComboBox()
+        self.side = ComboBox()
         self._fill_sides()
         self.side.setAccessibleName(_("side of the sentence"))
         self.side.currentIndexChanged.connect(self._choose_side)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QSignalBlocker
 from PySide6.QtWidgets import (
-    QComboBox,
     QDoubleSpinBox,
     QHBoxLayout,
     QLabel,
@@ -32,6 +31,7 @@ from visformer.session.state import Session, State
 from visformer.ui import theme
 from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.view import View
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
@@ -48,7 +48,7 @@ class PositionLab(View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.form = QComboBox()
+        self.form = ComboBox()
         self.form.setAccessibleName(_("positional encodings of the run"))
         for form, title in FORMS.items():
             self.form.addItem(_(title), form)

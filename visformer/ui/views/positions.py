@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QSignalBlocker, Signal
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -35,6 +34,7 @@ from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
@@ -248,7 +248,7 @@ class _Similarity(QWidget):
         self._table: Floats | None = None
         self._range = (0, 0)
         self._picture: Matrix | None = None
-        self._choice = QComboBox()
+        self._choice = ComboBox()
         self._choice.addItems([_(name) for name in LIKENESS_NAMES.values()])
         self._choice.setAccessibleName(_("how positions are compared"))
         self._choice.currentIndexChanged.connect(self._redraw)

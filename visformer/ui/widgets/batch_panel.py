@@ -10,7 +10,6 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QBrush, QPalette
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QLabel,
     QPlainTextEdit,
@@ -25,6 +24,7 @@ from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.masks import BatchTable, batch_table, row_name, shortest_row
 from visformer.session.live import fixed_words
 from visformer.session.state import State
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_model import Role, TableModel
@@ -62,7 +62,7 @@ class BatchPanel(QWidget):
         self._leave = QPushButton(_("C&lose the batch"))
         self._leave.clicked.connect(self.left)
         self._message = paragraph(_("what to know about the batch"))
-        self._rows = QComboBox()
+        self._rows = ComboBox()
         self._rows.setAccessibleName(_("row of the batch that is shown"))
         self._rows.setSizePolicy(
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred

@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtWidgets import QComboBox
 
 from visformer.language import _
+from visformer.ui.widgets.combo_box import ComboBox
 
 
 def chooser(
@@ -18,7 +19,7 @@ def chooser(
     The titles are those marked for the catalogue. The box is as wide as the longest
     one, or at most ``most`` characters: longer ones may be cut until they are chosen.
     """
-    box = QComboBox()
+    box = ComboBox()
     titles = {data: _(title) for data, title in items.items()}
     for data, title in titles.items():
         box.addItem(title, data)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
     QScrollArea,
-    QStyle,
     QWidget,
 )
 
@@ -78,7 +77,7 @@ class LeastSize(QScrollArea):
         if widget is None:
             return
         room = self.maximumViewportSize()
-        bar = self.style().pixelMetric(QStyle.PixelMetric.PM_ScrollBarExtent)
+        bar = self.verticalScrollBar().sizeHint().width()  # the other is as high
         size = _size(widget, room)
         if size.height() > room.height():
             size = _size(widget, QSize(room.width() - bar, room.height()))
