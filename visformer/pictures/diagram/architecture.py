@@ -20,7 +20,6 @@ from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,
     Box,
-    Column,
     Drawing,
     paragraph,
     text,
@@ -30,10 +29,12 @@ from visformer.pictures.diagram.stacks import BUS, MARGIN, Stacks
 from visformer.pictures.diagram.zoom import zoom
 from visformer.pictures.selection import Selection
 from visformer.values.facts import ModelFacts
+from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 
 NARROWEST = 132.0  # characters: with less room the diagram scrolls
 SHORTEST, LONGEST = 0.82, 1.6  # lines: the length of an arrow with words beside it
+_APART = Memo(most=256)  # how far the parts of a model's diagram stand apart
 
 
 def architecture(
@@ -58,18 +59,33 @@ def architecture(
     width = max(columns, NARROWEST)
     zoomed = min(56.0, 0.28 * width)
     each = (width - zoomed - BUS - 6 * MARGIN) / 2
-    room = lines - 2 * MARGIN
-    first = Stacks(trace, model, selection.layer, each, SHORTEST, closed)
-    gap = SHORTEST + max(0.0, room - first.height) / first.gaps
+    gap, high = _apart(model, selection.layer, each, lines, closed)
+    bottom = max(high, min(lines, high + MARGIN)) - MARGIN
     return _joined(
-        Stacks(trace, model, selection.layer, each, min(LONGEST, gap), closed),
+        Stacks(trace, model, selection.layer, each, gap, bottom, closed),
         chosen if _exists(model, chosen) else _first(model, selection.layer, closed),
         said=sentence(trace),
         head=selection.head,
         width=width,
         zoomed=zoomed,
-        lines=lines,
+        lines=max(high, lines),
     )
+
+
+def _apart(
+    model: ModelFacts, layer: int, width: float, lines: float, closed: frozenset[str]
+) -> tuple[float, float]:
+    """Return the length of an arrow, and the height of both stacks with margins."""
+    name = layer, width, lines, closed
+    kept: tuple[float, float] | None = _APART.find((model,), name)
+    if kept is None:
+        least = Stacks(None, model, layer, width, SHORTEST, 0.0, closed)
+        room = max(0.0, lines - 2 * MARGIN - least.height)
+        gap = min(LONGEST, SHORTEST + room / least.gaps)
+        fitted = Stacks(None, model, layer, width, gap, 0.0, closed)
+        kept = gap, fitted.height + 2 * MARGIN
+        _APART.keep((model,), name, kept, len(kept))
+    return kept
 
 
 def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
@@ -106,34 +122,29 @@ def _joined(
     lines: float,
 ) -> Drawing:
     """Join the columns and put the chosen block's inside beside them."""
-    high = stacks.height + 2 * MARGIN
     _connect(stacks)
-    boxes, arrows = _ordered(stacks.left, stacks.right)
-    down = max(high, min(lines, high + MARGIN)) - MARGIN
-    boxes = [replace(box, y=box.y + down) for box in boxes]
-    arrows = [_lowered(arrow, down) for arrow in arrows]
+    boxes = [*stacks.left.boxes, *stacks.right.boxes]
     beside = width - zoomed - MARGIN
-    over, left = _about(said, stacks, down)
+    over, left = _about(said, stacks)
     inside, lines_inside = zoom(
         stacks.trace, stacks.model, head, chosen, beside, zoomed
     )
     bottom = max(box.y + box.height for box in inside) + MARGIN
     boxes += [*over, *inside]
     if left:
-        boxes += _below(left, beside, bottom, zoomed, max(high, lines) - MARGIN)
+        boxes += _below(left, beside, bottom, zoomed, lines - MARGIN)
     bottom = max(box.y + box.height for box in boxes) + MARGIN / 2
     ids = {box.id: goal(box.id) for box in boxes if box.id}
     spine = stacks.right.spine
-    first, last = down + stacks.right.y, down
     decoding = stacks.trace is not None and len(stacks.trace) > 0
     return Drawing(
         width=width,
-        height=max(high, bottom),
+        height=max(stacks.height + 2 * MARGIN, bottom),
         boxes=tuple(boxes),
-        arrows=(*arrows, *lines_inside),
+        arrows=(*stacks.left.arrows, *stacks.right.arrows, *lines_inside),
         beside=beside,
         chosen=chosen,
-        path=((spine, last), (spine, first)) if decoding else (),
+        path=((spine, stacks.bottom), (spine, stacks.right.y)) if decoding else (),
         sentence=said,
         goes={id: to for id, to in ids.items() if to},
     )
@@ -157,18 +168,18 @@ def _connect(stacks: Stacks) -> None:
         decoder.arrows.append(Arrow(points=ends, line="memory", strong=used))
     if stacks.trace is not None and stacks.trace.steps:
         lane = decoder.x + decoder.width + MARGIN
-        over, under = decoder.y + BLOCK / 2, -BLOCK / 2
+        over, under = decoder.y + BLOCK / 2, stacks.bottom - BLOCK / 2
         right = decoder.x + decoder.width
         points = (right - 8, over), (lane, over), (lane, under), (right - 2, under)
         decoder.arrows.append(Arrow(points=points, line="next"))
 
 
-def _about(said: str, stacks: Stacks, down: float) -> tuple[list[Box], list[str]]:
+def _about(said: str, stacks: Stacks) -> tuple[list[Box], list[str]]:
     """Describe the step and the model above the encoder.
 
     The second value is what did not fit there.
     """
-    encoder, room = stacks.left, stacks.left.y + down - 1.2
+    encoder, room = stacks.left, stacks.left.y - 1.2
     output = shape(stacks.source, width_of(stacks.model, "encoder"))
     boxes = []
     if stacks.entries:
@@ -199,12 +210,3 @@ def _below(
     if lower < y:
         return []
     return [replace(box, y=box.y + lower) for box in boxes]
-
-
-def _ordered(*columns: Column) -> tuple[list[Box], list[Arrow]]:
-    boxes = [box for column in columns for box in column.boxes]
-    return boxes, [arrow for column in columns for arrow in column.arrows]
-
-
-def _lowered(arrow: Arrow, by: float) -> Arrow:
-    return replace(arrow, points=tuple((x, y + by) for x, y in arrow.points))

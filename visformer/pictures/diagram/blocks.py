@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from visformer.language import _, ngettext
@@ -65,17 +66,18 @@ class Counts:
 
     def __init__(self, model: ModelFacts) -> None:
         self._parts = {part.block: part for part in model.blocks}
+        self._totals: defaultdict[str, int] = defaultdict(int)
+        for part in model.blocks:
+            inner = part.block.split(".")
+            for end in range(1, len(inner) + 1):
+                self._totals[".".join(inner[:end])] += part.parameters
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def total(self, start: str) -> int:
         """Count a block's parameters and those of all blocks inside it."""
-        return sum(
-            part.parameters
-            for name, part in self._parts.items()
-            if name == start or name.startswith(start + ".")
-        )
+        return self._totals.get(start, 0)
 
     def words(self, block: str) -> str:
         """Say how many parameters a block has, and what it shares; "" if unknown."""

@@ -6,6 +6,7 @@ import textwrap
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypedDict
 
 from visformer.pictures.picture import AttentionRole
@@ -126,8 +127,8 @@ class Column:
     x: float  # left edge
     width: float
     gap: float  # lines: the length of an arrow that has words beside it
+    y: float  # the bottom of the next part: less and less, upwards
     strong: bool = False
-    y: float = 0.0  # the bottom of the next part; negative, upwards
     gaps: int = 0  # how many arrows are ``gap`` long
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
@@ -244,11 +245,16 @@ def paragraph(
     x: float, y: float, width: float, words: str, *, strong: bool = False
 ) -> list[Box]:
     """Return words broken into lines; strong ones are wider."""
-    lines = textwrap.wrap(words, max(8, int(width * (0.84 if strong else 0.96))))
+    room = max(8, int(width * (0.84 if strong else 0.96)))
     return [
         text(x, y + 1.05 * at, width, line, strong=strong)
-        for at, line in enumerate(lines)
+        for at, line in enumerate(_wrapped(words, room))
     ]
+
+
+@lru_cache(maxsize=256)  # most words of a diagram are those of the step before
+def _wrapped(words: str, width: int) -> tuple[str, ...]:
+    return tuple(textwrap.wrap(words, width))
 
 
 def characters(token: str) -> int:

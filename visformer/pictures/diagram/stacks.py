@@ -48,9 +48,10 @@ JOINED = {
 
 
 class Stacks:
-    """The encoder's and the decoder's column, from the bottom up.
+    """The encoder's and the decoder's column, from ``bottom`` up.
 
-    ``layer`` is opened in both, except in the stacks that are ``closed``.
+    ``layer`` is opened in both, except in the stacks that are ``closed``. Their heights
+    are the same at every step, and without a Trace.
     """
 
     def __init__(
@@ -60,16 +61,18 @@ class Stacks:
         layer: int,
         width: float,
         gap: float,
+        bottom: float,
         closed: frozenset[str],
     ) -> None:
+        self.bottom = bottom
         self.trace, self.model, self._layer, self._closed = trace, model, layer, closed
         self._counts = Counts(model)
         self.source, self._target = lengths(self.trace)
         decoding = self.trace is not None and len(self.trace) > 0
         right = MARGIN + width - WIDER + BUS
-        self.left = Column(MARGIN, width - WIDER, gap)
+        self.left = Column(MARGIN, width - WIDER, gap, bottom)
         self.left.strong = self.trace is not None and not decoding
-        self.right = Column(right, width + WIDER, gap)
+        self.right = Column(right, width + WIDER, gap, bottom)
         self.right.strong = decoding
         self.entries: list[Point] = []  # where decoder layers read the encoder's output
         encoder = {"encoder", "cross"} & set(model.kinds)
@@ -85,7 +88,7 @@ class Stacks:
     @property
     def height(self) -> float:
         """Lines that the taller column takes."""
-        return -min(self.left.y, self.right.y)
+        return self.bottom - min(self.left.y, self.right.y)
 
     @property
     def gaps(self) -> int:
