@@ -289,7 +289,7 @@ class _Diagram(QWidget):
         painter.drawPixmap(0, 0, self._image.of(self.drawing, self, font, units))
         running = self.flow.state() == QVariantAnimation.State.Running
         if running and self.drawing.path:
-            painting = Painting(painter, self, font, *units)
+            painting = Painting(painter, self, *units)
             painting.token(self.drawing, float(self.flow.currentValue()))
 
     def hideEvent(self, event: QHideEvent) -> None:

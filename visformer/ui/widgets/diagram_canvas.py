@@ -1,26 +1,19 @@
-"""Paints a Drawing: boxes, arrows and words in a widget's own font and colours."""
+"""Paints a Drawing: boxes, arrows and words in a widget's own colours."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import (
-    QColor,
-    QFont,
-    QFontMetricsF,
-    QPainter,
-    QPalette,
-    QPen,
-    QPolygonF,
-)
+from PySide6.QtGui import QColor, QPainter, QPalette, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
-from visformer.pictures.role_text import RoleSpan, role_text
-from visformer.ui.theme import hue, sized
+from visformer.pictures.diagram.columns import Arrow, Box, Drawing, Point
+from visformer.pictures.role_text import ROLES
+from visformer.ui.theme import hue
+from visformer.ui.widgets.lettering import Ink, Words, Written
 
-NARROWEST = 0.75  # of its size: a line that is too long; then it is cut
 BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
 ColorRole = QPalette.ColorRole
@@ -36,29 +29,15 @@ class Painting:
     """One paint event's painter, and the size of a character and a line."""
 
     def __init__(
-        self,
-        painter: QPainter,
-        widget: QWidget,
-        font: QFont,
-        wide: float,
-        high: float,
+        self, painter: QPainter, widget: QWidget, wide: float, high: float
     ) -> None:
         self._painter, self._palette = painter, widget.palette()
         self._wide, self._high = wide, high
-        self._font = font
-        self._small = QFont(self._font)
-        self._small.setPointSizeF(SMALL * self._font.pointSizeF())
-        self._bold = QFont(self._font)
-        self._bold.setBold(True)
-        self._metrics = {
-            font.key(): QFontMetricsF(font)
-            for font in (self._font, self._small, self._bold)
-        }
         self._focused = widget.hasFocus()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
 
     def draw(self, drawing: Drawing) -> None:
-        """Paint frames, then arrows, then boxes and words."""
+        """Paint frames, then arrows, then boxes, without words and tokens."""
         for box in drawing.boxes:
             if box.style == "frame":
                 self._box(box, chosen=False)
@@ -67,8 +46,41 @@ class Painting:
                 if arrow.strong == strong:
                     self._arrow(arrow)
         for box in drawing.boxes:
-            if box.style != "frame":
+            if box.style not in ("frame", "token"):
                 self._box(box, chosen=bool(box.id) and box.id == drawing.chosen)
+
+    def write(
+        self, drawing: Drawing, lettering: Callable[[Words], tuple[Written, ...]]
+    ) -> None:
+        """Paint tokens, and all words."""
+        inks: dict[Ink, QColor] = {
+            "text": self._colour(ColorRole.Text),
+            "faint": self._colour(ColorRole.PlaceholderText),
+            **{role: hue(self._palette, role) for role in ROLES},
+        }
+        for box in drawing.boxes:
+            if box.style == "token":
+                self._box(box, chosen=bool(box.id) and box.id == drawing.chosen)
+            if box.title or box.detail:
+                corner, words = self._words(box)
+                for written in lettering(words):
+                    self._painter.setPen(inks[written.ink])
+                    written.layout.draw(self._painter, corner + written.start)
+
+    def _words(self, box: Box) -> tuple[QPointF, Words]:
+        """Return what a box says, and where: a little away from its edges."""
+        bare = box.style in ("text", "head")
+        edge = 0.0 if bare else self._wide / 2
+        words = Words(
+            title=box.title,
+            detail=box.detail,
+            bold=box.style == "head" or (box.style == "token" and box.strong),
+            left=bare,
+            role=box.role,
+            width=box.width * self._wide - 2 * edge,
+            height=box.height * self._high,
+        )
+        return self._point((box.x, box.y)) + QPointF(edge, 0.0), words
 
     def token(self, drawing: Drawing, share: float) -> None:
         """Paint the newest row, ``share`` of its way through the decoder."""
@@ -122,12 +134,9 @@ class Painting:
         self._painter.drawPolygon(QPolygonF([tip, back + side, back - side]))
 
     def _box(self, box: Box, *, chosen: bool) -> None:
-        rect = self._rect(box)
-        bare = box.style == "row" and not (chosen or box.title)
-        if box.style in ("text", "head") or bare:
-            self._write(box, rect)
+        if not has_ground(box, chosen=chosen):
             return
-        painter = self._painter
+        rect, painter = self._rect(box), self._painter
         painter.setPen(self._pen(box, chosen))
         painter.setBrush(self._ground(box))
         step = QPointF(BEHIND * self._wide * 2, BEHIND * self._high)
@@ -138,7 +147,6 @@ class Painting:
         else:
             radius = 0.3 * self._high
             painter.drawRoundedRect(rect, radius, radius)
-        self._write(box, rect.adjusted(self._wide / 2, 0, -self._wide / 2, 0))
 
     def _pen(self, box: Box, chosen: bool) -> QPen:
         if chosen:
@@ -169,69 +177,10 @@ class Painting:
             ground = mixed(ground, self._colour(ColorRole.Highlight), share)
         return ground
 
-    def _write(self, box: Box, rect: QRectF) -> None:
-        """Write the name, and the detail if both fit side by side."""
-        painter, centre = self._painter, Qt.AlignmentFlag.AlignVCenter
-        strong = box.style == "head" or (box.style == "token" and box.strong)
-        font = self._bold if strong else self._font
-        metrics, small = self._metrics[font.key()], self._metrics[self._small.key()]
-        taken = metrics.horizontalAdvance(box.title)
-        needed = small.horizontalAdvance(box.detail)
-        beside = bool(box.detail) and bool(box.title)
-        fits = taken + needed + 1.5 * self._wide <= rect.width()
-        painter.setPen(
-            hue(self._palette, box.role) if box.role else self._colour(ColorRole.Text)
-        )
-        if box.title:
-            left = beside or box.style in ("text", "head")
-            align = (
-                Qt.AlignmentFlag.AlignLeft if left else Qt.AlignmentFlag.AlignHCenter
-            )
-            self._line(box.title, rect, align | centre, font, hued=not box.role)
-        if box.detail and (fits or not box.title):
-            painter.setPen(self._colour(ColorRole.PlaceholderText))
-            align = (
-                Qt.AlignmentFlag.AlignRight if box.title else Qt.AlignmentFlag.AlignLeft
-            )
-            self._line(box.detail, rect, align | centre, self._small, hued=True)
-
-    def _line(
-        self,
-        text: str,
-        rect: QRectF,
-        align: Qt.AlignmentFlag,
-        font: QFont,
-        *,
-        hued: bool,
-    ) -> None:
-        """Write a line, smaller where it is too long; ``hued``: symbols have roles."""
-        painter, metrics = self._painter, self._metrics[font.key()]
-        taken = metrics.horizontalAdvance(text)
-        if taken > rect.width():
-            share = rect.width() / taken
-            font = sized(font, max(NARROWEST, share))
-            metrics = QFontMetricsF(font)
-            if share < NARROWEST:
-                cut = Qt.TextElideMode.ElideRight
-                text = metrics.elidedText(text, cut, rect.width())
-        painter.setFont(font)
-        spans = role_text(text).spans if hued else ()
-        if not spans or not align & Qt.AlignmentFlag.AlignLeft:
-            painter.drawText(rect, align | Qt.TextFlag.TextDontClip, text)
-            return
-        usual, x, done = painter.pen(), rect.left(), 0
-        ends = RoleSpan(len(text), 0, "")
-        for start, length, role in (*spans, ends):
-            for part, ink in (
-                (text[done:start], usual.color()),
-                (text[start : start + length], hue(self._palette, role)),
-            ):
-                painter.setPen(ink)
-                box = QRectF(x, rect.top(), rect.right() - x, rect.height())
-                painter.drawText(box, align | Qt.TextFlag.TextDontClip, part)
-                x += metrics.horizontalAdvance(part)
-            done = start + length
-        painter.setPen(usual)
+def has_ground(box: Box, *, chosen: bool) -> bool:
+    """Tell whether a box is more than words."""
+    bare = box.style == "row" and not (chosen or box.title)
+    return not bare and box.style not in ("text", "head")
 
 
 def mixed(low: QColor, high: QColor, share: float) -> QColor:

@@ -1,0 +1,123 @@
+"""Lettering: the words of a diagram's boxes, measured and laid out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QTextLayout, QTextOption
+
+from visformer.pictures.diagram.columns import SMALL
+from visformer.pictures.picture import AttentionRole
+from visformer.pictures.role_text import RoleSpan, role_text
+from visformer.ui.theme import sized
+
+NARROWEST = 0.75  # of its size: a line that is too long; then it is cut
+BOXES = 2048  # whose words are kept: those of several steps
+UNBROKEN = 1e6  # pixels: the width in which a line is laid out
+Ink = AttentionRole | Literal["text", "faint"]
+Side = Literal["left", "centre", "right"]
+
+
+class Words(NamedTuple):
+    """What a box says, and the room for it in pixels."""
+
+    title: str
+    detail: str
+    bold: bool
+    left: bool  # where there is no detail; else in the middle
+    role: AttentionRole
+    width: float
+    height: float
+
+
+class Written(NamedTuple):
+    """A line, or the part of one in one ink, and where it starts in its box."""
+
+    layout: QTextLayout
+    start: QPointF
+    ink: Ink
+
+
+class _Type(NamedTuple):
+    font: QFont
+    metrics: QFontMetricsF
+
+
+def lettering(font: QFont, wide: float) -> Callable[[Words], tuple[Written, ...]]:
+    """Return what tells how a box is written on in a font.
+
+    ``wide``: a character's width in pixels. Qt measures and shapes a text anew whenever
+    it is painted, and most words of a step are those of the step before: they are kept
+    as they were laid out.
+    """
+    small, bold = QFont(font), QFont(font)
+    small.setPointSizeF(SMALL * font.pointSizeF())
+    bold.setBold(True)
+    types = _typed(font), _typed(small), _typed(bold)
+
+    @lru_cache(BOXES)
+    def write(words: Words) -> tuple[Written, ...]:
+        return tuple(_written(words, *types, gap=1.5 * wide))
+
+    return write
+
+
+def _typed(font: QFont) -> _Type:
+    return _Type(font, QFontMetricsF(font))
+
+
+def _written(
+    words: Words, body: _Type, small: _Type, bold: _Type, *, gap: float
+) -> Iterator[Written]:
+    """Write the name, and the detail if both fit side by side."""
+    title, detail = words.title, words.detail
+    name = bold if words.bold else body
+    taken = name.metrics.horizontalAdvance(title)
+    taken += small.metrics.horizontalAdvance(detail)
+    if title:
+        side: Side = "left" if detail or words.left else "centre"
+        yield from _line(title, words, name, words.role or "text", side)
+    if detail and (taken + gap <= words.width or not title):
+        yield from _line(detail, words, small, "faint", "right" if title else "left")
+
+
+def _line(
+    text: str, words: Words, kind: _Type, ink: Ink, side: Side
+) -> Iterator[Written]:
+    """Write a line, smaller where it is too long; on the left, symbols have roles."""
+    taken = kind.metrics.horizontalAdvance(text)
+    if taken > words.width:
+        share = words.width / taken
+        kind = _typed(sized(kind.font, max(NARROWEST, share)))
+        if share < NARROWEST:
+            cut = Qt.TextElideMode.ElideRight
+            text = kind.metrics.elidedText(text, cut, words.width)
+    hued = side == "left" and ink in ("text", "faint")
+    spans = role_text(text).spans if hued else ()
+    x, done = 0.0, 0
+    for start, length, role in (*spans, RoleSpan(len(text), 0, "")):
+        end = start + length
+        for part, shade in ((text[done:start], ink), (text[start:end], role)):
+            if part:
+                yield _part(part, kind.font, shade, x, words, side)
+                x += kind.metrics.horizontalAdvance(part)
+        done = end
+
+
+def _part(
+    text: str, font: QFont, ink: Ink, x: float, words: Words, side: Side
+) -> Written:
+    """Lay a text out; it stands where QPainter.drawText would write it."""
+    layout = QTextLayout(text, font)
+    layout.setCacheEnabled(True)
+    layout.beginLayout()
+    line = layout.createLine()
+    line.setLineWidth(UNBROKEN)
+    layout.endLayout()
+    room = words.width - line.horizontalAdvance()
+    x += {"left": 0.0, "centre": room / 2, "right": room}[side]
+    y = (words.height - line.ascent() - line.descent()) / 2
+    return Written(layout, QPointF(x, y), ink)
