@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import make_view, make_window, middle_of_block, show
-from visformer.pictures.diagram.columns import Drawing
 from visformer.session.state import Session, State
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.widgets.diagram_canvas import Painting
-from visformer.ui.widgets.diagram_image import DiagramImage
 from visformer.values.trace import Trace
 
 
@@ -246,7 +245,7 @@ def test_queries_keys_and_values_have_their_hues(view: ArchitectureView) -> None
         assert role in {arrow.role for arrow in drawing.arrows}
 
 
-@pytest.mark.parametrize("changes", [{"step": 3}, {"layer": 1}, {"step": 4}])
+@pytest.mark.parametrize("changes", [{"step": 3}, {"layer": 1}, {"step": 0}])
 def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
     qtbot: QtBot, view: ArchitectureView, trace: Trace, changes: dict[str, Any]
 ) -> None:
@@ -265,21 +264,27 @@ def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
     assert image(view) == image(fresh)
 
 
-def test_a_step_paints_only_what_it_changes(
+def test_a_step_paints_only_words_and_tokens(
     view: ArchitectureView, trace: Trace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts: list[int] = []
-    draw = Painting.draw
-
-    def counted(self: Painting, drawing: Drawing) -> None:
-        counts.append(len(drawing.boxes))
-        draw(self, drawing)
-
-    monkeypatch.setattr(Painting, "draw", counted)
-    view.diagram._image = DiagramImage()
-    image(view)
+    before = image(view)
+    drawn: list[object] = []
+    monkeypatch.setattr(Painting, "draw", lambda _self, drawing: drawn.append(drawing))
     show(view, shown(trace, 3))
-    image(view)
-    image(view)  # nothing has changed: nothing is painted
-    assert len(counts) == 2
-    assert counts[1] < counts[0]
+    assert image(view) != before
+    assert not drawn
+
+
+def test_the_note_on_a_mask_follows_the_head(
+    view: ArchitectureView, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads: list[int] = []
+
+    def noted(trace: Trace, kind: str, part: str, layer: int, head: int) -> str:
+        heads.append(head)
+        return ""
+
+    monkeypatch.setattr("visformer.pictures.diagram.zoom.note", noted)
+    view.diagram.choose("decoder.0.self_attention.mask")
+    show(view, replace(view.session.state, head=1))
+    assert heads == [0, 1]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from visformer.language import _, ngettext
 from visformer.pictures.diagram.block_names import block_path, block_words, title
 from visformer.pictures.diagram.columns import Goal
 from visformer.pictures.picture import Table
-from visformer.values.facts import Kind, ModelFacts, StackName
+from visformer.values.facts import BlockParameters, Kind, ModelFacts, StackName
 from visformer.values.trace import Trace
 
 MOST_THIN = 7  # closed layers drawn one by one; if there are more, some share a box
@@ -65,12 +66,7 @@ class Counts:
     """The parameters of the model's blocks, and their sums."""
 
     def __init__(self, model: ModelFacts) -> None:
-        self._parts = {part.block: part for part in model.blocks}
-        self._totals: defaultdict[str, int] = defaultdict(int)
-        for part in model.blocks:
-            inner = part.block.split(".")
-            for end in range(1, len(inner) + 1):
-                self._totals[".".join(inner[:end])] += part.parameters
+        self._parts, self._totals = _counted(model.blocks)
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -111,6 +107,19 @@ class Counts:
         if part is not None and part.shared:
             return _("shared")
         return f"{self.total(block):,}"
+
+
+@lru_cache(maxsize=4)  # models; each part of a diagram asks
+def _counted(
+    blocks: tuple[BlockParameters, ...],
+) -> tuple[Mapping[str, BlockParameters], Mapping[str, int]]:
+    """Return each block by its name, and the sums, also of what blocks are inside."""
+    totals: defaultdict[str, int] = defaultdict(int)
+    for part in blocks:
+        inner = part.block.split(".")
+        for end in range(1, len(inner) + 1):
+            totals[".".join(inner[:end])] += part.parameters
+    return {part.block: part for part in blocks}, totals
 
 
 def names(model: ModelFacts, stack: str, layer: int) -> tuple[str, ...]:

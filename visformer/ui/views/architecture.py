@@ -145,6 +145,7 @@ class _Diagram(QWidget):
         super().__init__()
         self.session = session
         self.drawing: Drawing | None = None
+        self._drawn: Drawing | None = None  # the last one that was made
         self.chosen = ""
         self._state = State()
         self._closed: frozenset[str] = frozenset()
@@ -170,7 +171,7 @@ class _Diagram(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State; do nothing where what is shown is unchanged."""
-        needs = (state.trace, state.shown, state.model, state.layer)
+        needs = (state.trace, state.shown, state.model, state.layer, state.head)
         if not self._changed("diagram", *needs):
             return
         follows = self._is_next(state)
@@ -254,17 +255,23 @@ class _Diagram(QWidget):
         return counts_table(model_of(self._state.shown, self._state.model))
 
     def _drawing_of(self, chosen: str) -> Drawing | None:
+        """Return the diagram; a question about the one asked for last costs nothing."""
         wide, high = self._units()
-        state = self._state
-        return architecture(
-            state.shown,
-            state.model,
-            state.selection,
-            chosen=chosen,
-            columns=(self._room.width() - self._bars) / wide,
-            lines=(self._room.height() - self._bars) / high,
-            closed=self._closed,
-        )
+        columns = (self._room.width() - self._bars) / wide
+        lines = (self._room.height() - self._bars) / high
+        state, at = self._state, (self._state.layer, self._state.head)
+        needs = state.shown, state.model, at, chosen, columns, lines, self._closed
+        if self._changed("drawing", *needs):
+            self._drawn = architecture(
+                state.shown,
+                state.model,
+                state.selection,
+                chosen=chosen,
+                columns=columns,
+                lines=lines,
+                closed=self._closed,
+            )
+        return self._drawn
 
     def _words(self) -> str:
         """Describe the chosen block and the step for screen readers."""

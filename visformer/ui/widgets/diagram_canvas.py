@@ -177,6 +177,7 @@ class Painting:
             ground = mixed(ground, self._colour(ColorRole.Highlight), share)
         return ground
 
+
 def has_ground(box: Box, *, chosen: bool) -> bool:
     """Tell whether a box is more than words."""
     bare = box.style == "row" and not (chosen or box.title)

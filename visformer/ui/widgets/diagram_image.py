@@ -55,11 +55,10 @@ class DiagramImage:
 
 def _ground(drawing: Drawing) -> tuple[object, ...]:
     """Return what boxes and arrows are painted from."""
-    boxes = tuple(
-        (box.x, box.y, box.width, box.height, box.style, box.strong, box.role)
-        + (box.stack, box.id == drawing.chosen)
-        for box in drawing.boxes
-        if box.style != "token"
-        and has_ground(box, chosen=bool(box.id) and box.id == drawing.chosen)
-    )
+    boxes = []
+    for box in drawing.boxes:
+        chosen = bool(box.id) and box.id == drawing.chosen
+        if box.style != "token" and has_ground(box, chosen=chosen):
+            place = box.x, box.y, box.width, box.height
+            boxes.append((place, box.style, box.strong, box.role, box.stack, chosen))
     return drawing.arrows, boxes
