@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from visformer.pictures.diagram.columns import Arrow, Box, Drawing, Point
 from visformer.pictures.role_text import ROLES
 from visformer.ui.theme import hue
-from visformer.ui.widgets.lettering import Ink, Words, Written
+from visformer.ui.widgets.lettering import Ink, InkedText, Words
 
 BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
@@ -50,7 +50,7 @@ class Painting:
                 self._box(box, chosen=bool(box.id) and box.id == drawing.chosen)
 
     def write(
-        self, drawing: Drawing, lettering: Callable[[Words], tuple[Written, ...]]
+        self, drawing: Drawing, lettering: Callable[[Words], tuple[InkedText, ...]]
     ) -> None:
         """Paint tokens, and all words."""
         inks: dict[Ink, QColor] = {

@@ -15,10 +15,10 @@ from visformer.pictures.role_text import RoleSpan, role_text
 from visformer.ui.theme import sized
 
 NARROWEST = 0.75  # of its size: a line that is too long; then it is cut
-BOXES = 2048  # whose words are kept: those of several steps
+BOXES = 512  # whose words are kept: those of a few steps
 UNBROKEN = 1e6  # pixels: the width in which a line is laid out
 Ink = AttentionRole | Literal["text", "faint"]
-Side = Literal["left", "centre", "right"]
+Alignment = Literal["left", "centre", "right"]
 
 
 class Words(NamedTuple):
@@ -33,7 +33,7 @@ class Words(NamedTuple):
     height: float
 
 
-class Written(NamedTuple):
+class InkedText(NamedTuple):
     """A line, or the part of one in one ink, and where it starts in its box."""
 
     layout: QTextLayout
@@ -46,7 +46,7 @@ class _Type(NamedTuple):
     metrics: QFontMetricsF
 
 
-def lettering(font: QFont, wide: float) -> Callable[[Words], tuple[Written, ...]]:
+def lettering(font: QFont, wide: float) -> Callable[[Words], tuple[InkedText, ...]]:
     """Return what tells how a box is written on in a font.
 
     ``wide``: a character's width in pixels. Qt measures and shapes a text anew whenever
@@ -59,7 +59,7 @@ def lettering(font: QFont, wide: float) -> Callable[[Words], tuple[Written, ...]
     types = _typed(font), _typed(small), _typed(bold)
 
     @lru_cache(BOXES)
-    def write(words: Words) -> tuple[Written, ...]:
+    def write(words: Words) -> tuple[InkedText, ...]:
         return tuple(_written(words, *types, gap=1.5 * wide))
 
     return write
@@ -71,22 +71,22 @@ def _typed(font: QFont) -> _Type:
 
 def _written(
     words: Words, body: _Type, small: _Type, bold: _Type, *, gap: float
-) -> Iterator[Written]:
+) -> Iterator[InkedText]:
     """Write the name, and the detail if both fit side by side."""
     title, detail = words.title, words.detail
     name = bold if words.bold else body
     taken = name.metrics.horizontalAdvance(title)
     taken += small.metrics.horizontalAdvance(detail)
     if title:
-        side: Side = "left" if detail or words.left else "centre"
+        side: Alignment = "left" if detail or words.left else "centre"
         yield from _line(title, words, name, words.role or "text", side)
     if detail and (taken + gap <= words.width or not title):
         yield from _line(detail, words, small, "faint", "right" if title else "left")
 
 
 def _line(
-    text: str, words: Words, kind: _Type, ink: Ink, side: Side
-) -> Iterator[Written]:
+    text: str, words: Words, kind: _Type, ink: Ink, side: Alignment
+) -> Iterator[InkedText]:
     """Write a line, smaller where it is too long; on the left, symbols have roles."""
     taken = kind.metrics.horizontalAdvance(text)
     if taken > words.width:
@@ -108,8 +108,8 @@ def _line(
 
 
 def _part(
-    text: str, font: QFont, ink: Ink, x: float, words: Words, side: Side
-) -> Written:
+    text: str, font: QFont, ink: Ink, x: float, words: Words, side: Alignment
+) -> InkedText:
     """Lay a text out; it stands where QPainter.drawText would write it."""
     layout = QTextLayout(text, font)
     layout.setCacheEnabled(True)
@@ -120,4 +120,4 @@ def _part(
     room = words.width - line.horizontalAdvance()
     x += {"left": 0.0, "centre": room / 2, "right": room}[side]
     y = (words.height - line.ascent() - line.descent()) / 2
-    return Written(layout, QPointF(x, y), ink)
+    return InkedText(layout, QPointF(x, y), ink)
