@@ -15,6 +15,7 @@ from visformer.pictures.about import (
     watched_text,
 )
 from visformer.values.certificate import Certificate
+from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
 
 NAN = Finding(
@@ -67,6 +68,9 @@ def test_what_is_said_right_after_opening() -> None:
         "There is no tokenizer: type token ids from 0 to 1,199, separated by spaces, "
         "or choose a tokenizer in the File menu."
     )
+    own = opened(numbers=1200)
+    own = replace(own, model=replace(own.model, layout=WATCHED))
+    assert opened_words(own).endswith("or give encode= and decode= to visformer.wrap.")
     assert opened_words(opened(), changed=True).startswith("m.pt has changed")
     names = [count_words(findings) for findings in ((), (NAN,), (NAN, NAN))]
     assert names == ["About", "1 finding", "2 findings"]

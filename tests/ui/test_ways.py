@@ -46,6 +46,10 @@ def test_what_leads_nowhere_is_grey_and_its_key_does_nothing(
     assert window.session.state.wish.sentence == "one two"
     qtbot.keyClick(window.tabs, Key.Key_Z, CONTROL | Qt.KeyboardModifier.ShiftModifier)
     assert window.source.text() == "three"
+    qtbot.keyClick(window.tabs, Key.Key_Z, CONTROL)
+    qtbot.keyClick(window.tabs, Key.Key_Y, CONTROL)
+    assert window.source.text() == "three"
+    assert able(window)[:2] == [True, False]
     assert len(engine.requests) == asked
 
 

@@ -6,10 +6,22 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.values.config import ModelConfig
+from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
 from visformer.values.trace import Trace
+
+_NUMBERS = {  # what to type without a tokenizer, by whether a program runs the model
+    False: N_(
+        "There is no tokenizer: type token ids from 0 to {last:,}, separated by "
+        "spaces, or choose a tokenizer in the File menu."
+    ),
+    True: N_(
+        "There is no tokenizer: type token ids from 0 to {last:,}, separated by "
+        "spaces, or give encode= and decode= to visformer.wrap."
+    ),
+}
 
 
 def opened_words(opened: Opened, *, changed: bool = False) -> str:
@@ -28,11 +40,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
         )
     if opened.numbers:
         said.append(
-            _(
-                "There is no tokenizer: type token ids from 0 to {last:,}, separated "
-                "by spaces, or choose a tokenizer in the File menu.",
-                last=opened.numbers - 1,
-            )
+            _(_NUMBERS[opened.model.layout == WATCHED], last=opened.numbers - 1)
         )
     if opened.findings:
         said.append(str(opened.findings[0]))

@@ -57,7 +57,7 @@ KEYS = (
     N_("Up, Down in the source line: earlier sentences"),
     N_("Ctrl+O: open a checkpoint, Ctrl+S, Ctrl+Shift+S: save the session"),
     N_(
-        "Ctrl+Z, Ctrl+Shift+Z: undo and redo what you changed: sentence, reference, "
+        "Ctrl+Z, Ctrl+Y: undo and redo what you changed: sentence, reference, "
         "chosen tokens, changes of the run"
     ),
     N_("Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text"),

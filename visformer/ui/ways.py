@@ -41,6 +41,9 @@ class Ways:
         self._window = window
         self.undo_entry = _entry(window, Key.Undo, self.undo)
         self.redo_entry = _entry(window, Key.Redo, self.redo)
+        keys, usual = self.redo_entry.shortcuts(), QKeySequence("Ctrl+Y")
+        if usual not in keys:  # Qt knows it on Windows alone
+            self.redo_entry.setShortcuts([*keys, usual])
         edit.addActions([self.undo_entry, self.redo_entry])
         self.back_entry = _entry(window, QKeySequence("Alt+Left"), self.back)
         self.back_entry.setText(_("&Back"))

@@ -53,6 +53,9 @@ class StackFacts:
     output: bool  # kept apart, since a final norm makes it differ from the last hidden
 
 
+WATCHED = "watched"  # the layout of a model that runs in a program of the user's
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
     """What is known of the model that made a Trace."""
@@ -62,7 +65,7 @@ class ModelFacts:
     known: ModelConfig | None  # None: what it computes beside attention is not known
     name: str
     digest: str  # SHA-256 of the weights as they lie on disk; "" for a fresh model
-    layout: str
+    layout: str  # of the file; WATCHED where there is none
     device: str
     parameters: int
     pad: int  # -1 where it has none; so are the next two

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats, read_only
-from visformer.values.facts import KINDS, AttentionFacts, Kind, ModelFacts
+from visformer.values.facts import (
+    KINDS,
+    WATCHED,
+    AttentionFacts,
+    Kind,
+    ModelFacts,
+)
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias
 from visformer.values.trace import Trace
@@ -128,7 +134,7 @@ def _facts(watched: Watched, layers: Layers) -> ModelFacts:
         known=None,
         name=type(watcher.model).__name__,
         digest="",
-        layout="watched",
+        layout=WATCHED,
         device=str(parameters[0].device) if parameters else "cpu",
         parameters=sum(one.numel() for one in parameters),
         pad=-1 if watcher.pad is None else watcher.pad,
