@@ -19,7 +19,7 @@ def visible(text: str) -> str:
 
     They would otherwise be invisible, or reverse the text around them.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(_spelt(c) for c in text)
 

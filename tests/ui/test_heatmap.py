@@ -23,7 +23,7 @@ from visformer.ui.widgets.colour_map import (
 )
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.label_text import short
 
 
 def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:

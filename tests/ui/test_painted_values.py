@@ -16,7 +16,7 @@ from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.picture import Matrix, ranged
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.labels import label_font, labels_width
+from visformer.ui.widgets.label_text import label_font, labels_width
 from visformer.ui.widgets.map_room import LEAST
 
 

@@ -143,14 +143,14 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     strip.draw(chips)
     qtbot.waitExposed(strip)
     row, painted = strip._row, []
-    row._paint_chip = lambda painter, palette, chip, box: painted.append(chip.id)  # type: ignore[method-assign]
+    row._painter.paint = lambda painter, look, *_: painted.append(look.token)  # type: ignore[method-assign]
     row.repaint()
     QApplication.processEvents()
     painted.clear()
     changed = Chip("t3", 3, 0.9, False, False)
     strip.draw((*chips[:3], changed, *chips[4:]))
     qtbot.waitUntil(lambda: bool(painted))
-    assert painted == [3]
+    assert painted == ["t3"]
 
 
 def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:

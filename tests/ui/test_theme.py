@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from visformer.ui import theme
-from visformer.ui.bars import strip
+from visformer.ui.bars import chip_painter
+from visformer.ui.bars.chip_painter import tinted
 
 
 def luminance(colour: QColor) -> float:
@@ -51,8 +52,8 @@ def test_the_roles_and_the_selection_are_told_apart(name: str) -> None:
 def test_tokens_are_legible_whatever_their_weight(name: str, qtbot: QtBot) -> None:
     palette = theme.palette(theme.THEMES[name])
     ends = palette.base().color().rgb(), palette.highlight().color().rgb()
-    for shade in range(strip.TINTS + 1):
-        ground, ink = strip._tinted(*ends, palette.text().color().rgb(), shade)
+    for shade in (None, *range(chip_painter.TINTS + 1)):
+        ground, ink = tinted(*ends, palette.text().color().rgb(), shade)
         assert contrast(ground, ink) >= 4.5
 
 

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import zip_longest
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QColor,
-    QFont,
     QFontMetrics,
     QMouseEvent,
     QPainter,
     QPaintEvent,
-    QPalette,
-    QPen,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolButton, QToolTip, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
-from visformer.pictures.teacher_forcing import loss_share
 from visformer.ui import icons
-from visformer.ui.theme import (
-    CAPTION,
-    LEGIBLE,
-    WORD,
-    contrast,
-    fed_colour,
-    loss_colour,
-    sized,
-)
-from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.ui.bars.chip_painter import ChipPainter, ChipLook, look_of
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
@@ -43,9 +29,7 @@ CHIP_WORDS = {  # by whether it is masked, and something was done to its weight
     (True, False): N_("id {id}, masked, weight {weight}"),
     (True, True): N_("id {id}, masked, weight {weight} ({done})"),
 }
-TINTS = 256  # shades between no weight and the whole
 WIDTHS = 4096  # of texts that are kept
-LATER = 0.45  # opacity of tokens that are fed after the current step
 
 
 class TokenStrip(QScrollArea):
@@ -71,6 +55,7 @@ class TokenStrip(QScrollArea):
             self._end("unfold", _("Earlier tokens"), -1),
             self._end("fold", _("Later tokens"), 1),
         )
+        self._end_width = self._ends[0].sizeHint().width()
         bar = self.horizontalScrollBar()
         bar.rangeChanged.connect(lambda *_range: self._show_ends())
         bar.valueChanged.connect(lambda _value: self._show_ends())
@@ -84,8 +69,8 @@ class TokenStrip(QScrollArea):
         if chips == self._row.chips:
             return
         self._row.set_chips(chips)
-        unknown = any(math.isnan(chip.tint) for chip in chips)
-        tokens = " ".join(chip.token for chip in chips)
+        unknown = any(chip.tint != chip.tint for chip in chips)  # NaN
+        tokens = " ".join([chip.token for chip in chips])
         if unknown:
             tokens = _("{tokens}; the weights are NaN", tokens=tokens)
         self.setAccessibleDescription(tokens)
@@ -101,8 +86,7 @@ class TokenStrip(QScrollArea):
 
     def _follow(self) -> None:
         """Scroll to the current token."""
-        row = self._row
-        for chip, box in zip(row.chips, row.boxes, strict=True):
+        for chip, box in zip(self._row.chips, self._row.boxes, strict=True):
             if chip.current:
                 self.ensureVisible(box.center().x(), 0, box.width(), 0)
 
@@ -115,6 +99,8 @@ class TokenStrip(QScrollArea):
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._row.lay_out()
             self._fit()
+            if "_end_width" in self.__dict__:
+                self._end_width = self._ends[0].sizeHint().width()
 
     def resizeEvent(self, event: QEvent) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
@@ -144,7 +130,7 @@ class TokenStrip(QScrollArea):
     def _show_ends(self) -> None:
         """Show a button where more tokens lie."""
         bar, (left, right) = self.horizontalScrollBar(), self._ends
-        wide = left.sizeHint().width()
+        wide = self._end_width
         left.setGeometry(0, 0, wide, self.height())
         right.setGeometry(self.width() - wide, 0, wide, self.height())
         left.setVisible(bar.value() > bar.minimum())
@@ -162,9 +148,9 @@ class _ChipRow(QWidget):
         self.clicks = ""  # what a click does, in words
         self.chips: tuple[Chip, ...] = ()
         self.boxes: list[QRect] = []
-        self._looks: list[tuple[object, ...]] = []  # what is painted of each chip
+        self._looks: list[ChipLook] = []  # what is painted of each chip
         self._empty = empty
-        self._height = 0  # of the row
+        self._height = self._band = 0  # of the row, and of what is below the tokens
         self._tall = False  # there was a large chip: its room stays
         self.setMouseTracking(True)
         self.lay_out()
@@ -172,130 +158,77 @@ class _ChipRow(QWidget):
     def set_chips(self, chips: tuple[Chip, ...]) -> None:
         """Show these chips; what stays the same is not painted again."""
         before, boxes, height = self._looks, self.boxes, self._height
-        self.chips = chips
-        self._looks = [self._look(chip) for chip in chips]
-        self._place()
+        self.chips, self._looks = chips, [look_of(chip) for chip in chips]
+        if [_room(look) for look in before] != [_room(look) for look in self._looks]:
+            self._place()
         if not (before and chips) or height != self._height:
             self.update()
             return
-        old = tuple(zip(before, boxes, strict=True))
-        new = tuple(zip(self._looks, self.boxes, strict=True))
-        for at in range(max(len(old), len(new))):
-            was, now = old[at : at + 1], new[at : at + 1]
-            if was != now:
-                for _look, box in (*was, *now):
-                    self.update(box.adjusted(-2, -2, 2, 2))
+        changed = QRect()
+        for (was, old), (now, new) in zip_longest(
+            zip(before, boxes, strict=True),
+            zip(self._looks, self.boxes, strict=True),
+            fillvalue=(before[-1], QRect()),
+        ):
+            if was != now or old != new:
+                edge = max(was.reach, now.reach)
+                changed |= old.united(new).adjusted(-edge, -edge, edge, edge)
+        self.update(changed)
 
     def lay_out(self) -> None:
-        """Measure all chips in the font that there is now."""
-        self._fonts()
+        """Measure and paint all chips in the present font and colours."""
+        self._painter = ChipPainter(self.font(), self.palette())
+        fonts = self._painter.body, self._painter.word, self._painter.caption
+        self._widths = [_measured(metrics) for metrics in fonts]
         self._place()
         self.update()
 
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the palette."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and "_painter" in self.__dict__:
+            self.lay_out()
+
     def _place(self) -> None:
-        gap = self._body.height() // 4
-        told = any(chip.below or chip.loss is not None for chip in self.chips)
-        self._tall = self._tall or any(chip.current for chip in self.chips)
-        self._band = self._caption.height() if told else 0
-        room = self._word.height() if self._tall else 0
-        self._height = max(2 * self._body.height(), room + gap) + self._band
+        body, word = self._painter.body.height(), self._painter.word.height()
+        gap, around = body // 4, body * 2 // 3
+        told = any(_is_told(look) for look in self._looks)
+        self._tall = self._tall or any(look.current for look in self._looks)
+        self._band = self._painter.caption.height() if told else 0
+        self._height = max(2 * body, word * self._tall + gap) + self._band
         x, self.boxes = gap, []
-        around = self._body.height() * 2 // 3
-        body, word, below = self._widths
-        for chip in self.chips:
-            metrics = self._word if chip.current else self._body
-            width = max(
-                (body, word)[chip.current](chip.token or " "), below(chip.below)
-            )
-            width += around
-            band = self._band_of(chip)
-            high = metrics.height() + self._body.height() - gap
-            high = min(high, self._height - self._band - gap) + band
+        wide, wide_word, wide_below = self._widths
+        for look in self._looks:
+            measure = wide_word if look.current else wide
+            width = max(measure(look.token or " "), wide_below(look.below)) + around
+            high = (word if look.current else body) + body - gap
+            high = min(high, self._height - self._band - gap) + self._band_of(look)
             top = (self._height - high) // 2
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
         self.setMinimumWidth(x)
 
-    def _look(self, chip: Chip) -> tuple[object, ...]:
-        """Return what a chip is painted from: weights too alike to be told are one."""
-        tint = None if math.isnan(chip.tint) else _shade(chip)
-        kind = chip.current, chip.marked, chip.later, chip.filled, bool(chip.fed)
-        return chip.token, chip.below, chip.loss, tint, kind
-
-    def _band_of(self, chip: Chip) -> int:
+    def _band_of(self, look: ChipLook) -> int:
         """Return the height of what is said below a token, in pixels."""
-        return self._band if chip.below or chip.loss is not None else 0
-
-    def _fonts(self) -> None:
-        self._word_font = sized(self.font(), WORD)
-        self._caption_font = sized(self.font(), CAPTION)
-        self._body = QFontMetrics(self.font())
-        self._word = QFontMetrics(self._word_font)
-        self._caption = QFontMetrics(self._caption_font)
-        fonts = self._body, self._word, self._caption
-        self._widths = [_measured(metrics) for metrics in fonts]
+        return self._band if self._band and _is_told(look) else 0
 
     def sizeHint(self) -> QSize:
         """As wide as the chips, high enough for the largest."""
-        width = self.boxes[-1].right() + self._body.height() if self.boxes else 0
+        edge = self._painter.body.height()
+        width = self.boxes[-1].right() + edge if self.boxes else 0
         return QSize(width, self._height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if not self.chips:
             painter.setPen(self.palette().placeholderText().color())
             left = self.rect().adjusted(self.height() // 4, 0, 0, 0)
             painter.drawText(left, Qt.AlignmentFlag.AlignVCenter, self._empty)
-        changed, palette = event.region(), self.palette()
-        for chip, box in zip(self.chips, self.boxes, strict=True):
-            if changed.intersects(box):
-                painter.setOpacity(LATER if chip.later else 1.0)
-                self._paint_chip(painter, palette, chip, box)
-
-    def _paint_chip(
-        self, painter: QPainter, palette: QPalette, chip: Chip, box: QRect
-    ) -> None:
-        text = palette.text().color()
-        if math.isnan(chip.tint):
-            ground = QColor(NAN_COLOUR)
-            ink = _readable_on(ground, text)
-        else:
-            ends = palette.base().color().rgb(), palette.highlight().color().rgb()
-            ground, ink = _tinted(*ends, text.rgb(), _shade(chip))
-        painter.setPen(_frame(palette, chip))
-        painter.setBrush(ground)
-        radius = box.height() / 5
-        painter.drawRoundedRect(box, radius, radius)
-        font = self._word_font if chip.current else self.font()
-        if chip.filled:
-            font = QFont(font)
-            font.setUnderline(True)
-        painter.setFont(font)
-        painter.setPen(ink)
-        band = self._band_of(chip)
-        within = box.adjusted(0, 0, 0, -band)
-        painter.drawText(within, Qt.AlignmentFlag.AlignCenter, chip.token)
-        if band:
-            self._paint_below(painter, palette, chip, box)
-
-    def _paint_below(
-        self, painter: QPainter, palette: QPalette, chip: Chip, box: QRect
-    ) -> None:
-        """Paint what the model says of the token, on the colour of its loss.
-
-        Never faint: half transparent, words and colour cannot be told apart.
-        """
-        painter.setOpacity(1.0)
-        band = QRect(box.left(), box.bottom() - self._band, box.width(), self._band)
-        text = fed_colour(palette)
-        if chip.loss is not None:
-            ground = loss_colour(palette, loss_share(chip.loss))
-            painter.fillRect(band.adjusted(2, 0, -2, -2), ground)
-            text = _readable_on(ground, palette.text().color())
-        painter.setPen(text)
-        painter.setFont(self._caption_font)
-        painter.drawText(band, Qt.AlignmentFlag.AlignCenter, chip.below)
+        first, last = event.rect().left(), event.rect().right()
+        for look, box in zip(self._looks, self.boxes, strict=True):
+            edge = look.reach
+            if box.left() - edge <= last and box.right() + edge >= first:
+                self._painter.paint(painter, look, box, self._band_of(look))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Say what the chip under the mouse is."""
@@ -343,35 +276,11 @@ def _measured(metrics: QFontMetrics) -> Callable[[str], int]:
     return width
 
 
-def _shade(chip: Chip) -> int:
-    """Return the shade of a chip's weight, which is a number."""
-    return round(TINTS * min(1.0, chip.tint))
+def _room(look: ChipLook) -> tuple[object, ...]:
+    """Return what a chip's size depends on."""
+    return look.token, look.below, look.current, look.loss is None
 
 
-@lru_cache(maxsize=4 * TINTS)
-def _tinted(low: int, high: int, text: int, shade: int) -> tuple[QColor, QColor]:
-    """Return a shade between two colours, and that of text on it; neither is changed.
-
-    Colours are given as ``QColor.rgb``.
-    """
-    ends = zip(QColor(low).getRgb()[:3], QColor(high).getRgb()[:3], strict=True)  # type: ignore[index]
-    ground = QColor(*(round(a + (b - a) * shade / TINTS) for a, b in ends))
-    return ground, _readable_on(ground, QColor(text))
-
-
-def _frame(palette: QPalette, chip: Chip) -> QPen:
-    """Return a chip's frame: of the selection, else of a token that was not chosen."""
-    strong = chip.current or chip.marked
-    pen = QPen(palette.highlight().color() if strong else palette.mid().color())
-    if chip.fed and not strong:
-        pen.setColor(fed_colour(palette))
-    pen.setWidthF(2.5 if strong else 1.6 if chip.fed else 1.0)
-    return pen
-
-
-def _readable_on(ground: QColor, text: QColor) -> QColor:
-    """Return the colour of text on a ground: ``text``, or black or white."""
-    if contrast(ground, text) >= LEGIBLE:
-        return text
-    ends = QColor("white"), QColor("black")
-    return max(ends, key=lambda end: contrast(ground, end))
+def _is_told(look: ChipLook) -> bool:
+    """Tell whether something is said below a token."""
+    return bool(look.below) or look.loss is not None

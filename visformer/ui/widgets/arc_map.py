@@ -20,7 +20,8 @@ from visformer.pictures.attention.maps import Marks
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
 from visformer.ui.theme import hue
-from visformer.ui.widgets.labels import axis_ink, label_font, labels_width, short
+from visformer.ui.widgets.label_text import label_font, labels_width, short
+from visformer.ui.widgets.labels import axis_ink
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 from visformer.words import share
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from visformer.language import _, ngettext
 from visformer.pictures.picture import AttentionRole, Matrix, named
 from visformer.ui.theme import TITLE, gap, hue, sized
-from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.label_text import short
 from visformer.words import number
 
 QUERY, KEY = "\x00", "\x01"  # stand for two tokens while a sentence is cut at them

@@ -24,13 +24,8 @@ from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.kind_sign import KindSign
-from visformer.ui.widgets.labels import (
-    Caption,
-    Labels,
-    are_numbers,
-    axis_ink,
-    labels_width,
-)
+from visformer.ui.widgets.label_text import are_numbers, labels_width
+from visformer.ui.widgets.labels import Caption, Labels, axis_ink
 from visformer.ui.widgets.map_room import MapRoom, map_room
 from visformer.ui.widgets.new_row import NewRow, has_grown
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height

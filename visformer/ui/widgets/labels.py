@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from typing import NamedTuple, cast
 
 from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import (
@@ -17,80 +17,37 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.picture import AttentionRole, TokenPair, bare
+from visformer.pictures.picture import AttentionRole, bare
 from visformer.ui.theme import CAPTION, hue, sized
+from visformer.ui.widgets.label_text import (
+    WIDE_SIZE,
+    are_numbers,
+    is_wide,
+    label_font,
+    labels_width,
+    short,
+)
 from visformer.ui.widgets.plain_tip import plain_tip
 
-LONGEST = 14  # characters of a label; more are cut in the middle
 ROUNDING = 0.01  # of a pixel or a label
-WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
-
-
-def short(label: str) -> str:
-    """Cut a long label in the middle; of a pair, each token."""
-    if isinstance(label, TokenPair):
-        return _short_pair(label.read, label.next, label.fed)
-    return _cut(label, LONGEST)
-
-
-@lru_cache(maxsize=2048)
-def _short_pair(read: str, next: str, fed: str) -> str:
-    return TokenPair(_cut(read, LONGEST - 5), _cut(next, LONGEST - 5), fed)
-
-
-@lru_cache(maxsize=2048)
-def _cut(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    head = longest // 2
-    return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
-
-
-def label_font(font: QFont, text: str) -> QFont:
-    """Return the font of a label: larger for Chinese, Japanese and Korean characters.
-
-    Their fonts draw them smaller than Latin letters of the same nominal size.
-    """
-    return sized(font, WIDE_SIZE) if _is_wide(text) else font
-
-
-def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
-    """Return the room of the widest label; only the longest few are measured.
-
-    In bold, as the current step's is painted: no label changes its room with the step.
-    """
-    bold = sized(font, 1.0, bold=True)
-    widest = max(
-        (
-            QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
-            for text in _longest(labels)
-        ),
-        default=0.0,
+LEFT, RIGHT, MIDDLE = (
+    side.value | Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextDontClip.value
+    for side in (
+        Qt.AlignmentFlag.AlignLeft,
+        Qt.AlignmentFlag.AlignRight,
+        Qt.AlignmentFlag.AlignHCenter,
     )
-    return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
+)
 
 
-@lru_cache(maxsize=64)
-def _longest(labels: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted({short(label) for label in labels}, key=len)[-3:])
+class _Spacing(NamedTuple):
+    """What the places of all labels follow from."""
 
-
-@lru_cache(maxsize=64)
-def are_numbers(labels: tuple[str, ...]) -> bool:
-    """Tell whether all labels are whole numbers, such as those of dimensions."""
-    return bool(labels) and all(map(str.isdecimal, labels))
-
-
-@lru_cache(maxsize=2048)
-def _is_wide(text: str) -> bool:
-    return any(
-        "\u2e80" <= char <= "\u9fff"
-        or "\uac00" <= char <= "\ud7af"
-        or "\uf900" <= char <= "\ufaff"
-        or "\uff01" <= char <= "\uff60"
-        or "\U00020000" <= char <= "\U0003ffff"
-        for char in text
-    )
+    face: QFont
+    metrics: QFontMetrics
+    pitch: float  # pixels of a cell along the axis
+    needed: float  # pixels from the middle of one label to that of the next
+    every: int  # one of so many labels is painted
 
 
 class Labels(QWidget):
@@ -104,14 +61,17 @@ class Labels(QWidget):
         self._has_wide = False  # some are Chinese, Japanese or Korean
         self._marked: tuple[int, ...] = ()
         self._current: int | None = None
-        self._looks: set[tuple[str, bool, bool, bool, float, float]] = set()
         self._role: AttentionRole = ""
         self._first, self._span = 0.0, 1.0
-        self._ink, self._face = QColor(), self.font()  # while painting
-        self._metrics = self.fontMetrics()
         self.overhang = 0  # pixels beyond the map at both ends, for labels at its edge
         self.upright = True  # column labels that do not fit side by side are turned
         self.brief = False  # only what is marked has a label, which is never turned
+        # found for one arrangement of the map, and what is marked in it
+        self._arranged: tuple[object, ...] = ()
+        self._fit = _Spacing(self.font(), self.fontMetrics(), 1.0, 0.0, 1)
+        self._places: list[tuple[int, float]] = []  # labels, with their middles
+        self._looks: set[tuple[object, ...]] = set()
+        self._widths: dict[str, int] = {}  # of texts in the face that fits
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
     def draw(
@@ -128,8 +88,8 @@ class Labels(QWidget):
         """
         texts = self._texts
         if labels is not self._labels:  # marking alone comes with every mouse move
-            self._labels, texts = labels, tuple(short(label) for label in labels)
-            self._has_wide = any(map(_is_wide, texts))
+            self._labels, texts = labels, tuple([short(label) for label in labels])
+            self._has_wide = any(map(is_wide, texts))
         if (texts, marked, current, role) != (
             self._texts,
             self._marked,
@@ -145,31 +105,48 @@ class Labels(QWidget):
         """Label ``span`` cells from ``first`` on."""
         if (first, span) != (self._first, self._span):
             self._first, self._span = first, span
-            self._repaint(everything=True)
+            self.update()
 
     # ---- painting --------------------------------------------------------------
 
     def _repaint(self, *, everything: bool) -> None:
         """Paint again what is new or elsewhere, not what stays."""
-        before = self._looks
-        self._fit()
-        self._looks = {(*self._how(index), middle) for index, middle in self._places()}
-        if everything or self._stand_side_by_side or self.brief:
+        moved = self._arranged != self._arrangement()
+        if everything or moved or self._stand_side_by_side or self.brief:
+            self._arranged = ()
             self.update()
             return
+        before = self._looks
+        self._arrange()
         for look in before ^ self._looks:
-            self.update(self._around(look[-1]))
+            self.update(self._around(cast(float, look[-1])))
 
-    def _how(self, index: int) -> tuple[str, bool, bool, bool, float]:
-        """Return all that a label's look depends on, but its place."""
-        current, size = index == self._current, self._face.pointSizeF()
-        stands = index in self._marked, current, self._is_turned(index)
-        return self._texts[index], *stands, size
+    def _arrangement(self) -> tuple[object, ...]:
+        """Return what the labels' places follow from, but for the labels themselves."""
+        parent = self.parentWidget()
+        wide = parent.width() if parent is not None else 0
+        how = self.overhang, self.upright, self.brief
+        return self.geometry(), wide, self._first, self._span, self.font(), *how
 
-    def _fit(self) -> None:
-        """Take the font that fits; the places of all labels follow from it."""
-        self._face = self._fitting_face()
-        self._metrics = QFontMetrics(self._face)
+    def _arrange(self) -> None:
+        """Find the font that fits, and the places of all labels in it."""
+        fit = self._fitted()
+        if fit.face != self._fit.face:
+            self._widths.clear()
+        self._fit, self._arranged = fit, self._arrangement()
+        self._places = self._placed()
+        size, texts = fit.face.pointSizeF(), self._texts
+        self._looks = {
+            (
+                texts[index],
+                index in self._marked,
+                index == self._current,
+                self._is_turned(index),
+                size,
+                middle,
+            )
+            for index, middle in self._places
+        }
 
     def _around(self, middle: float) -> QRect:
         """Return all that a label is painted in, its overhang too."""
@@ -184,28 +161,31 @@ class Labels(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the labels that have room, in their role's hue."""
         painter, region = QPainter(self), event.region()
-        self._fit()
-        self._ink = hue(self.palette(), self._role)
-        painter.setFont(self._face)
-        places = [at for at in self._places() if region.intersects(self._around(at[1]))]
-        turned = [at for at in places if self._is_turned(at[0])]
-        standing = [at for at in places if not self._is_turned(at[0])]
-        for index, middle in standing:
-            self._paint_label(painter, index, *self._box(index, middle))
+        if self._arranged != self._arrangement():
+            self._arrange()
+        ink, places = hue(self.palette(), self._role), self._places
+        painter.setFont(self._fit.face)
+        if event.rect() != self.rect():
+            places = [at for at in places if region.intersects(self._around(at[1]))]
+        turned = []
+        for index, middle in places:
+            if self._is_turned(index):
+                turned.append((index, middle))
+            else:
+                self._paint_label(painter, ink, index, *self._box(index, middle))
         if turned:  # x now runs up, y to the right
             painter.translate(0, self.height())
             painter.rotate(-90)
+        high = self._fit.metrics.height()
         for index, middle in turned:
-            high = self._metrics.height()
             box = QRectF(high // 5, middle - high / 2, self.height() - high // 5, high)
-            side = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-            self._paint_label(painter, index, box, side)
+            self._paint_label(painter, ink, index, box, LEFT)
 
     def _paint_label(
-        self, painter: QPainter, index: int, box: QRectF, side: Qt.AlignmentFlag
+        self, painter: QPainter, ink: QColor, index: int, box: QRectF, side: int
     ) -> None:
-        text, font = self._texts[index], self._face
-        special = index == self._current or _is_wide(text)
+        text, font = self._texts[index], self._fit.face
+        special = index == self._current or is_wide(text)
         if special:
             font = label_font(font, text)
             current = index == self._current
@@ -214,50 +194,46 @@ class Labels(QWidget):
             painter.fillRect(box, self.palette().highlight())
             painter.setPen(self.palette().color(QPalette.ColorRole.HighlightedText))
         else:
-            painter.setPen(self._ink)
-        metrics = painter.fontMetrics() if special else self._metrics
+            painter.setPen(ink)
         # cut visibly where there is no room; a single character overhangs
-        if len(text) > 2 and metrics.horizontalAdvance(text) > box.width():
-            cut = Qt.TextElideMode.ElideMiddle
-            text = metrics.elidedText(text, cut, int(box.width()))
-        painter.drawText(box, side | Qt.TextFlag.TextDontClip, text)
+        if len(text) > 2:
+            metrics = painter.fontMetrics() if special else self._fit.metrics
+            wide = metrics.horizontalAdvance(text) if special else self._wide(text)
+            if wide > box.width():
+                cut = Qt.TextElideMode.ElideMiddle
+                text = metrics.elidedText(text, cut, int(box.width()))
+        painter.drawText(box, side, text)
         if special:
-            painter.setFont(self._face)
+            painter.setFont(self._fit.face)
 
-    def _fitting_face(self) -> QFont:
+    def _wide(self, text: str) -> int:
+        """Return a text's width in the face that fits, which is measured once."""
+        if text not in self._widths:
+            self._widths[text] = self._fit.metrics.horizontalAdvance(text)
+        return self._widths[text]
+
+    # ---- where labels are ------------------------------------------------------
+
+    def _fitted(self) -> _Spacing:
         """Return a caption's font where all labels have room in it, but not in ours."""
-        if self._stand_side_by_side or self.brief:
-            return self.font()
-        small, pitch = sized(self.font(), CAPTION), self._pitch()
-        fits = [
-            self._high(QFontMetrics(face)) <= pitch for face in (self.font(), small)
-        ]
-        return small if fits == [False, True] else self.font()
+        face, small = self.font(), sized(self.font(), CAPTION)
+        side = self.height() if self._rows else self.width()
+        pitch = (side - 2 * self.overhang) / self._span
+        if not (self._stand_side_by_side or self.brief):
+            high, less = (self._high(QFontMetrics(one)) for one in (face, small))
+            face = small if less <= pitch < high else face
+        metrics, numbers = QFontMetrics(face), are_numbers(self._labels)
+        needed = self._high(metrics)
+        if self._stand_side_by_side:  # where others have no room they are turned
+            needed = labels_width(face, self._labels) if numbers else 0.0
+        every = max(1, math.ceil(needed / pitch - ROUNDING))
+        return _Spacing(
+            face, metrics, pitch, needed, _round(every) if numbers else every
+        )
 
     @property
     def _stand_side_by_side(self) -> bool:
         return not self._rows and self.upright
-
-    def _pitch(self) -> float:
-        side = self.height() if self._rows else self.width()
-        return (side - 2 * self.overhang) / self._span
-
-    def _every(self) -> int:
-        """Return that one of so many labels is painted: numbers, in round steps."""
-        needed = max(1, math.ceil(self._needed() / self._pitch() - ROUNDING))
-        if not are_numbers(self._labels):
-            return needed
-        scale: int = 10 ** (len(str(needed)) - 1)
-        steps: tuple[int, ...] = (scale, 2 * scale, 5 * scale, 10 * scale)
-        return next(step for step in steps if step >= needed)
-
-    def _needed(self) -> float:
-        """Return the pixels from the middle of one label to that of the next."""
-        if not self._stand_side_by_side:
-            return self._high(self._metrics)
-        if are_numbers(self._labels):
-            return labels_width(self._face, self._labels)
-        return 0.0  # they are turned where they have no room so
 
     def _high(self, metrics: QFontMetrics) -> float:
         """Return the height of a label; of several scripts, the largest."""
@@ -270,13 +246,13 @@ class Labels(QWidget):
         text = self._texts[index]
         if len(bare(text)) > 1:
             return True
-        font = label_font(self._face, text)
-        room = self._every() * self._pitch()
+        font = label_font(self._fit.face, text)
+        room = self._fit.every * self._fit.pitch
         return QFontMetricsF(font).horizontalAdvance(text) > room and len(text) > 1
 
-    def _places(self) -> list[tuple[int, float]]:
+    def _placed(self) -> list[tuple[int, float]]:
         """Return the labels to paint, each with its middle along the axis."""
-        every, needed = self._every(), self._needed()
+        every, least = self._fit.every, self._fit.needed - ROUNDING
         first = max(0, math.floor(self._first))
         last = min(len(self._texts), math.ceil(self._first + self._span))
         always = {index for index in self._marked if first <= index < last}
@@ -285,31 +261,29 @@ class Labels(QWidget):
         kept = self._apart(sorted(always))
         if self.brief:
             return kept
-        others = (
-            (index, self._middle(index))
-            for index in range(-(-first // every) * every, last, every)
-            if index not in always and self._is_whole(index)
-        )
-        return kept + [
-            (index, middle)
-            for index, middle in others
-            if all(abs(middle - one) >= needed - ROUNDING for _, one in kept)
-        ]
+        near = [middle for _, middle in kept]
+        places = list(kept)
+        for index in range(-(-first // every) * every, last, every):
+            middle = self._middle(index)
+            if index in always or not self._is_whole(index, middle):
+                continue
+            if all(abs(middle - one) >= least for one in near):
+                places.append((index, middle))
+        return places
 
-    def _is_whole(self, index: int) -> bool:
+    def _is_whole(self, index: int, middle: float) -> bool:
         """Tell whether a number beside the others ends before the map's right edge."""
-        parent = self.parentWidget()
-        if not self._stand_side_by_side or parent is None:
+        parent = self.parentWidget() if self._stand_side_by_side else None
+        if parent is None:
             return True
-        wide = self._metrics.horizontalAdvance(self._texts[index])
-        return self._middle(index) + wide / 2 <= parent.width() - self.x()
+        return middle + self._wide(self._texts[index]) / 2 <= parent.width() - self.x()
 
     def _middle(self, index: int) -> float:
-        return (index + 0.5 - self._first) * self._pitch() + self.overhang
+        return (index + 0.5 - self._first) * self._fit.pitch + self.overhang
 
     def _apart(self, indices: list[int]) -> list[tuple[int, float]]:
         """Move labels that must be there off one another, but not over the edge."""
-        least = self._needed()
+        least = self._fit.needed
         middles = [self._middle(index) for index in indices]
         for at in range(1, len(middles)):
             missing = least - (middles[at] - middles[at - 1])
@@ -322,25 +296,31 @@ class Labels(QWidget):
             end = middles[at] - least
         return list(zip(indices, middles, strict=True))
 
-    def _box(self, index: int, middle: float) -> tuple[QRectF, Qt.AlignmentFlag]:
-        """Return the place of a label that is not turned."""
-        high, pitch = self._metrics.height(), self._pitch()
-        centre = Qt.AlignmentFlag.AlignVCenter
+    def _box(self, index: int, middle: float) -> tuple[QRectF, int]:
+        """Return the place of a label that is not turned, and how it stands in it."""
+        metrics = self._fit.metrics
+        high = metrics.height()
         if self._rows:
             box = QRectF(0, middle - high / 2, self.width() - high // 5, high)
-            return box, Qt.AlignmentFlag.AlignRight | centre
-        wide = max(pitch, float(self._metrics.averageCharWidth()))
+            return box, RIGHT
+        wide = max(self._fit.pitch, float(metrics.averageCharWidth()))
         if self.brief or are_numbers(self._labels):
             text = self._texts[index]
-            font = label_font(self._face, text)
+            font = label_font(self._fit.face, text)
             wide = QFontMetricsF(font).horizontalAdvance(text)
-            wide += self._metrics.averageCharWidth() / 2
+            wide += metrics.averageCharWidth() / 2
         left = middle - wide / 2
         if self.brief:
             left = max(0.0, min(left, self.width() - wide))
         down = 0 if self.upright else max(0, self.height() - high)
-        box = QRectF(left, down, wide, self.height() - down)
-        return box, Qt.AlignmentFlag.AlignHCenter | centre
+        return QRectF(left, down, wide, self.height() - down), MIDDLE
+
+
+def _round(step: int) -> int:
+    """Return the next of 1, 2, 5, 10, 20, 50, …: numbers are labelled in such steps."""
+    scale: int = 10 ** (len(str(step)) - 1)
+    steps: tuple[int, ...] = (scale, 2 * scale, 5 * scale, 10 * scale)
+    return next(one for one in steps if one >= step)
 
 
 class Caption(QWidget):

@@ -34,7 +34,7 @@ from visformer.pictures.picture import Numbers, Table
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
-from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.label_text import short
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
 from visformer.values.arrays import Floats

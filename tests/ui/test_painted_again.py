@@ -1,0 +1,106 @@
+"""What is painted bit by bit is what is painted from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from tests.traces import fed, grown, make_trace
+from tests.ui.windows import Pair
+from visformer.pictures.selection import AttentionCell
+from visformer.session.runs import show_trace
+from visformer.ui.motion import set_motion
+from visformer.ui.window import MainWindow
+from visformer.values.arrays import read_only
+from visformer.values.trace import Trace
+
+
+@pytest.fixture
+def window(pair: Pair) -> Iterator[MainWindow]:
+    """Return a window whose pictures stand still."""
+    set_motion(False)
+    yield pair[0]
+    set_motion(True)
+
+
+def on_screen(window: MainWindow) -> QImage:
+    """Return the pixels that were painted one after the other."""
+    for _turn in range(10):
+        QApplication.processEvents()
+    shown = window.screen().grabWindow(window.winId()).toImage()
+    return shown.convertToFormat(QImage.Format.Format_RGB32)
+
+
+def is_right(window: MainWindow) -> bool:
+    """Tell whether all that is on screen is as if it were painted now."""
+    shown, fresh = on_screen(window), window.grab().toImage()
+    return shown == fresh.convertToFormat(QImage.Format.Format_RGB32)
+
+
+def uneven(trace: Trace) -> Trace:
+    """Return a Trace with a hidden source token, and a row that is not a number."""
+    masks = {kind: np.array(mask) for kind, mask in trace.masks.items()}
+    masks["cross"][:, 2] = masks["encoder"][:, 2] = False
+    rows = np.array(trace.decoder_rows)
+    rows[4] = np.nan
+    masked = {kind: read_only(mask) for kind, mask in masks.items()}
+    return replace(trace, masks=masked, decoder_rows=read_only(rows))
+
+
+@pytest.mark.parametrize(
+    ("kind", "zoom"),
+    [("cross", 0), ("decoder", 0), ("encoder", 0), ("cross", -40), ("decoder", 50)],
+)
+def test_a_growing_run_is_painted_as_a_whole_one(
+    window: MainWindow, kind: str, zoom: int
+) -> None:
+    made = make_trace(12, 30, heads=4, sharpness=3.0)
+    traces = grown(fed(made, {3: "forced", 9: "forced"}, wrong=(9,)))
+    if zoom:
+        window.appearance.zoom_by(zoom)
+    window.session.do(show_trace, traces[0])
+    window.session.set(kind=kind)  # type: ignore[arg-type]
+    for trace in traces:
+        window.session.set(trace=trace, step=len(trace))
+        assert is_right(window)
+    pixels = on_screen(window)
+    window.session.set(trace=None)
+    window.session.do(show_trace, replace(traces[-1]))
+    window.session.set(kind=kind, step=len(made))  # type: ignore[arg-type]
+    assert on_screen(window) == pixels
+    if zoom:
+        window.appearance.zoom_by(0)
+
+
+def test_wherever_one_goes_all_is_painted_that_changed(window: MainWindow) -> None:
+    window.session.do(show_trace, uneven(make_trace(12, 30, heads=4, sharpness=3.0)))
+    for change in (
+        *({"step": step} for step in (30, 29, 5, 4, 6, 30)),
+        {"kind": "decoder"},
+        *({"step": step} for step in (12, 13, 3)),
+        {"head": 2, "layer": 1},
+        {"locked": AttentionCell("decoder", 2, 1)},
+        *({"step": step} for step in (20, 21)),
+        {"hovered": AttentionCell("cross", 12, 7)},
+        {"kind": "cross", "locked": AttentionCell("cross", 3, 9)},
+        *({"scale": scale} for scale in ("row", "log", "head", "fixed")),
+        {"hovered": None, "locked": None},
+        {"kind": "encoder"},
+        *({"step": step} for step in (9, 10)),
+    ):
+        window.session.set(**change)  # type: ignore[arg-type]
+        assert is_right(window), change
+
+
+def test_another_theme_is_painted_everywhere(window: MainWindow) -> None:
+    window.session.do(show_trace, make_trace(12, 30, heads=4, sharpness=3.0))
+    for theme in ("dark", "contrast", "light"):
+        window.appearance.set_theme(theme)
+        for step in (9, 10, 20):
+            window.session.set(step=step)
+            assert is_right(window), theme

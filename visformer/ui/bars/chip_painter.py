@@ -1,0 +1,178 @@
+"""How a chip of a token strip is painted; what recurs is kept painted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPalette, QPen, QPixmap
+
+from visformer.pictures.attention.strips import Chip
+from visformer.pictures.teacher_forcing import loss_share
+from visformer.ui.theme import (
+    CAPTION,
+    LEGIBLE,
+    WORD,
+    contrast,
+    fed_colour,
+    loss_colour,
+    sized,
+)
+from visformer.ui.widgets.colour_map import NAN_COLOUR
+
+TINTS = 256  # shades between no weight and the whole
+LATER = 0.45  # opacity of tokens that are fed after the current step
+GROUNDS = 256  # that are kept painted
+
+
+class ChipLook(NamedTuple):
+    """What a chip is painted from: weights too alike to be told apart are one."""
+
+    token: str
+    below: str
+    loss: float | None
+    shade: int | None  # of its weight; None: NaN
+    strong: bool  # framed as the selection is
+    current: bool
+    fed: bool
+    later: bool
+    filled: bool
+
+    @property
+    def reach(self) -> int:
+        """How many pixels the frame reaches beyond the chip's box."""
+        return 2 if self.strong else 1
+
+
+def look_of(chip: Chip) -> ChipLook:
+    """Return what a chip is painted from."""
+    tint, current = chip.tint, chip.current
+    return ChipLook(
+        chip.token,
+        chip.below,
+        chip.loss,
+        round(TINTS * min(1.0, tint)) if tint == tint else None,
+        current or chip.marked,
+        current,
+        bool(chip.fed),
+        chip.later,
+        chip.filled,
+    )
+
+
+class ChipPainter:
+    """Paints chips in one font and one palette, on what a palette's windows are."""
+
+    def __init__(self, font: QFont, palette: QPalette) -> None:
+        self._palette = QPalette(palette)
+        self._font, self._word_font = QFont(font), sized(font, WORD)
+        self._caption_font = sized(font, CAPTION)
+        self.body = QFontMetrics(self._font)
+        self.word = QFontMetrics(self._word_font)
+        self.caption = QFontMetrics(self._caption_font)
+        base, accent = palette.base().color(), palette.highlight().color()
+        self._ends = base.rgb(), accent.rgb(), palette.text().color().rgb()
+        self._grounds: dict[tuple[object, ...], QPixmap] = {}
+
+    def paint(self, painter: QPainter, look: ChipLook, box: QRect, band: int) -> None:
+        """Paint a chip; ``band``: the height of what is said below its token."""
+        if look.strong:  # may touch its neighbour's frame
+            self._paint_ground(painter, look, box)
+        else:
+            edge = look.reach
+            ground = self._ground(look, box, painter.device().devicePixelRatioF())
+            painter.drawPixmap(box.x() - edge, box.y() - edge, ground)
+        painter.setOpacity(LATER if look.later else 1.0)
+        painter.setFont(self._face(look))
+        painter.setPen(self._colours(look.shade)[1])
+        within = box.adjusted(0, 0, 0, -band) if band else box
+        painter.drawText(within, Qt.AlignmentFlag.AlignCenter, look.token)
+        painter.setOpacity(1.0)
+        if band:
+            self._paint_below(painter, look, box, band)
+
+    def _face(self, look: ChipLook) -> QFont:
+        font = self._word_font if look.current else self._font
+        if look.filled:
+            font = QFont(font)
+            font.setUnderline(True)
+        return font
+
+    def _ground(self, look: ChipLook, box: QRect, ratio: float) -> QPixmap:
+        """Return a chip without its words, with ``look.reach`` pixels around it."""
+        key = box.width(), box.height(), ratio, look.shade, look.fed, look.later
+        ground = self._grounds.get(key)
+        if ground is None:
+            if len(self._grounds) >= GROUNDS:
+                self._grounds.clear()
+            edge = look.reach
+            whole = box.adjusted(-edge, -edge, edge, edge)
+            ground = self._grounds[key] = QPixmap(whole.size() * ratio)
+            ground.setDevicePixelRatio(ratio)
+            ground.fill(self._palette.window().color())
+            with QPainter(ground) as painter:
+                painter.translate(-whole.x(), -whole.y())
+                self._paint_ground(painter, look, box)
+        return ground
+
+    def _paint_ground(self, painter: QPainter, look: ChipLook, box: QRect) -> None:
+        """Paint a chip without its words."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setOpacity(LATER if look.later else 1.0)
+        painter.setPen(self._frame(look))
+        painter.setBrush(self._colours(look.shade)[0])
+        radius = box.height() / 5
+        painter.drawRoundedRect(box, radius, radius)
+
+    def _frame(self, look: ChipLook) -> QPen:
+        """Return the frame: of the selection, else of a token that was not chosen."""
+        palette = self._palette
+        pen = QPen((palette.highlight() if look.strong else palette.mid()).color())
+        if look.fed and not look.strong:
+            pen.setColor(fed_colour(palette))
+        pen.setWidthF(2.5 if look.strong else 1.6 if look.fed else 1.0)
+        return pen
+
+    def _colours(self, shade: int | None) -> tuple[QColor, QColor]:
+        """Return the ground of a shade, and the words on it."""
+        return tinted(*self._ends, shade)
+
+    def _paint_below(
+        self, painter: QPainter, look: ChipLook, box: QRect, band: int
+    ) -> None:
+        """Paint what the model says of the token, on the colour of its loss.
+
+        Never faint: half transparent, words and colour cannot be told apart.
+        """
+        room = QRect(box.left(), box.bottom() - band, box.width(), band)
+        text = fed_colour(self._palette)
+        if look.loss is not None:
+            ground = loss_colour(self._palette, loss_share(look.loss))
+            painter.fillRect(room.adjusted(2, 0, -2, -2), ground)
+            text = _readable_on(ground, self._palette.text().color())
+        painter.setPen(text)
+        painter.setFont(self._caption_font)
+        painter.drawText(room, Qt.AlignmentFlag.AlignCenter, look.below)
+
+
+@lru_cache(maxsize=4 * TINTS)
+def tinted(low: int, high: int, text: int, shade: int | None) -> tuple[QColor, QColor]:
+    """Return a shade between two colours, and that of text on it; neither is changed.
+
+    Colours are given as ``QColor.rgb``; the shade None is that of NaN.
+    """
+    if shade is None:
+        ground = QColor(NAN_COLOUR)
+    else:
+        ends = zip(QColor(low).getRgb()[:3], QColor(high).getRgb()[:3], strict=True)  # type: ignore[index]
+        ground = QColor(*(round(a + (b - a) * shade / TINTS) for a, b in ends))
+    return ground, _readable_on(ground, QColor(text))
+
+
+def _readable_on(ground: QColor, text: QColor) -> QColor:
+    """Return the colour of text on a ground: ``text``, or black or white."""
+    if contrast(ground, text) >= LEGIBLE:
+        return text
+    ends = QColor("white"), QColor("black")
+    return max(ends, key=lambda end: contrast(ground, end))

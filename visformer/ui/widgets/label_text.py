@@ -1,0 +1,82 @@
+"""The texts of labels beside a map: cut to what fits, and how wide they are."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from PySide6.QtGui import QFont, QFontMetricsF
+
+from visformer.pictures.picture import TokenPair
+from visformer.ui.theme import sized
+
+LONGEST = 14  # characters of a label; more are cut in the middle
+WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
+
+
+def short(label: str) -> str:
+    """Cut a long label in the middle; of a pair, each token."""
+    if isinstance(label, TokenPair):
+        return _short_pair(label.read, label.next, label.fed)
+    return _cut(label, LONGEST)
+
+
+@lru_cache(maxsize=2048)
+def _short_pair(read: str, next: str, fed: str) -> str:
+    return TokenPair(_cut(read, LONGEST - 5), _cut(next, LONGEST - 5), fed)
+
+
+@lru_cache(maxsize=2048)
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    head = longest // 2
+    return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
+
+
+def label_font(font: QFont, text: str) -> QFont:
+    """Return the font of a label: larger for Chinese, Japanese and Korean characters.
+
+    Their fonts draw them smaller than Latin letters of the same nominal size.
+    """
+    return sized(font, WIDE_SIZE) if is_wide(text) else font
+
+
+@lru_cache(maxsize=64)
+def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
+    """Return the room of the widest label; only the longest few are measured.
+
+    In bold, as the current step's is painted: no label changes its room with the step.
+    """
+    bold = sized(font, 1.0, bold=True)
+    widest = max(
+        (
+            QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
+            for text in _longest(labels)
+        ),
+        default=0.0,
+    )
+    return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
+
+
+def _longest(labels: tuple[str, ...]) -> tuple[str, ...]:
+    texts = {short(label) for label in labels}
+    return tuple(sorted(texts, key=lambda text: (len(text), text))[-3:])
+
+
+@lru_cache(maxsize=64)
+def are_numbers(labels: tuple[str, ...]) -> bool:
+    """Tell whether all labels are whole numbers, such as those of dimensions."""
+    return bool(labels) and all(map(str.isdecimal, labels))
+
+
+@lru_cache(maxsize=2048)
+def is_wide(text: str) -> bool:
+    return any(
+        "\u2e80" <= char <= "\u9fff"
+        or "\uac00" <= char <= "\ud7af"
+        or "\uf900" <= char <= "\ufaff"
+        or "\uff01" <= char <= "\uff60"
+        or "\U00020000" <= char <= "\U0003ffff"
+        for char in text
+    )
