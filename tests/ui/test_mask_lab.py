@@ -126,7 +126,7 @@ def test_the_altered_run_stands_beside_the_untouched(
     assert lab.difference.isVisible()
     assert lab.attention[1].isVisible()
     titles = [m.matrix.title for m in lab.attention if m.matrix is not None]
-    assert [title.split(":")[0] for title in titles] == ["original", "modified"]
+    assert [title.split(":")[0] for title in titles] == ["modified", "original"]
     assert lab.leaks.text().startswith("No leak")
     assert csv_of(lab.row.export)
 

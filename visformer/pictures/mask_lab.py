@@ -302,12 +302,12 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
 def compared_pictures(
     trace: Trace | None, baseline: Trace | None, selection: Selection
 ) -> tuple[Matrix, ...]:
-    """Return the focused head's map, or both runs' maps, with what leaks painted."""
+    """Return the focused head's map with what leaks painted, then the baseline's."""
     pictures = attention_pictures(trace, baseline, selection)
     if trace is None:
         return pictures
     where = selection.kind, selection.layer, selection.head
     return (
-        *pictures[:-1],
         replace(pictures[-1], alarms=leaking_cells(trace, *where)),
+        *pictures[:-1],
     )

@@ -13,7 +13,7 @@ from visformer.ui.memory import Memory
 from visformer.ui.tabs import Tabs
 
 # Widths in lines of text, so that they follow its size.
-WIDE, SHARE = 18, 0.22  # of the side; and of the pictures' and its width at most
+WIDE, SHARE = 18, 0.2  # of the side; and of the pictures' and its width at most
 ALONE = 50  # of both, below which the pictures need all of it
 FILLED = 80  # the same for a view that names the next token itself
 WISH, WIDTH = "next token", "width of the next token"  # in the settings

@@ -74,6 +74,7 @@ def scale_stage(subject: Subject) -> StagePicture:
             vectors(subject, "key", names, [row[subject.at] for row in rows]),
             full=tuple(full),
         ),
+        columns=2,
     )
 
 

@@ -1,4 +1,4 @@
-"""Both runs side by side: the baseline run's map, then the modified run's."""
+"""Maps of the baseline run and of the modified one, where there are both."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ STRETCH = 1000.0  # a few tokens of many dimensions still fill the map
 LONGEST_SIGN = 7  # letters on one line
 ABREAST, NARROWEST = 22, 18  # letters: the least width of maps for an audience
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
+COMPARED_LINES = 11  # the same where a row below compares with the one above
 
 
 class StageMaps(QWidget):
@@ -157,7 +158,8 @@ class StageMaps(QWidget):
             several = sum(one.sign.endswith("=") for one in self._shown) > 1
             letters = NARROWEST if several else ABREAST
             width = letters * metrics.averageCharWidth()
-        return QSize(width, LINES * metrics.lineSpacing())
+        lines = COMPARED_LINES if self._columns else LINES
+        return QSize(width, lines * metrics.lineSpacing())
 
     def _each(self) -> int:
         """Return the least width of a map and the sign before it."""

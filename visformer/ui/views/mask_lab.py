@@ -38,6 +38,8 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.turning_row import TurningRow
 
+LINES = 16  # the least height of a map, in text
+
 
 class MaskLab(View):
     """Fields that change the masks of a run, and both runs side by side."""
@@ -52,7 +54,7 @@ class MaskLab(View):
         self.fields = MaskFields(session)
         self.fields.moved.connect(self._draw_mask)
         self.mask_map, self.difference = HeatMap(), HeatMap()
-        self.attention = [HeatMap(), HeatMap()]
+        self.attention = [HeatMap(), HeatMap()]  # of the run shown; of the baseline
         self.mask_map.clicked.connect(self._paint)
         self.text, self.leaks = paragraph(_("both translations")), paragraph(_("leaks"))
         self.row_words = paragraph(_("the row in words"))
@@ -82,8 +84,8 @@ class MaskLab(View):
 
     def main_picture(self) -> QWidget | None:
         """Return what the modified run reads; while there is none, the mask."""
-        modified = self.attention[1]
-        return self.mask_map if modified.isHidden() else modified
+        shown, baseline = self.attention
+        return self.mask_map if baseline.isHidden() else shown
 
     def found(self) -> str:
         """Name the leaks."""
@@ -163,7 +165,7 @@ class MaskLab(View):
 
     def _fit(self) -> None:
         for heat_map in (self.mask_map, *self.attention, self.difference):
-            set_least(heat_map)
+            set_least(heat_map, LINES)
 
     # ---- what the user does ----------------------------------------------------
 

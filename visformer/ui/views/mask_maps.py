@@ -128,9 +128,9 @@ class MaskMaps(QWidget):
 
     def _fit(self) -> None:
         metrics = self.fontMetrics()
-        self.map.setMinimumSize(
-            CHARACTERS * metrics.averageCharWidth(), LINES * metrics.lineSpacing()
-        )
+        wide = CHARACTERS * metrics.averageCharWidth()
+        self.map.setMinimumSize(wide, LINES * metrics.lineSpacing())
+        self.solid.setMinimumWidth(wide)  # as what stands in its place
         self._legend.setMinimumHeight(2 * metrics.lineSpacing())  # hovering moves none
         self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
         for title, _of in self._titles:

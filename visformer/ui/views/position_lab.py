@@ -38,6 +38,7 @@ from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.intervention import PositionForm
 
+TABLE_LINES = 12  # the least height of a table of encodings, in text
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
 
 
@@ -104,7 +105,9 @@ class PositionLab(View):
             self._fit()
 
     def _fit(self) -> None:
-        for heat_map in (*self._tables, *self._attention):
+        for table in self._tables:
+            set_least(table, TABLE_LINES)
+        for heat_map in self._attention:
             set_least(heat_map)
         self._text.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 

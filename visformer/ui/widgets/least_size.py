@@ -99,8 +99,8 @@ def _size(widget: QWidget, room: QSize) -> QSize:
 LEAST_CHARACTERS, LEAST_LINES = 34, 18  # of a map with its labels
 
 
-def set_least(picture: QWidget) -> None:
+def set_least(picture: QWidget, lines: int = LEAST_LINES) -> None:
     """Keep a map's cells visible below labels of its font's size."""
     metrics = picture.fontMetrics()
     width = max(240, LEAST_CHARACTERS * metrics.averageCharWidth())
-    picture.setMinimumSize(width, LEAST_LINES * metrics.lineSpacing())
+    picture.setMinimumSize(width, lines * metrics.lineSpacing())
