@@ -57,10 +57,11 @@ def test_without_that_room_it_lies_along_the_lower_edge(
     card = show_first_steps(window)
     assert card is not None
     if why == "folded":
-        window.candidates.fold(True)
+        window.side.show(False)
     else:
         window.appearance.zoom_by(100)
-    QApplication.processEvents()
+    for _ in range(3):  # the font, then what it moves, then the card
+        QApplication.processEvents()
     assert card.width() > 0.9 * window.width()
     assert window.rect().contains(card.geometry())
     assert card.geometry().bottom() < window.status.y()
