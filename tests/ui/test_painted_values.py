@@ -16,7 +16,7 @@ from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.picture import Matrix, ranged
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import label_font, labels_width
+from visformer.ui.widgets.label_text import axis_title, label_font, labels_width
 from visformer.ui.widgets.map_room import LEAST
 
 
@@ -282,3 +282,34 @@ def test_an_own_range_fills_the_colours() -> None:
     shades, ends = ranged(np.array([[70, 99, 128, 200]], np.float32), 70, 128)
     assert shades.tolist() == [[0, 0.5, 1, 1]]
     assert ends == ("70", "128")
+
+
+@pytest.mark.parametrize(
+    ("title", "shorter"),
+    [
+        ("query: target token that reads", ["query"]),
+        ("query (reads)", ["query"]),
+        ("model dimension (dim)", ["model dimension", "dim"]),
+        ("layer", []),
+    ],
+)
+def test_titles_of_axes_are_shortened_to_what_they_name(
+    title: str, shorter: list[str], heat_map: HeatMap
+) -> None:
+    metrics = heat_map.fontMetrics()
+    for text in (title, *shorter):
+        assert axis_title(title, metrics, metrics.horizontalAdvance(text)) == text
+    assert axis_title(title, metrics, 20).endswith("…")
+
+
+def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
+    heat_map: HeatMap,
+) -> None:
+    heat_map.draw(replace(matrix(5, 5), title="decoder self", gist="rests on it: 0.57"))
+    title, gist = heat_map._title, heat_map._gist
+    assert gist.x() > title.geometry().right()
+    top = heat_map.canvas.y()
+    heat_map.resize(200, 360)
+    assert gist.y() > title.geometry().bottom()
+    assert not gist.cut  # type: ignore[attr-defined]
+    assert heat_map.canvas.y() > top

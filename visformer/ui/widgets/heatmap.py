@@ -326,8 +326,11 @@ class HeatMap(QWidget):
         self._title.setGeometry(left, edge, title, high)
         off = metrics.ascent() - body.ascent()  # one baseline
         left += title + body.averageCharWidth()
-        rest = max(0, wide - left)
-        self._gist.setGeometry(left, edge + off, rest, body.height() + 2)
+        place = QRect(left, edge + off, max(0, wide - left), body.height() + 2)
+        if body.horizontalAdvance(self._gist.text()) > place.width():
+            place = QRect(edge, edge + high, wide, body.height() + 2)
+            high += place.height() if self._gist.text() else 0
+        self._gist.setGeometry(place)
         done = wrapped_height(body, self._done.text(), wide)
         self._done.setGeometry(edge, edge + high, wide, done)
         return edge + high + done

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from PySide6.QtGui import QFont, QFontMetricsF
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
 from visformer.pictures.picture import TokenPair
 from visformer.ui.theme import sized
@@ -32,6 +33,19 @@ def _cut(text: str, longest: int) -> str:
         return text
     head = longest // 2
     return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
+
+
+def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:
+    """Return the title of an axis, or what it is short for, as it fits into ``room``.
+
+    “query: target token that reads” is a query, “model dimension (dim)” a dim.
+    """
+    name, _colon, _what = title.partition(":")
+    words, _open, symbol = name.partition(" (")
+    for text in (title, name, words, symbol.rstrip(")")):
+        if text and metrics.horizontalAdvance(text) <= room:
+            return text
+    return metrics.elidedText(words, Qt.TextElideMode.ElideRight, room)
 
 
 def label_font(font: QFont, text: str) -> QFont:

@@ -22,6 +22,7 @@ from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.label_text import (
     WIDE_SIZE,
     are_numbers,
+    axis_title,
     is_wide,
     label_font,
     labels_width,
@@ -343,14 +344,11 @@ class Caption(QWidget):
         return self.fontMetrics().horizontalAdvance(self._text) + 2
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the text, elided if it does not fit."""
+        """Paint the text, shorter if it does not fit."""
         painter = QPainter(self)
         painter.setPen(axis_ink(self.palette(), self._role))
         painter.rotate(-90)
-        metrics = self.fontMetrics()
-        text = metrics.elidedText(
-            self._text, Qt.TextElideMode.ElideRight, self.height()
-        )
+        text = axis_title(self._text, self.fontMetrics(), self.height())
         box = QRectF(-self.height(), 0, self.height(), self.width())
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
 
