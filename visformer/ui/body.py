@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QStatusBar, QVBoxLayout, QWidget
 
 from visformer.ui import theme
 from visformer.ui.bars.drawer import Drawer
@@ -20,7 +20,7 @@ class Body(QWidget):
     """Header, strips and transport; below them the pictures, which nothing pushes.
 
     Where there is little height the transport shares the row of the target tokens, and
-    the sentence that they make is not written once more.
+    the sentence that they make stands in the status line.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,21 @@ class Body(QWidget):
         self._rows = QVBoxLayout(self.chrome)
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
-        self._play: tuple[Strips, QWidget, Sentence] | None = None
+        self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
         self._low = False
         self._column.addWidget(self.chrome)
         self._dress()
 
     def add_rows(
-        self, header: QWidget, strips: Strips, play: QWidget, sentence: Sentence
+        self,
+        header: QWidget,
+        strips: Strips,
+        play: QWidget,
+        sentence: Sentence,
+        status: QStatusBar,
     ) -> None:
         """Add the rows above the pictures; the sentence is a part of the last one."""
-        self._play = strips, play, sentence
+        self._play = strips, play, sentence, status
         for row in (header, strips, play):
             self._rows.addWidget(row)
 
@@ -84,9 +89,9 @@ class Body(QWidget):
         if self._play is None or low == self._low:
             return
         self._low = low
-        strips, play, sentence = self._play
+        strips, play, sentence, status = self._play
         focused = self.window().focusWidget()
-        sentence.shorten(low)
+        sentence.stand_in(status if low else None)
         if low:
             strips.put_beside_target(play)
         else:

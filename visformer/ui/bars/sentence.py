@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent
 from PySide6.QtGui import QGuiApplication, QPalette
-from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
+from PySide6.QtWidgets import QSizePolicy, QStatusBar, QToolButton, QWidget
 
 from visformer.language import _
 from visformer.pictures.translation_text import AGAINST
@@ -14,17 +14,16 @@ from visformer.ui import icons
 from visformer.ui.widgets.marked_label import MarkedLabel
 from visformer.ui.widgets.side_by_side import in_a_row
 
+SHARE = 3  # of the free width of another line
+
 
 class Sentence(QWidget):
-    """One line; cut where there is no room, copied whole.
-
-    Shortened, it is not written, but can be copied.
-    """
+    """One line; cut where there is no room, copied whole."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._text = ""
-        self._written, self._compared = True, False
+        self._text, self._compared = "", False
+        self._at_home = True  # the words stand in this row
         policy = QSizePolicy.Policy
         self.words, self.other = MarkedLabel(), MarkedLabel()
         self.words.setAccessibleName(_("the translation so far"))
@@ -41,10 +40,10 @@ class Sentence(QWidget):
         self.copy.clicked.connect(
             lambda: QGuiApplication.clipboard().setText(self._text)
         )
-        row = in_a_row(self.words, self.copy, self.other, stretch=self.other)
-        row.addStretch(0)
-        row.setContentsMargins(0, 0, 0, 0)
-        self.setLayout(row)
+        self._row = in_a_row(self.words, self.copy, self.other, stretch=self.other)
+        self._row.addStretch(0)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self.setLayout(self._row)
         icons.dress(self.copy, "copy")
 
     def changeEvent(self, event: QEvent) -> None:
@@ -63,14 +62,15 @@ class Sentence(QWidget):
             around = _(AGAINST[said.against], text="\0").split("\0")
             self.other.set_parts(said.other, *around)
         self._compared = bool(said.other)
-        self._show_words()
+        self.other.setVisible(self._compared and self._at_home)
         self.copy.setEnabled(bool(self._text))
 
-    def shorten(self, short: bool) -> None:
-        """Write nothing, or the sentence again."""
-        self._written = not short
-        self._show_words()
-
-    def _show_words(self) -> None:
-        self.words.setVisible(self._written)
-        self.other.setVisible(self._written and self._compared)
+    def stand_in(self, line: QStatusBar | None) -> None:
+        """Write the sentence in another line, or beside its button again."""
+        if line is None:
+            self._row.insertWidget(0, self.words)
+        else:
+            line.insertWidget(0, self.words, SHARE)
+        self.words.show()
+        self._at_home = line is None
+        self.other.setVisible(self._compared and self._at_home)

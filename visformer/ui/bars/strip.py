@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolButton, QToolTip, Q
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.ui import icons
-from visformer.ui.bars.chip_painter import ChipPainter, ChipLook, look_of
+from visformer.ui.bars.chip_painter import ChipLook, ChipPainter, look_of
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
