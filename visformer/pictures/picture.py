@@ -147,6 +147,20 @@ class Numbers:
     full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
 
 
+def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
+    """Tell whether two pictures of one sort show the same, number by number."""
+    if other is None:
+        return False
+    fields = ((getattr(one, name), getattr(other, name)) for name in one.__slots__)
+    return all(_equal(here, there) for here, there in fields)
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return one.shape == other.shape and one.tobytes() == other.tobytes()
+    return bool(type(one) is type(other) and one == other)
+
+
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note."""
     if scale == "log":

@@ -237,7 +237,8 @@ class ComputationView(View):
         for page, bar in self.stages.items():
             bar.setVisible(page == stage.page)
             for index, title in enumerate(titles_on(page, *looked)):
-                bar.setTabText(index, title)
+                if title != bar.tabText(index):  # Qt would lay all tabs out anew
+                    bar.setTabText(index, title)
         model = None if state.shown is None else state.shown.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))

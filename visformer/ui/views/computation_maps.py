@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from visformer.pictures.computation.stage_picture import StageMap
-from visformer.pictures.picture import Axis, Matrix
+from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.large import present_whole
 from visformer.ui.widgets.canvas import MapCell
@@ -55,7 +55,7 @@ class StageMaps(QWidget):
         *,
         columns: int = 0,
     ) -> None:
-        """Show matrices; one whose key is unchanged keeps its image."""
+        """Show matrices; one whose key or numbers are unchanged keeps its image."""
         self._shown, self._columns, self._marks = shown, columns, marks
         self.motion.stop()
         while len(self.maps) < len(shown):
@@ -65,9 +65,11 @@ class StageMaps(QWidget):
             one = shown[index]
             self._signs[index].setText("\n".join(_lines(one.sign)))
             if self._changed(f"map {index}", *one.key):
-                matrix = self.matrices[index] = one.make()
-                heat_map.draw(matrix)
-                heat_map.setAccessibleName(matrix.title)
+                matrix = one.make()
+                if not is_same(matrix, self.matrices[index]):
+                    self.matrices[index] = matrix
+                    heat_map.draw(matrix)
+                    heat_map.setAccessibleName(matrix.title)
             self._mark(heat_map, self.matrices[index], one, marks)
 
     def run(self) -> None:

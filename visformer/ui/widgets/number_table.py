@@ -30,7 +30,7 @@ from PySide6.QtWidgets import QHeaderView, QStyle, QStyleOptionViewItem, QTableV
 
 from visformer import words
 from visformer.language import _
-from visformer.pictures.picture import Numbers, Table
+from visformer.pictures.picture import Numbers, Table, is_same
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
@@ -87,6 +87,8 @@ class NumberTable(QTableView):
     def draw(self, numbers: Numbers | None) -> None:
         """Show numbers; the scroll position stays if possible."""
         old, self.numbers = self.numbers, numbers
+        if numbers is not None and is_same(numbers, old):
+            return
         if numbers is None:
             self._model.reset(0, 0)
             self._fit()

@@ -61,9 +61,17 @@ MEASURED = 8  # titles whose size is that of all
 class TitleRow(QHeaderView):
     """Titles of one line: a few are measured, where Qt asks for 200 in four roles."""
 
+    _measured: tuple[object, QSize] | None = None  # titles and font, and their size
+
     def sizeHint(self) -> QSize:
         """Return the largest room that the first few titles need."""
-        size = QSize()
-        for section in range(min(MEASURED, self.count())):
-            size = size.expandedTo(self.sectionSizeFromContents(section))
-        return size if self.count() else super().sizeHint()
+        count, model = min(MEASURED, self.count()), self.model()
+        if not count:
+            return super().sizeHint()
+        titles = [model.headerData(at, self.orientation()) for at in range(count)]
+        if self._measured is None or self._measured[0] != (titles, self.font()):
+            size = QSize()
+            for section in range(count):
+                size = size.expandedTo(self.sectionSizeFromContents(section))
+            self._measured = (titles, self.font()), size
+        return self._measured[1]
