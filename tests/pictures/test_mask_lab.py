@@ -159,6 +159,8 @@ def test_candidates_of_both_runs() -> None:
     assert state.trace is not None
     best = state.trace.steps[-1].candidates[0]
     assert after[numbers.columns.index(best.token)] == np.float32(best.probability)
+    assert numbers.kept is not None
+    assert (numbers.kept == ~np.isnan(numbers.values)).all()
 
 
 def test_cells_and_fields() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtWidgets import QApplication, QTableView
 
 from tests.pictures.test_maps import state
@@ -85,3 +85,22 @@ def test_candidates_fill_the_width_of_their_table(qtbot: Any, width: int) -> Non
     panel.draw(state(make_trace(), 2))
     header = panel.table.horizontalHeader()
     assert header.length() == panel.table.viewport().width()
+
+
+def test_what_is_not_kept_is_empty_and_what_is_nan_says_so(qtbot: Any) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    table.resize(400, 200)
+    values = np.array([[0.5, np.nan, np.nan]], np.float32)
+    kept = np.array([[True, False, True]])
+    names = ("x", "y", "z")
+    table.draw(Numbers(rows=("a",), columns=names, values=values, axis="", kept=kept))
+    model = table.model()
+    roles = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole
+    texts, tips = (
+        [model.data(model.index(0, column), role) for column in range(3)]
+        for role in roles
+    )
+    assert texts == ["0.5000", "", "NaN"]
+    assert "not kept" in tips[1]
+    assert "nan" in tips[2]

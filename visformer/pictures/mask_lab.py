@@ -277,18 +277,19 @@ def focused_query(trace: Trace, selection: Selection) -> int | None:
 
 
 def candidate_numbers(runs: Runs | None) -> Numbers | None:
-    """Compare the step's best tokens in both runs; NaN for those not kept."""
+    """Compare the step's best tokens in both runs."""
     if runs is None or not 0 < len(runs.modified) == len(runs.baseline):
         return None
     before, after = runs.baseline.steps[-1], runs.modified.steps[-1]
-    kept = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
-    tokens = list((kept[0] | kept[1]).values())[:TOP]
+    best = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
+    tokens = list((best[0] | best[1]).values())[:TOP]
     first, second = (
         {c.id: c.probability for c in s.candidates} for s in (before, after)
     )
     table = np.array(
         [[p.get(token.id, math.nan) for token in tokens] for p in (first, second)]
     )
+    kept = np.array([[token.id in p for token in tokens] for p in (first, second)])
     values = np.stack([*table, table[1] - table[0]]).astype(np.float32)
     return Numbers(
         rows=(_("original"), _("modified"), _("difference")),
@@ -296,6 +297,7 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
         values=values,
         axis="",
         by="all",
+        kept=np.stack([*kept, kept[0] & kept[1]]),
     )
 
 

@@ -145,6 +145,7 @@ class Numbers:
     by: Literal["row", "column", "all"] = "row"  # whose maximum is a bar of full length
     flags: tuple[int, ...] = ()  # rows of yes (1) and no (0)
     full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
+    kept: Bools | None = None  # [R, C]: False where the run keeps no number
 
 
 def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:

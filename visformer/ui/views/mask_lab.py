@@ -63,7 +63,9 @@ class MaskLab(View):
         self._fit()
 
     def _lay_out(self) -> None:
-        maps = (self.mask_map, self.attention[0]), (self.attention[1], self.difference)
+        shown, baseline = self.attention
+        # four in a row; or two, the mask beside the run that it made; or one
+        maps = (self.mask_map, baseline), (shown, self.difference)
         column = LeastColumn(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addWidget(self.fields)
@@ -75,7 +77,8 @@ class MaskLab(View):
                 if heat_map is not self.mask_map:
                     heat_map.hovered.connect(self._hover)
                     heat_map.clicked.connect(self._lock)
-            column.addWidget(TurningRow(*((heat_map, 1) for heat_map in pair)), 1)
+        rows = (TurningRow(*((heat_map, 1) for heat_map in pair)) for pair in maps)
+        column.addWidget(TurningRow(*((row, 1) for row in rows)), 1)
         column.addWidget(self.row_words)
         column.addWidget(self.row)
         column.addWidget(self.candidates)

@@ -216,24 +216,28 @@ class NumberTable(QTableView):
         if role == Role.DisplayRole:
             return self._text(row, column)
         if role == Role.ToolTipRole:
-            value = float(self.numbers.values[row, column])
+            value = repr(float(self.numbers.values[row, column]))
             tip = _(
                 "{row}, {column}: {value}",
                 row=self.numbers.rows[row],
                 column=self.numbers.columns[column],
-                value=repr(value),
+                value=value if self._keeps(row, column) else _("not kept by the run"),
             )
             return plain_tip(tip)
         return None
 
     def _text(self, row: int, column: int) -> str:
         """Return what a cell says; "" where there are no numbers."""
-        if self.numbers is None:
+        if self.numbers is None or not self._keeps(row, column):
             return ""
         value = float(self.numbers.values[row, column])
         if row in self.numbers.flags:
             return _("yes") if value else _("no")
         return words.short(value)
+
+    def _keeps(self, row: int, column: int) -> bool:
+        kept = None if self.numbers is None else self.numbers.kept
+        return kept is None or bool(kept[row, column])
 
     def mark(self, row: int | None, column: int | None) -> None:
         """Frame a row and a column."""
