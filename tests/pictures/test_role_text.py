@@ -23,8 +23,12 @@ def parts(text: str, **names: str) -> list[tuple[str, str]]:
             [("Q", "query"), ("Kᵀ", "key"), ("V", "value")],
         ),
         ("q·k = 3; k[dim 2]", [("q", "query"), ("k", "key"), ("k", "key")]),
-        ("0.5 · v(key)", [("v", "value")]),
-        ("“Q” and “▁K V” are tokens; OK, d_k, via, Value and W_O no symbols", []),
+        ("0.5 · v(key)", [("v", "value"), ("key", "key")]),
+        ("“Q” and “▁K V” are tokens; OK, d_k, via, and W_O no symbols", []),
+        (
+            "Queries, keys: “key” is a token, keyed and no_value are not values",
+            [("Queries", "query"), ("keys", "key"), ("values", "value")],
+        ),
     ],
 )
 def test_symbols_have_their_roles(text: str, expected: list[tuple[str, str]]) -> None:

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from visformer.language import N_, _
 from visformer.pictures.picture import AttentionRole
 
 # Symbols of formulas outside quoted tokens: Q, W_Q, b_Q and q are the queries'.
@@ -15,6 +16,11 @@ _SYMBOLS = re.compile(
     r"|(?<=Q)(?P<transposed>Kᵀ)"
 )
 ROLES: tuple[AttentionRole, ...] = ("query", "key", "value")
+_WORDS: dict[AttentionRole, str] = {  # in sentences, in all their forms
+    "query": N_("query, queries"),
+    "key": N_("key, keys"),
+    "value": N_("value, values"),
+}
 
 
 class RoleSpan(NamedTuple):
@@ -38,7 +44,9 @@ class RoleText(str):
 
 @lru_cache(maxsize=256)
 def role_text(text: str, *, query: str = "", key: str = "") -> RoleText:
-    """Find the symbols of formulas in a text, and the names of a query and a key.
+    """Find queries, keys and values in a text: symbols of formulas, words, tokens.
+
+    ``query`` and ``key`` are the names of a cell's tokens.
 
     Where both have one name, the first that is read is the query.
     """
@@ -46,6 +54,7 @@ def role_text(text: str, *, query: str = "", key: str = "") -> RoleText:
         *_named(text, query, "query", 1 if query == key else len(text)),
         *(_named(text, key, "key", len(text), skip=1 if query == key else 0)),
         *_symbols(text),
+        *_words(text),
     ]
     spans: list[RoleSpan] = []
     for span in sorted(found):
@@ -61,6 +70,22 @@ def _named(
         return []
     places = [found.start() for found in re.finditer(re.escape(name), text)]
     return [RoleSpan(at, len(name), role) for at in places[skip : skip + most]]
+
+
+def _words(text: str) -> list[RoleSpan]:
+    found = []
+    for role, forms in _WORDS.items():
+        for word in _pattern(_(forms)).finditer(text):
+            if word["form"]:
+                found.append(RoleSpan(word.start(), len(word[0]), role))
+    return found
+
+
+@lru_cache(maxsize=8)
+def _pattern(forms: str) -> re.Pattern[str]:
+    """Return what finds one of these words outside quoted tokens."""
+    either = "|".join(re.escape(form.strip()) for form in forms.split(","))
+    return re.compile(rf"“[^”]*”|\b(?P<form>{either})\b", re.IGNORECASE)
 
 
 def _symbols(text: str) -> list[RoleSpan]:

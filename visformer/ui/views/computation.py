@@ -46,6 +46,7 @@ from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.role_tabs import RoleTabs
 from visformer.values.facts import KINDS
 from visformer.words import KIND_NAMES, layer_words
 
@@ -347,7 +348,7 @@ def _chooser(name: str, slot: Callable[[int], None]) -> QComboBox:
 
 
 def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
-    bar = QTabBar()
+    bar = RoleTabs()
     bar.setAccessibleName(name)
     bar.setExpanding(False)
     bar.setDrawBase(False)
