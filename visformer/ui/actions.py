@@ -23,6 +23,7 @@ from visformer.ui.bars.choosing import choose_files, choose_folder, choose_token
 from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.diagnostics import diagnostics, version_of
+from visformer.ui.keys_page import KeysPage
 from visformer.ui.motion import has_motion
 from visformer.ui.session_files import choose_session
 from visformer.ui.ways import Ways
@@ -34,45 +35,6 @@ from visformer.values.intervention import NO_CHANGES
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-KEYS = (
-    N_("Enter in the source line: translate"),
-    N_("Space: play or pause"),
-    N_("Left, Right, Page Up, Page Down: one step back or forward"),
-    N_("Home, End: before the first step, to the last step"),
-    N_("1, 2, 3: encoder self, decoder self, cross attention"),
-    N_("M, A, T: attention as a map, as arcs, as tinted text"),
-    N_("Ctrl+arrow keys: move through heads and layers"),
-    N_("Alt+Left, Alt+Right: back to where you looked before, and forward again"),
-    N_("Shift+arrow keys: move the locked cell"),
-    N_("[ and ]: previous and next stage of the Computation tab"),
-    N_("F or a double click: make a picture large, and put it back"),
-    N_("Wheel, plus, minus on a map: larger or smaller cells; 0: all of them again"),
-    N_("F5: present one picture alone; there S: spotlight, B or full stop: black"),
-    N_(
-        "Esc: end the presentation, put the large picture back, unlock the cell, close "
-        "a message"
-    ),
-    N_("Ctrl+D: reference, sampling, limit, speed; Ctrl+T: next token; F10: the menu"),
-    N_("Ctrl+.: stop what the engine is doing"),
-    N_("Up, Down in the source line: earlier sentences"),
-    N_("Ctrl+O: open a checkpoint, Ctrl+S, Ctrl+Shift+S: save the session"),
-    N_(
-        "Ctrl+Z, Ctrl+Y: undo and redo what you changed: sentence, reference, "
-        "chosen tokens, changes of the run"
-    ),
-    N_("Ctrl+plus, Ctrl+minus, Ctrl+0: size of the text"),
-    N_("F11: full screen, F1: these keys"),
-)
-CLICKS = (
-    N_(
-        "Clicking a cell locks it; clicking a row of the next-token table chooses that "
-        "token."
-    ),
-    N_(
-        "Clicking a source token shows what it reads; clicking another one then finds "
-        "the head that reads that one from it."
-    ),
-)
 ABOUT = (
     N_("Visformer shows every number of an encoder-decoder Transformer at work."),
     N_(
@@ -307,8 +269,7 @@ def build_keys(window: MainWindow) -> None:
 
 
 def _show_keys(window: MainWindow) -> None:
-    keys, clicks = ("\n".join(map(_, lines)) for lines in (KEYS, CLICKS))
-    _tell(window, _("Keys"), "\n\n".join((keys, clicks)))
+    KeysPage(window).open()
 
 
 def _show_limits(window: MainWindow) -> None:

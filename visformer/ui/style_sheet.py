@@ -88,6 +88,10 @@ QScrollBar::handle:hover {{ background: {faint}; }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QStatusBar::item {{ border: none; }}
+KeyCap {{
+    background: {raised}; border: 1px solid {line};
+    border-radius: {round}px; padding: 0 {space}px;
+}}
 Drawer, MessageStack {{
     background: {raised}; border: 1px solid {line}; border-radius: {round}px;
 }}
