@@ -166,3 +166,13 @@ def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: strip.horizontalScrollBar().value() > 0)
     assert row.mapTo(strip, row.boxes[-1].topRight()).x() <= strip.viewport().width()
     assert right <= row.width()
+
+
+def test_what_the_model_would_have_said_finds_its_room(qtbot: QtBot) -> None:
+    strip = TokenStrip("target", "")
+    qtbot.addWidget(strip)
+    chip = Chip("▁a", 3, 0.0, current=True, marked=False)
+    strip.draw((chip,))
+    high = strip.height()
+    strip.draw((chip._replace(below="model: ▁b"), chip._replace(current=False)))
+    assert strip.height() == high

@@ -36,7 +36,7 @@ from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.plain_label import PlainLabel
 
 LEAST_MAP = 120  # pixels of a map's longer side
-MOST_ABOVE = 0.25  # of the window's height: rows above the tabs
+MOST_ABOVE = 0.28  # of the window's height: rows above the tabs
 SMALL, LARGE, LEAST = (1280, 800), (1920, 1080), (800, 600)
 PLACES = [
     *((SMALL, zoom) for zoom in (100, 130, 150, 200)),

@@ -194,8 +194,10 @@ class _ChipRow(QWidget):
         gap, around = body // 4, body * 2 // 3
         told = any(_is_told(look) for look in self._looks)
         self._tall = self._tall or any(look.current for look in self._looks)
-        self._band = self._painter.caption.height() if told else 0
-        self._height = max(2 * body, word * self._tall + gap) + self._band
+        below = self._painter.caption.height()  # its room stays: the first moves none
+        self._band = below if told else 0
+        self._height = max(2 * body, word * self._tall + gap)
+        self._height += below if self._tall or told else 0
         x, self.boxes = gap, []
         wide, wide_word, wide_below = self._widths
         for look in self._looks:
