@@ -31,22 +31,16 @@ def run(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes
     return subprocess.run(command, input=text, capture_output=True, timeout=100)
 
 
-def test_translate_keeps_lines_and_order(folder: Path) -> None:
+def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) -> None:
     """A line out for a line in: a signature, blank ones, NUL, no last newline."""
-    text = b"\xef\xbb\xbfab\n\nabc\n   \na\x00bcd\nab"
+    text = b"\xef\xbb\xbfab\n\nabc\n   \na\x00bcd\n" + b"ab" * 60 + b"\nab"
     done = run("translate", "--checkpoint", str(folder), text=text)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().split("\n")
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert lines[-1] == ""
     assert (lines[1], lines[3]) == ("", "")
-    assert lines[0] == lines[5]
-
-
-def test_a_sentence_over_the_positions_is_cut_with_a_notice(folder: Path) -> None:
-    done = run("translate", "--checkpoint", str(folder), text=b"ab" * 60 + b"\nab\n")
-    assert done.returncode == 0
-    assert done.stdout.count(b"\n") == 2
+    assert lines[0] == lines[6]
     assert "is cut to 64 tokens, the model's limit; it has 121." in done.stderr.decode()
 
 

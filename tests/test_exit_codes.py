@@ -6,6 +6,7 @@ Results go to standard output, one sentence about a problem to standard error.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import subprocess
@@ -112,7 +113,6 @@ def test_a_reader_that_has_seen_enough_is_no_fault(folder: Path) -> None:
     assert shell(line)[1:] == ("{\n", "")
 
 
-@shells
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -121,9 +121,16 @@ def test_a_reader_that_has_seen_enough_is_no_fault(folder: Path) -> None:
         ("abc\nab\n".encode("utf-16-le"), 1),
     ],
 )
-def test_input_that_is_not_utf8_is_named(text: bytes, line: int, folder: Path) -> None:
-    code, out, said = shell(f"visformer translate --checkpoint {folder}", text)
-    assert code == 2
+def test_input_that_is_not_utf8_is_named(
+    text: bytes,
+    line: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["translate", "--checkpoint", str(folder)]) == 2
+    out, said = capsys.readouterr()
     assert said.count("\n") == 1
     assert f"Line {line} of the input is not UTF-8" in said
     assert out.count("\n") == line - 1  # what came before is translated

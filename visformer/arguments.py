@@ -95,12 +95,11 @@ def real_number(argument: str, given: object, allowed: str) -> float:
 def one_of(argument: str, given: object, choices: Iterable[str]) -> str:
     """Return a word that is among the choices; an error for anything else."""
     known = list(choices)
+    if isinstance(given, str) and given in known:
+        return given
     allowed = _("one of {choices}", choices=", ".join(known))
-    if not isinstance(given, str):
-        raise wrong_type(argument, given, allowed)
-    if given not in known:
-        raise wrong_value(argument, given, allowed)
-    return given
+    wrong = wrong_value if isinstance(given, str) else wrong_type
+    raise wrong(argument, given, allowed)
 
 
 def as_path(argument: str, given: object) -> Path:

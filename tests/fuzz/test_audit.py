@@ -80,19 +80,19 @@ def test_names_in_a_config_open_nothing_outside_its_folder(tmp_path: Path) -> No
     worker, config = Worker(), folder / "config.json"
     sound = json.loads(config.read_text())
     try:
-        assert worker.use("checkpoint", folder) == ("used", "")
+        assert worker.use("native", folder) == ("used", "")
         for key, name in itertools.product(KEYS, NAMES):
             changed = {**sound, "tokenizer": {**sound["tokenizer"], key: name}}
             config.write_text(json.dumps(changed))
-            outcome, words = worker.use("checkpoint", folder)
+            outcome, words = worker.use("native", folder)
             assert (outcome, words[:12]) == ("refused", "config.json:"), (key, name)
         for name in ("model.safetensors", "vocab.json"):
             config.write_text(json.dumps(sound))
             moved = (folder / name).rename(tmp_path / "moved")
             (folder / name).symlink_to(moved)
-            assert worker.use("checkpoint", folder)[0] == "refused", name
+            assert worker.use("native", folder)[0] == "refused", name
             (folder / name).unlink()
             moved.rename(folder / name)
-        assert worker.use("checkpoint", folder) == ("used", "")
+        assert worker.use("native", folder) == ("used", "")
     finally:
         worker.end()

@@ -54,7 +54,7 @@ def keep_changing(path: Path, ended: threading.Event) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "make"), [("trace", trace), ("checkpoint", checkpoint)]
+    ("use", "make"), [("trace", trace), ("native", checkpoint)]
 )
 def test_a_file_that_changes_while_it_is_read_is_used_or_refused(
     use: str, make: Callable[[Path], tuple[Path, Path]], tmp_path: Path

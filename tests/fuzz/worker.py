@@ -65,6 +65,7 @@ def use_trace(path: Path) -> None:
 
 
 USES: Mapping[str, Callable[[Path], None]] = {
+    "native": use_checkpoint,  # a folder that is known to be of ours
     "checkpoint": use_checkpoint,
     "state dict": partial(use_checkpoint, heads=2),
     "folder": use_folder,
@@ -171,15 +172,24 @@ def outcome(use: Callable[[Path], None], path: Path) -> dict[str, str]:
     return {"outcome": "used", "words": ""}
 
 
-def main() -> None:
-    faulthandler.enable(sys.stderr)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+def start(use: str) -> None:
+    """Import what a use needs only now and then, and runs code of its own for."""
+    if use in ("trace", "pairs"):
+        return
     import torch
 
     torch.set_num_threads(1)
-    with contextlib.suppress(ImportError):  # they run code of their own as they start
-        importlib.import_module("sympy")
-        importlib.import_module("transformers.models.marian.modeling_marian")
+    names = ["sympy"]
+    if use != "native":
+        names.append("transformers.models.marian.modeling_marian")
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def main() -> None:
+    faulthandler.enable(sys.stderr)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     audit, imported = Audit(), set()
@@ -187,7 +197,9 @@ def main() -> None:
         task = json.loads(line)
         use = USES[task["use"]]
         watched = audit.faults if task["use"] in imported else outcome
-        imported.add(task["use"])  # a first time imports modules, which runs code
+        if task["use"] not in imported:  # a first time imports modules: that runs code
+            imported.add(task["use"])
+            start(task["use"])
         found = watched(use, Path(task["path"]))
         answers.write(json.dumps(found) + "\n")
         answers.flush()

@@ -22,10 +22,11 @@ from tests.ui.any_traces import (
     view,
     weights,
 )
-from tests.ui.windows import make_window
+from tests.ui.windows import make_view, make_window
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.look import FORMS, SUMMARIES, Look, TokenGroup
+from visformer.session.runs import show_trace
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
@@ -61,10 +62,23 @@ def pages(window: MainWindow) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
-def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
+def test_every_tab_and_page_draws_what_a_file_holds(
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, kinds: tuple[Kind, ...]
+) -> None:
     """One window shows one Trace after the other: what one leaves must not stay."""
     for case in cases(kinds):
-        show_in(window, case.trace)
+        path = tmp_path / f"{case.name}.vis"
+        case.trace.save(path)
+        window.open(str(path))
+        qtbot.waitUntil(lambda: not window.session.state.busy, timeout=30_000)
+        assert window._notice.text() == "", case.name
+        trace = shown(window)
+        maps = view(window, AttentionView, "attention").maps
+        for kind in kinds:
+            layer, head = window.session.state.layer, window.session.state.head
+            want = weights(case, case.trace, kind, layer, head)
+            assert np.allclose(maps[kind].matrix.values, want, atol=1e-5), case.name
+            assert trace.model.attention == case.trace.model.attention
         for _page in pages(window):
             for step in (0, len(case.trace)):
                 window.session.set(step=step)
@@ -76,20 +90,28 @@ def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -
 
 
 @pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
-def test_every_stage_and_form_draws(
-    window: MainWindow, kinds: tuple[Kind, ...]
-) -> None:
+def test_every_stage_draws(qtbot: QtBot, kinds: tuple[Kind, ...]) -> None:
+    computation = make_view(qtbot, ComputationView)
+    computation.resize(1280, 600)
+    computation.show()
     for case in cases(kinds):
-        show_in(window, case.trace)
+        computation.session.do(show_trace, case.trace)
         for kind in kinds:
-            window.session.set(kind=kind, tab="computation")
+            computation.session.set(kind=kind)
             for stage in STAGES:
-                window.session.set(stage=stage.name)
-                computation = view(window, ComputationView, "computation")
+                computation.session.set(stage=stage.name)
                 said = computation._words.text()
                 assert said, (case.name, stage.name)
                 if stage.weighs and case.trace.tokens(kind)[0]:
                     assert "only the attention of “any” is known" in said
+
+
+@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
+def test_every_form_and_summary_draws(
+    window: MainWindow, kinds: tuple[Kind, ...]
+) -> None:
+    for case in cases(kinds):
+        show_in(window, case.trace)
         window.session.set(tab="attention")
         for summary, form in zip(SUMMARIES, cycle(FORMS), strict=False):
             window.session.set(look=Look(form=form, summary=summary))
@@ -119,27 +141,6 @@ def test_the_numbers_are_the_models_own(
                     check_stages(window, case, kind, (layer, head))
         check_masks(window, kinds)
         check_output(window)
-
-
-@pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
-def test_a_file_holds_the_same_numbers(
-    window: MainWindow, qtbot: QtBot, tmp_path: Path, kinds: tuple[Kind, ...]
-) -> None:
-    for case in cases(kinds):
-        path = tmp_path / f"{case.name}.vis"
-        case.trace.save(path)
-        window.open(str(path))
-        qtbot.waitUntil(lambda: not window.session.state.busy, timeout=30_000)
-        assert window._notice.text() == "", case.name
-        trace = shown(window)
-        maps = view(window, AttentionView, "attention").maps
-        for kind in kinds:
-            layer, head = window.session.state.layer, window.session.state.head
-            want = weights(case, case.trace, kind, layer, head)
-            assert np.allclose(maps[kind].matrix.values, want, atol=1e-5), case.name
-            assert trace.model.attention == case.trace.model.attention
-        for _page in pages(window):
-            window.grab()
 
 
 def check_stages(

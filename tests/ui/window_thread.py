@@ -39,9 +39,11 @@ def watch_widgets() -> None:
 
 
 def _noted(method: Any, name: str) -> Any:
+    main = threading.main_thread().ident
+
     @functools.wraps(method)
     def touch(*given: Any, **more: Any) -> Any:
-        if threading.current_thread() is not threading.main_thread():
+        if threading.get_ident() != main:
             touched.append(f"{name} at {traceback.format_stack(limit=4)[0].strip()}")
             return None  # touching it would end the process
         return method(*given, **more)

@@ -100,9 +100,12 @@ def _subclasses(kind: type) -> set[type]:
 
 def _is_override(kind: type, name: str) -> bool:
     """Tell whether a method of a class overrides one of Qt's that is not contained."""
-    if name.startswith("__") or hasattr(vars(kind)[name], "__wrapped__"):
-        return False
-    return any(
-        base.__module__.startswith("PySide6.") and name in vars(base)
-        for base in kind.__mro__[1:]
-    )
+    return name in _qt_names(kind) and not hasattr(vars(kind)[name], "__wrapped__")
+
+
+@functools.cache
+def _qt_names(kind: type) -> frozenset[str]:
+    """Return the names of the methods that a class has from Qt."""
+    bases = [b for b in kind.__mro__[1:] if b.__module__.startswith("PySide6.")]
+    names = (name for base in bases for name in vars(base))
+    return frozenset(name for name in names if not name.startswith("__"))

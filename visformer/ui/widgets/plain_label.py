@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QLabel, QToolTip, QWidget
 
 MOST_CHARACTERS = 40  # whose room a label asks for
@@ -56,8 +56,10 @@ class PlainLabel(QLabel):
 
     def event(self, event: QEvent) -> bool:
         """Show the whole text in a tooltip where it is cut."""
+        if not isinstance(event, QHelpEvent):  # most: told faster than by their type
+            return super().event(event)
         if event.type() == QEvent.Type.ToolTip and not self.toolTip() and self.cut:
-            place = event.globalPos()  # type: ignore[attr-defined]
+            place = event.globalPos()
             words = html.escape(self.text()[:MOST_SHOWN])
             QToolTip.showText(place, f"<qt>{words}</qt>", self)
             return True
