@@ -1,0 +1,178 @@
+"""What one engine process answers to one request after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.listener import Listener, decoded, request
+from visformer.core.decoding import Decoding
+from visformer.core.layer_export import layer_parameters
+from visformer.core.lens_rows import lens
+from visformer.engine.events import Event
+from visformer.engine.handle import Engine
+from visformer.engine.messages import (
+    Decode,
+    Finished,
+    Lens,
+    LensDone,
+    Open,
+    Opened,
+    Parameters,
+    ParametersDone,
+    Refused,
+)
+from visformer.engine.mirror import Decoded
+from visformer.formats.loading import load
+from visformer.values.change_text import parse
+from visformer.values.lens import streams
+
+
+@pytest.fixture(scope="module")
+def started(folder: Path) -> Iterator[tuple[Engine, Listener]]:
+    """Start an engine and open a model in it."""
+    listener = Listener()
+    handle = Engine(listener)
+    handle.open(Open(path=str(folder)))
+    listener.wait_for(Opened)
+    yield handle, listener
+    handle.close()
+
+
+@pytest.fixture
+def working(started: tuple[Engine, Listener]) -> tuple[Engine, Listener]:
+    """Return that engine once all that tests before have asked is answered."""
+    handle, listener = started
+    decoded(listener, handle.ask(request("a")))
+    listener.events.clear()
+    return started
+
+
+def test_a_bad_file_leaves_the_open_model_alone(
+    working: tuple[Engine, Listener], tmp_path: Path
+) -> None:
+    handle, listener = working
+    handle.open(Open(path=str(tmp_path)))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "no config.json" in refused.reason
+    number = handle.ask(request("ab"))
+    assert decoded(listener, number).trace.source[:2] == ("a", "b")
+
+
+def test_the_newest_request_wins(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    numbers = [handle.ask(request("ab" * (i % 9 + 1))) for i in range(60)]
+    last = decoded(listener, numbers[-1])
+    assert last.trace.source_text == "ab" * (59 % 9 + 1)
+    assert not listener.events
+
+
+def test_weights_disturb_no_decode_and_no_decode_them(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked for before, amid and after decodes, all are answered, with their layer."""
+    handle, listener = working
+    number = handle.ask(request("abcdef", limit=60))
+    for layer in (0, 1, 0, 1):
+        asked = handle.ask(Parameters(stack="decoder", layer=layer))
+    rows: list[Decoded] = []
+    done: list[ParametersDone] = []
+
+    def finished(event: Event) -> bool:
+        if isinstance(event, ParametersDone):
+            done.append(event)
+        elif isinstance(event, Decoded):
+            rows.append(event)
+        return isinstance(event, Finished) and event.number == number
+
+    listener.wait(finished)
+    while not done or done[-1].number != asked:
+        event = listener.wait_for(ParametersDone)
+        assert isinstance(event, ParametersDone)
+        done.append(event)
+    whole = Decoding(load(folder), "abcdef", limit=60).finish()
+    assert rows[-1].trace.target == whole.target
+    made = done[-1].parameters
+    assert made is not None
+    assert (made.stack, made.layer) == ("decoder", 1)
+    expected = layer_parameters(load(folder), "decoder", 1)
+    weight = made.feed_forward.w2.weight
+    assert (weight == expected.feed_forward.w2.weight).all()
+    assert made.belong_to(rows[-1].trace.model)
+
+    handle.ask(Parameters(stack="encoder", layer=9))
+    none = listener.wait_for(ParametersDone)
+    assert isinstance(none, ParametersDone)
+    assert none.parameters is None
+
+
+def test_a_lens_disturbs_no_decode_and_no_decode_it(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    """Asked amid a decode and after it; rows of another model get none."""
+    handle, listener = working
+    checkpoint = load(folder)
+    whole = Decoding(checkpoint, "abcdef", limit=60).finish()
+    chosen = whole.target_ids[1:3]
+    number = handle.ask(request("abcdef", limit=60))
+    handle.ask(Lens(hidden=streams(whole, [0, 1]), chosen=chosen, temperature=1.0))
+    seen = listener.gather(Finished, LensDone)
+    rows = [event for event in seen if isinstance(event, Decoded)]
+    last = max(rows, key=lambda event: len(event.trace))
+    assert last.number == number
+    assert last.trace.target == whole.target
+    done = next(event for event in seen if isinstance(event, LensDone))
+    expected = lens(checkpoint, whole, [0, 1])
+    assert [look.tokens for look in done.rows] == [look.tokens for look in expected]
+    np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
+    assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank
+
+    odd = np.zeros((1, 9, 4), np.float32)
+    handle.ask(Lens(hidden=odd, chosen=np.array([0]), temperature=1.0))
+    none = listener.wait_for(LensDone)
+    assert isinstance(none, LensDone)
+    assert none.rows == ()
+
+
+def test_each_pass_of_an_altered_run_is_kept(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    made = parse(["causal off"])
+    number = handle.ask(Decode(source="abc", limit=4, intervention=made))
+    last: Decoded | None = None
+    while not isinstance(event := listener.wait_for(Decoded, Finished), Finished):
+        assert isinstance(event, Decoded)
+        last = event
+    assert last is not None
+    assert last.number == number
+    assert [len(trace) for trace in last.passes] == list(range(len(last.trace) + 1))
+    decoding = Decoding(load(folder), "abc", limit=4, intervention=made)
+    for trace in last.passes[1:]:
+        expected = decoding.step()
+        assert trace.target == expected.target
+        np.testing.assert_allclose(trace.decoder_rows, expected.decoder_rows, atol=1e-5)
+        assert trace.masks["decoder"].all()
+    handle.ask(Decode(source="abc", limit=4))
+    plain = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 4)
+    assert isinstance(plain, Decoded)
+    assert not plain.passes
+    assert not plain.trace.intervention
+
+
+def test_a_reference_under_an_altered_run_goes_by_passes(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    made = parse(["multiply"])
+    handle.ask(Decode(source="abc", reference="dd", intervention=made))
+    event = listener.wait(lambda e: isinstance(e, Decoded) and len(e.trace) == 3)
+    assert isinstance(event, Decoded)
+    assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
+    assert [step.token for step in event.trace.steps[:2]] == ["d", "d"]
