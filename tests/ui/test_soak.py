@@ -47,21 +47,21 @@ def user(app: App, tmp_path: Path) -> User:
 
 
 def test_nothing_is_left_of_what_was_shown(app: App, user: User) -> None:
+    """One program is asked both, as it takes seconds to start and to open models."""
     _start, first, last = soak(app, user, Plan(steps=6, sentences=6, switches=2), 2)
     assert last.widgets == first.widgets
     assert last.states <= first.states + 5  # each view keeps the last it drew
     assert last.threads <= first.threads + 1  # the keeper's, with the first work
     assert last.files <= first.files + 1  # one may just be written
     assert last.processes == first.processes
+    runs_are_freed_when_nothing_shows_them(app, user)
 
 
-def test_runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
+def runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
     """Without a collection: what is in a cycle stays until the next full one."""
-    user.start()
-    user.settle()
     app._timer.stop()
     gc.collect()
-    user.work(Plan(steps=60, sentences=20, switches=2))
+    user.work(Plan(steps=60, sentences=20, switches=1))
     for layer in (0, 1) * 8:
         app.window.session.set(tab="computation", layer=layer)
         user.wait(lambda: not app.window.session.state.awaiting.side_requests)
