@@ -14,6 +14,7 @@ import ast
 import io
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Catalog, Message
@@ -54,14 +55,23 @@ class _Sentences(Catalog):
 def templates() -> Catalog:
     """Return every template of the package."""
     found = _Sentences(locale="en", header_comment="", fuzzy=False)
+    for forms in _in_the_code():
+        found.add(forms if len(forms) == 2 else forms[0])
+    return found
+
+
+@cache
+def _in_the_code() -> tuple[tuple[str, ...], ...]:
+    """Return the forms of each template, as they stand in the code."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                 count = TEMPLATES.get(call.func.id, 0)
                 forms = tuple(map(_literal, call.args[:count]))
                 if forms and all(forms):
-                    found.add(forms if count == 2 else forms[0])
-    return found
+                    found.append(forms)
+    return tuple(found)
 
 
 def _literal(node: ast.expr) -> str:

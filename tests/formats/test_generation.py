@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,11 @@ SOURCES = [
 ]
 
 
+@cache
 def wordy_model(seed: int, ending: float = 0.0) -> Any:
     """Return a model whose sentences differ in words and length; ``ending`` ends them.
+
+    It is made once: who asks for it changes nothing in it.
 
     Positions weigh as much as words in it, and its output is not tied to the embedding:
     or it would say one word for ever.

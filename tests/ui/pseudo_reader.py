@@ -106,11 +106,12 @@ class Reader:
         for word in painted_english(text, ALLOWED):
             self.note(word)
 
-    def check(self, missing: Unmarked) -> None:
-        """Fail where something was English."""
+    def check(self, missing: Unmarked, case: str = "") -> None:
+        """Fail where something was English, in a ``case`` of several; read on anew."""
         allowed = ALLOWED | self.own
         found = [text for text in self.read_texts if english(text, allowed)]
-        assert not found, f"these stayed English: {found}"
+        assert not found, f"these stayed English: {found} {case}"
+        self.read_texts.clear()
         unmarked = missing.templates - SYMBOLS
         assert not unmarked, f"these are not in the catalogue: {unmarked}"
 

@@ -54,17 +54,18 @@ def test_an_empty_window(reader: Reader, missing: Unmarked) -> None:
     reader.check(missing)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_run(reader: Reader, missing: Unmarked, model: str) -> None:
-    reader.checkpoint = tiny_checkpoint(**MODELS[model])
-    reader.run()
-    reader.every_tab(paint=model == "pre-norm")
-    for stage in stage_names():
-        reader.window.session.set(tab="computation", stage=stage)
-        reader.answer()
-        reader.read(reader.window.tabs.view("computation"), paint=False)
-    _every_block(reader)
-    reader.check(missing)
+def test_a_run(reader: Reader, missing: Unmarked) -> None:
+    for model, settings in MODELS.items():
+        reader.checkpoint = tiny_checkpoint(**settings)
+        reader.run()
+        assert reader.window.session.state.opened.model == reader.checkpoint.facts
+        reader.every_tab(paint=model == "pre-norm")
+        for stage in stage_names():
+            reader.window.session.set(tab="computation", stage=stage)
+            reader.answer()
+            reader.read(reader.window.tabs.view("computation"), paint=False)
+        _every_block(reader)
+        reader.check(missing, model)
 
 
 def _every_block(reader: Reader) -> None:
@@ -127,19 +128,16 @@ def test_every_stage_of_the_computation(running: Reader, missing: Unmarked) -> N
     running.check(missing)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_modified_run(running: Reader, missing: Unmarked) -> None:
+    for changes in (
         *("causal off", "causal +1", "hide 2", "multiply", "masked score -1e4"),
         *("positions shifted 2", "positions none", "cell cross 3 1 off"),
-    ],
-)
-def test_a_modified_run(running: Reader, missing: Unmarked, changes: str) -> None:
-    running.window.change_run(parse([changes]))
-    running.read(paint=False)
-    running.decoded(changes)
-    running.every_tab(paint=False)
-    running.check(missing)
+    ):
+        running.window.change_run(parse([changes]))
+        running.read(paint=False)
+        running.decoded(changes)
+        running.every_tab(paint=False)
+        running.check(missing, changes)
 
 
 def test_a_batch(running: Reader, missing: Unmarked) -> None:
@@ -183,22 +181,20 @@ def test_sampling(running: Reader, missing: Unmarked, cut: dict[str, Any]) -> No
     running.check(missing)
 
 
-@pytest.mark.parametrize("kinds", KIND_SETS, ids="+".join)
 @pytest.mark.parametrize("bias", ["distance", "full"])
-def test_traces_of_any_model(
-    reader: Reader, missing: Unmarked, kinds: tuple[Kind, ...], bias: Any
-) -> None:
+def test_traces_of_any_model(reader: Reader, missing: Unmarked, bias: Any) -> None:
     known = bias != "distance"
-    shape = Shape(kinds=kinds, hidden=known, output=known)
-    trace = any_trace(shape, steps=known, captured=known, bias=bias, prompt=2)
-    if kinds == ("encoder",):
-        best = any_trace().steps[0].candidates
-        trace = replace(trace, fills={1: best, 2: best})
-    reader.window.session.do(show_trace, trace)
-    for kind in kinds:
-        reader.window.session.set(kind=kind, locked=AttentionCell(kind, 2, 1))
-        reader.every_tab(paint=known)
-    reader.check(missing)
+    for kinds in KIND_SETS:
+        shape = Shape(kinds=kinds, hidden=known, output=known)
+        trace = any_trace(shape, steps=known, captured=known, bias=bias, prompt=2)
+        if kinds == ("encoder",):
+            best = any_trace().steps[0].candidates
+            trace = replace(trace, fills={1: best, 2: best})
+        reader.window.session.do(show_trace, trace)
+        for kind in kinds:
+            reader.window.session.set(kind=kind, locked=AttentionCell(kind, 2, 1))
+            reader.every_tab(paint=known)
+        reader.check(missing, "+".join(kinds))
 
 
 def test_curves_of_wrong_dimensions(running: Reader, missing: Unmarked) -> None:
