@@ -53,9 +53,7 @@ def keep_changing(path: Path, ended: threading.Event) -> None:
     put(data)
 
 
-@pytest.mark.parametrize(
-    ("use", "make"), [("trace", trace), ("native", checkpoint)]
-)
+@pytest.mark.parametrize(("use", "make"), [("trace", trace), ("native", checkpoint)])
 def test_a_file_that_changes_while_it_is_read_is_used_or_refused(
     use: str, make: Callable[[Path], tuple[Path, Path]], tmp_path: Path
 ) -> None:

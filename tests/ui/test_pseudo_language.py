@@ -54,18 +54,17 @@ def test_an_empty_window(reader: Reader, missing: Unmarked) -> None:
     reader.check(missing)
 
 
-def test_a_run(reader: Reader, missing: Unmarked) -> None:
-    for model, settings in MODELS.items():
-        reader.checkpoint = tiny_checkpoint(**settings)
-        reader.run()
-        assert reader.window.session.state.opened.model == reader.checkpoint.facts
-        reader.every_tab(paint=model == "pre-norm")
-        for stage in stage_names():
-            reader.window.session.set(tab="computation", stage=stage)
-            reader.answer()
-            reader.read(reader.window.tabs.view("computation"), paint=False)
-        _every_block(reader)
-        reader.check(missing, model)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run(reader: Reader, missing: Unmarked, model: str) -> None:
+    reader.checkpoint = tiny_checkpoint(**MODELS[model])
+    reader.run()
+    reader.every_tab(paint=model == "pre-norm")
+    for stage in stage_names():
+        reader.window.session.set(tab="computation", stage=stage)
+        reader.answer()
+        reader.read(reader.window.tabs.view("computation"), paint=False)
+    _every_block(reader)
+    reader.check(missing)
 
 
 def _every_block(reader: Reader) -> None:
