@@ -15,6 +15,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui import presenting
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.mask_maps import MaskMaps
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import MainWindow
 
@@ -246,3 +247,23 @@ def test_the_corner_button_lies_on_no_control(window: MainWindow) -> None:
     assert button.isVisible()
     place = QRect(orders.mapTo(overview, QPoint()), orders.size())
     assert not place.intersects(button.geometry())
+
+
+def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    view = window.tabs.view("masks")
+    maps = view.findChildren(MaskMaps)[0]
+    window.session.set(tab="masks", kind="cross")
+    maps.enlarge(("cross", "combined"))
+    assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+    small = maps.solid.fontMetrics().height()
+    window.presentation.toggle()
+    for step in (1, 2):
+        window.session.set(step=step)
+        assert maps.picture.isVisible()
+        assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+    assert maps.solid.fontMetrics().height() > 1.3 * small
+    window.presentation.toggle()
+    assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)

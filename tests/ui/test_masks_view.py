@@ -317,7 +317,7 @@ def test_nothing_overlaps_where_the_words_are_long(view: MasksView, qtbot: Any) 
     scroll.show()
     QApplication.sendPostedEvents()
     maps = view.page(MasksPage).findChildren(MaskMaps)[0]
-    parts = maps.map, maps.note
+    parts = maps.picture, maps.note
     assert not parts[0].geometry().intersects(parts[1].geometry())
     assert maps.note.height() >= maps.note.heightForWidth(maps.note.width())
     assert maps.map.canvas.width() >= 120

@@ -14,8 +14,6 @@ from visformer.ui import icons
 from visformer.ui.widgets.marked_label import MarkedLabel
 from visformer.ui.widgets.side_by_side import in_a_row
 
-SHARE = 3  # of the free width of another line
-
 
 class Sentence(QWidget):
     """One line; cut where there is no room, copied whole."""
@@ -70,7 +68,7 @@ class Sentence(QWidget):
         if line is None:
             self._row.insertWidget(0, self.words)
         else:
-            line.insertWidget(0, self.words, SHARE)
+            line.insertWidget(0, self.words)  # as wide as it is, or cut
         self.words.show()
         self._at_home = line is None
         self.other.setVisible(self._compared and self._at_home)

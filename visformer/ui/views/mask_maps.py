@@ -29,9 +29,10 @@ from visformer.pictures.masks import (
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import theme
 from visformer.ui.changed import Changed
+from visformer.ui.large import can_be_large
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastRow
+from visformer.ui.widgets.least_size import LeastColumn, LeastRow
 from visformer.ui.widgets.mask_thumb import MaskThumb
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.values.facts import KINDS, Kind
@@ -48,6 +49,41 @@ FIRST: tuple[Kind, MaskPart] = ("decoder", "combined")  # the mask that matters
 
 Places = dict[Kind, tuple[int, int]]  # the selected layer and head of each kind
 MaskPlace = tuple[Kind, MaskPart]
+
+
+class _LargeMask(QWidget):
+    """A map, or words where it would be of one colour; also where it is presented."""
+
+    def __init__(self, heat_map: HeatMap) -> None:
+        super().__init__()
+        self._map = heat_map
+        self.solid = paragraph(_("what the large mask hides"))
+        self.solid.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        column = LeastColumn(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        for part in (heat_map, self.solid):
+            column.addWidget(part, 1)
+        can_be_large(self)
+        self._fit()
+
+    def say(self, words: str) -> None:
+        """Show words instead of the map; "": the map."""
+        self.solid.setText(words)
+        self.solid.setVisible(bool(words))
+        self._map.setVisible(not words)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "solid" in self.__dict__:
+            self._fit()
+
+    def _fit(self) -> None:
+        metrics = self.fontMetrics()
+        wide = CHARACTERS * metrics.averageCharWidth()
+        self._map.setMinimumSize(wide, LINES * metrics.lineSpacing())
+        self.solid.setMinimumWidth(wide)  # as what stands in its place
+        self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
 
 class MaskMaps(QWidget):
@@ -70,8 +106,8 @@ class MaskMaps(QWidget):
         self.map.clicked.connect(self._click)
         self.map.hovered.connect(self._hover)
         self.map.failed.connect(self.failed)
-        self.solid = paragraph(_("what the large mask hides"))
-        self.solid.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.picture = _LargeMask(self.map)
+        self.solid = self.picture.solid
         self.note = paragraph(_("the large mask in words"))
         self.thumbs: dict[MaskPlace, MaskThumb] = {}
         self._titles: list[tuple[QLabel, Kind | MaskPart]] = []
@@ -82,8 +118,7 @@ class MaskMaps(QWidget):
         shown = QVBoxLayout()
         shown.addWidget(self._legend)
         shown.addWidget(self._about)
-        shown.addWidget(self.map, 1)
-        shown.addWidget(self.solid, 1)
+        shown.addWidget(self.picture, 1)
         shown.addWidget(self.note)
         grid = QGridLayout()
         grid.setSpacing(theme.gap(self))
@@ -128,11 +163,7 @@ class MaskMaps(QWidget):
 
     def _fit(self) -> None:
         metrics = self.fontMetrics()
-        wide = CHARACTERS * metrics.averageCharWidth()
-        self.map.setMinimumSize(wide, LINES * metrics.lineSpacing())
-        self.solid.setMinimumWidth(wide)  # as what stands in its place
         self._legend.setMinimumHeight(2 * metrics.lineSpacing())  # hovering moves none
-        self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
         for title, _of in self._titles:
             title.setFont(theme.sized(self.font(), theme.CAPTION))
 
@@ -184,15 +215,13 @@ class MaskMaps(QWidget):
             if trace is None:
                 self.map.draw(None)
                 self.note.setText("")
-                self.solid.setText("")
+                self.picture.say("")
             else:
                 layer, head = self._places[kind]
                 self.map.draw(mask_picture(trace, kind, part, layer))
                 said = parts_of(trace)[part], note(trace, kind, part, layer, head)
                 self.note.setText(" ".join(said))
-                self.solid.setText(solid_words(trace, kind, part, layer))
-            self.solid.setVisible(bool(self.solid.text()))
-            self.map.setVisible(not self.solid.text())
+                self.picture.say(solid_words(trace, kind, part, layer))
         if self._changed("marks", trace, self._places, self.large, self._marked):
             self._mark(self._marked)
 

@@ -70,7 +70,7 @@ class MasksPage(View):
 
     def main_picture(self) -> QWidget | None:
         """Return the large mask."""
-        return self._maps.map
+        return self._maps.picture
 
     def draw(self, state: State) -> None:
         """Show the batch if there is one, otherwise the sentence on screen."""
