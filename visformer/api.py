@@ -195,7 +195,8 @@ def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
 
     It has a session of its own: what is typed to end this program leaves it open.
     """
-    code = f"import sys; from visformer.app import {function} as run; "
+    code = "import sys; from visformer.ui.plain_imports import import_plainly; "
+    code += f"import_plainly(); from visformer.app import {function} as run; "
     code += "sys.exit(run(*sys.argv[1:]))"
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(command, start_new_session=True)

@@ -61,7 +61,9 @@ class Watch(QObject):
 """
 WINDOW = f"""
 import gc
-gc.disable()  # as the command line does
+gc.disable()  # as the command line does, and so is the next
+from visformer.ui.plain_imports import import_plainly
+import_plainly()
 from visformer.app import App
 {_WATCH}
 from PySide6.QtCore import QSettings

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from visformer.engine.messages import (
     Answer,
@@ -78,7 +79,7 @@ class Decodes:
         return times
 
     def _finish(self, number: int, times: list[float]) -> None:
-        step_ms = statistics.median(times) if times else None
+        step_ms = float(np.median(times)) if times else None
         self._send(Finished(number=number, step_ms=step_ms))
 
     def _watched(self, number: int, request: Decode, decoding: Stepping) -> list[float]:

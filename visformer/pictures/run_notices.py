@@ -14,17 +14,18 @@ UNKNOWN = "<unk"  # what the token of an unknown sign begins with
 BYTE = "<0x"  # of one that is written byte by byte
 MANY_BYTES = 0.3  # of the tokens: the script is a strange one
 FEWEST_LETTERS = 4  # of which a script can be told
-_LANGUAGES = re.compile(r"\b([a-z]{2})(?:>|-|_| to )[a-z]{2}$")  # in a model's name
+# texts: large ranges take milliseconds to compile, and a start needs few of these
+_LANGUAGES = r"\b([a-z]{2})(?:>|-|_| to )[a-z]{2}$"  # in a model's name
 _SCRIPTS = {  # of a source language; the others are written in Latin letters
-    **dict.fromkeys(("zh", "ja"), re.compile("[\u3040-\u30ff\u3400-\u9fff]")),
-    "ko": re.compile("[\uac00-\ud7af]"),
-    **dict.fromkeys(("ru", "uk", "bg"), re.compile("[\u0400-\u04ff]")),
-    **dict.fromkeys(("ar", "fa"), re.compile("[\u0600-\u06ff]")),
-    "el": re.compile("[\u0370-\u03ff]"),
-    "he": re.compile("[\u0590-\u05ff]"),
+    **dict.fromkeys(("zh", "ja"), "[\u3040-\u30ff\u3400-\u9fff]"),
+    "ko": "[\uac00-\ud7af]",
+    **dict.fromkeys(("ru", "uk", "bg"), "[\u0400-\u04ff]"),
+    **dict.fromkeys(("ar", "fa"), "[\u0600-\u06ff]"),
+    "el": "[\u0370-\u03ff]",
+    "he": "[\u0590-\u05ff]",
 }
-_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
-_END = re.compile(r"\w{3,}[.!?…]+[\"'”’»)]*\s+(?=\S)|[。！？]+[”’」』]*\s*(?=\S)")
+_LATIN = "[A-Za-z\u00c0-\u024f]"
+_END = r"\w{3,}[.!?…]+[\"'”’»)]*\s+(?=\S)|[。！？]+[”’」』]*\s*(?=\S)"
 
 
 def source_notice(trace: Trace) -> str:
@@ -75,10 +76,10 @@ def _unknown(trace: Trace) -> str:
 def _strange(trace: Trace) -> str:
     """Say that the sentence is in another script than the model reads."""
     letters = [sign for sign in trace.source_text if sign.isalpha()]
-    named = _LANGUAGES.search(trace.model.name)
+    named = re.search(_LANGUAGES, trace.model.name)
     if named is not None and len(letters) >= FEWEST_LETTERS:
         script = _SCRIPTS.get(named[1], _LATIN)
-        known = sum(bool(script.match(sign)) for sign in letters)
+        known = sum(bool(re.match(script, sign)) for sign in letters)
         if known < len(letters) / 2:
             return _(
                 "This model's source language is “{language}”; the sentence is in "
@@ -97,7 +98,7 @@ def _strange(trace: Trace) -> str:
 
 def _several(trace: Trace) -> str:
     """Say that several sentences are read as one."""
-    count = len(_END.findall(trace.source_text)) + 1
+    count = len(re.findall(_END, trace.source_text)) + 1
     if count < 2:
         return ""
     return _(

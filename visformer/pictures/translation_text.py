@@ -23,7 +23,8 @@ AGAINST: dict[Against, str] = {  # what a sentence is compared with, translated 
 }
 MOST_COMPARED = 2000  # words and signs of both; longer texts are not compared
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_PIECE = re.compile(rf"\s*(?:[{_CJK}]|[^\W{_CJK}]+|[^\w\s])")
+# a text: large ranges take milliseconds to compile, and few starts compare sentences
+_PIECE = rf"\s*(?:[{_CJK}]|[^\W{_CJK}]+|[^\w\s])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def differences(
     Where ``text`` has not ended, its last word may still grow, and of ``other`` what
     follows the last common word is not called different.
     """
-    mine, theirs = _PIECE.findall(text), _PIECE.findall(other)
+    mine, theirs = re.findall(_PIECE, text), re.findall(_PIECE, other)
     if len(mine) + len(theirs) > MOST_COMPARED:
         return (TextPart(text, differs=False),), (TextPart(other, differs=False),)
     words, others = ([piece.strip() for piece in side] for side in (mine, theirs))

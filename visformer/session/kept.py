@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import sys
 import time
@@ -76,7 +75,7 @@ class OwnFolder:
 
     def __init__(self, root: Path) -> None:
         """Make and lock it; OSError where that cannot be."""
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{secrets.token_hex(2)}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{os.urandom(2).hex()}"
         self.path = root / name
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _turn(root):
