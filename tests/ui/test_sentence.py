@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -108,3 +109,17 @@ def test_where_there_is_little_height_the_transport_stands_at_the_target(
     window.appearance.zoom_by(0)
     assert (shares_a_row(), below()) == (False, False)
     assert window.strategy.name.hasFocus()
+
+
+def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:
+    window, _engine = pair
+    window.session.set(trace=make_trace(6, 5), step=3)
+    window.appearance.zoom_by(100)
+    window.resize(1000, 700)
+    for _ in range(3):
+        QApplication.processEvents()
+    assert window.width() == 1000
+    target = window.strips.target
+    beside = target.mapTo(window, target.rect().bottomLeft()).y()
+    assert window.transport.mapTo(window, QPoint()).y() > beside
+    window.appearance.zoom_by(0)

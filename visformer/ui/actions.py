@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QMenu, QMessageBox
+from PySide6.QtWidgets import QGridLayout, QMenu, QMessageBox, QSpacerItem
 
 from visformer import paths
 from visformer.errors import brief
@@ -35,6 +35,7 @@ from visformer.values.intervention import NO_CHANGES
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
+ABOUT_LINES = 32  # lines of text that it is wide
 ABOUT = (
     N_("Visformer shows every number of an encoder-decoder Transformer at work."),
     N_(
@@ -283,6 +284,10 @@ def _tell(window: MainWindow, title: str, text: str) -> None:
     box.setWindowTitle(title)
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setText(text)
+    grid = box.layout()
+    if isinstance(grid, QGridLayout):  # Qt gives a large text no more width
+        wide = min(ABOUT_LINES * window.fontMetrics().height(), window.width() * 4 // 5)
+        grid.addItem(QSpacerItem(wide, 0), grid.rowCount(), 0, 1, grid.columnCount())
     box.open()
 
 

@@ -13,7 +13,9 @@ from visformer.ui.bars.sentence import Sentence
 from visformer.ui.bars.strips import Strips
 from visformer.ui.large import LargePlace
 
-LOW = 40  # height in lines of text, below which the transport stands at the target
+# In lines of text: below this height, and with this width, the transport stands at the
+# target tokens.
+LOW, WIDE = 40, 40
 
 
 class Body(QWidget):
@@ -85,7 +87,8 @@ class Body(QWidget):
 
     def _share_rows(self) -> None:
         """Put the transport beside the target tokens, or into a row of its own."""
-        low = self.height() < LOW * self.fontMetrics().height()
+        line = self.fontMetrics().height()
+        low = self.height() < LOW * line and self.width() >= WIDE * line
         if self._play is None or low == self._low:
             return
         self._low = low

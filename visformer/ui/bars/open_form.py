@@ -177,6 +177,7 @@ class OpenForm(QDialog):
 
     def _fit(self) -> None:
         """Grow to what the questions need, within the window behind."""
+        self._area.updateGeometry()  # the size that it had when it was empty is kept
         most = self._behind.size() * 0.95
         unit = self.fontMetrics()
         width = min(unit.averageCharWidth() * COLUMNS, most.width())
