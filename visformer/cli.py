@@ -21,7 +21,7 @@ from visformer.commands.load_options import (
     overrides,
 )
 from visformer.commands.shared import check_text, complain, explained_qt
-from visformer.errors import InputError, VisformerError
+from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
 from visformer.language import N_, _
@@ -96,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _drop_output()
         return _refused(_system_words(error))
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if not is_memory(error):
+            raise
         return _refused(_("There is not enough memory: close other programs."))
     except KeyboardInterrupt:
         complain(_("stopped"))

@@ -28,6 +28,15 @@ class InputError(VisformerError):
     """Something the user typed, chose or passed cannot be used as it is."""
 
 
+def is_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory ran out, on the CPU or on a device."""
+    words = str(error)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and ("out of memory" in words or "allocate memory" in words)
+    )
+
+
 def brief(sentence: str) -> str:
     """Return a sentence with at most 200 characters: its long values are cut first."""
     if len(sentence) <= MOST_CHARACTERS:

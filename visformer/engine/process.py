@@ -41,7 +41,7 @@ from visformer.engine.messages import (
     Unable,
 )
 from visformer.engine.starter import end_with
-from visformer.errors import VisformerError, stack_words
+from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
 from visformer.values.arrays import Floats
 
@@ -90,15 +90,6 @@ def _import_torch() -> None:
 def _named(error: Exception) -> str:
     """Return an unexpected error as a few words."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:MOST_WORDS]
-
-
-def _is_memory(error: Exception) -> bool:
-    """Tell whether an error says that memory ran out, on the CPU or on a device."""
-    words = str(error)
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and ("out of memory" in words or "allocate memory" in words)
-    )
 
 
 class Server:
@@ -153,7 +144,7 @@ class Server:
 
     def _reason(self, error: Exception) -> str:
         """Return what to tell about an error that no code of ours raised."""
-        if _is_memory(error):
+        if is_memory(error):
             return _(
                 "There is not enough memory for this: try a shorter sentence or a "
                 "smaller model, or close other programs."

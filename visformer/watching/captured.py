@@ -47,7 +47,7 @@ class Captured:
     parent: int
     outermost: int
     number: int
-    half: bool  # computed in half precision
+    half: bool  # computed in half precision, or in TF32 on a GPU
     query_axes: DataDimension
     query_picked: Picked  # where queries are one position alone
     key_axes: DataDimension

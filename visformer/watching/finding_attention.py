@@ -176,7 +176,8 @@ def _plain(tensor: Tensor) -> Tensor:
 
 
 def _is_half(tensor: Tensor) -> bool:
-    return tensor.dtype in (torch.float16, torch.bfloat16)
+    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return tensor.dtype in (torch.float16, torch.bfloat16) or (tf32 and tensor.is_cuda)
 
 
 def _border(product: ScoreProduct, of_keys: str) -> int | None:

@@ -29,9 +29,10 @@ def plain_paths() -> Iterator[None]:
 def same_chances(model: nn.Module) -> Iterator[None]:
     """Put back random state and buffers: a second run has what the first had."""
     buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    devices = {one.device for one in model.parameters()}
-    cuda = [one.index or 0 for one in devices if one.type == "cuda"]
-    with torch.random.fork_rng(devices=cuda):
+    # of all GPUs in use: a model may draw where none of its parameters are
+    in_use = torch.cuda.is_initialized()
+    gpus = range(torch.cuda.device_count()) if in_use else range(0)
+    with torch.random.fork_rng(devices=gpus):
         yield
     with torch.no_grad():
         for one, before in buffers:

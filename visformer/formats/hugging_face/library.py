@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from visformer.errors import CheckpointError, VisformerError
+from visformer.errors import CheckpointError, VisformerError, is_memory
 from visformer.files import short
 from visformer.language import _
 from visformer.text import clean
@@ -71,14 +71,6 @@ def explained(name: str) -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-
-
-def is_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the CPU or on a device."""
-    words = str(error)
-    return isinstance(error, RuntimeError) and (
-        "out of memory" in words or "allocate memory" in words
-    )
 
 
 def _first_words(error: BaseException) -> str:
