@@ -250,6 +250,7 @@ def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
     qtbot: QtBot, view: ArchitectureView, trace: Trace, changes: dict[str, Any]
 ) -> None:
     view.diagram.clearFocus()  # its frame would paint everything anew
+    QApplication.sendPostedEvents()  # its scroll area arranges it then
     image(view)
     show(view, shown(trace, **{"step": 2, **changes}))
     view.diagram.flow.stop()
@@ -261,6 +262,7 @@ def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
     fresh.diagram.choose("decoder.1.feed_forward")
     fresh.diagram.clearFocus()
     assert not view.diagram.hasFocus()
+    QApplication.sendPostedEvents()
     assert image(view) == image(fresh)
 
 

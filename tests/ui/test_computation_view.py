@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
+from tests.opened import opened_model
 from tests.pictures.computed import shown, state_of, traced
 from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, Pair, answer, make_view, make_window
@@ -37,14 +38,8 @@ CHECKPOINT = tiny_checkpoint()
 
 
 def opened() -> Opened:
-    return Opened(
-        number=1,
-        path="/m",
-        model=CHECKPOINT.facts,
-        positions=CHECKPOINT.model.position_table("source").numpy(),
-        devices=("cpu",),
-        findings=(),
-    )
+    positions = CHECKPOINT.model.position_table("source").numpy()
+    return opened_model(CHECKPOINT.facts, positions, path="/m")
 
 
 @pytest.fixture

@@ -147,6 +147,10 @@ class Numbers:
     full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
     kept: Bools | None = None  # [R, C]: False where the run keeps no number
 
+    def keeps(self, row: int, column: int) -> bool:
+        """Tell whether there is a number in a cell."""
+        return self.kept is None or bool(self.kept[row, column])
+
 
 def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
     """Tell whether two pictures of one sort show the same, number by number."""

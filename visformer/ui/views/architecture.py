@@ -51,7 +51,9 @@ from visformer.ui.widgets.plain_keys import keeps
 
 FLOW_MS = 240  # that a step's token takes on its way through the decoder
 SAMPLE = "Masked multi-head attention 1,024"  # typical text, to measure a character
-SCALES = (1.0, 0.95, 0.9, 0.85)  # of the text; if none fits, it scrolls downwards
+LARGER = (1.6, 1.5, 1.4, 1.3, 1.2, 1.1)  # of the text: a hall looks at it from afar
+ROOMY = 150  # characters across, which text that is made larger leaves
+SCALES = (1.0, 0.95, 0.9, 0.85)  # if none fits, it scrolls downwards
 NARROW = (*SCALES, 0.8, 0.75, 0.7, 0.65, 0.6)  # to fit the width alone
 WHOLE = (*NARROW, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3)  # to fit all, when asked to
 NOTHING = N_("No model is open yet.")
@@ -231,7 +233,7 @@ class _Diagram(QWidget):
     def _fit(self) -> None:
         """Choose the size of the text, whichever block will be shown inside."""
         self._bars = 0
-        scales = WHOLE if self.whole else SCALES
+        scales = (*LARGER, *(WHOLE if self.whole else SCALES))
         for self._scale in scales:
             across, down = self._fits()
             if across and down:
@@ -245,7 +247,10 @@ class _Diagram(QWidget):
 
     def _fits(self) -> tuple[bool, bool]:
         """Tell whether the diagram fits across and down."""
-        drawing, (wide, high) = self._drawing_of(""), self._units()
+        wide, high = self._units()
+        if self._scale > 1 and self._room.width() < ROOMY * wide:
+            return False, False  # what it says beside the model would have no room
+        drawing = self._drawing_of("")
         if drawing is None:
             return True, True
         across = drawing.width * wide < self._room.width() - self._bars + 1

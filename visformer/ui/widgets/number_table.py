@@ -29,7 +29,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QHeaderView, QStyle, QStyleOptionViewItem, QTableView
 
 from visformer import words
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.picture import Numbers, Table, is_same
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
@@ -39,6 +39,7 @@ from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
 from visformer.values.arrays import Floats
 
+NOT_KEPT = N_("not kept by the run")
 FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # visible rows, the first as long as there are no numbers
 
@@ -221,23 +222,19 @@ class NumberTable(QTableView):
                 "{row}, {column}: {value}",
                 row=self.numbers.rows[row],
                 column=self.numbers.columns[column],
-                value=value if self._keeps(row, column) else _("not kept by the run"),
+                value=value if self.numbers.keeps(row, column) else _(NOT_KEPT),
             )
             return plain_tip(tip)
         return None
 
     def _text(self, row: int, column: int) -> str:
         """Return what a cell says; "" where there are no numbers."""
-        if self.numbers is None or not self._keeps(row, column):
+        if self.numbers is None or not self.numbers.keeps(row, column):
             return ""
         value = float(self.numbers.values[row, column])
         if row in self.numbers.flags:
             return _("yes") if value else _("no")
         return words.short(value)
-
-    def _keeps(self, row: int, column: int) -> bool:
-        kept = None if self.numbers is None else self.numbers.kept
-        return kept is None or bool(kept[row, column])
 
     def mark(self, row: int | None, column: int | None) -> None:
         """Frame a row and a column."""
