@@ -112,3 +112,12 @@ def test_boxes_are_painted_only_where_one_changes(
     of(image, DIFFERENT[name], widget)
     of(image, replace(DIFFERENT[name]), widget)  # an equal one: nothing is painted
     assert " and ".join(calls) == painted
+
+
+def test_boxes_gone_back_to_are_not_painted_again(
+    widget: QWidget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, other = DiagramImage(), DIFFERENT["strong"]
+    seen = of(image, DRAWING, widget), of(image, other, widget)
+    monkeypatch.setattr(Painting, "draw", lambda *_drawn: pytest.fail("boxes"))
+    assert (of(image, DRAWING, widget), of(image, other, widget)) == seen

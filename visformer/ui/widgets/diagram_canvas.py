@@ -115,20 +115,18 @@ class Painting:
         wide = arrow.strong or arrow.role
         pen = QPen(colour, 2.2 if wide else 1.2, _PENS[arrow.line])
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
-        points = [self._point(point) for point in arrow.points]
-        tip, before = points[-1], points[-2]
-        way = tip - before
-        length = math.hypot(way.x(), way.y())
-        size = min(HEAD * self._high, 0.8 * length)
+        *line, before, tip = (self._point(point) for point in arrow.points)
+        x, y = tip.x() - before.x(), tip.y() - before.y()
+        length = math.hypot(x, y)
         self._painter.setPen(pen)
         self._painter.setBrush(Qt.BrushStyle.NoBrush)
         if not arrow.head or not length:
-            self._painter.drawPolyline(points)
+            self._painter.drawPolyline([*line, before, tip])
             return
-        along = way / length
-        back = tip - along * size
-        side = QPointF(-along.y(), along.x()) * (0.4 * size)
-        self._painter.drawPolyline([*points[:-1], back])
+        size = min(HEAD * self._high, 0.8 * length)
+        x, y = x / length * size, y / length * size
+        back, side = QPointF(tip.x() - x, tip.y() - y), QPointF(-0.4 * y, 0.4 * x)
+        self._painter.drawPolyline([*line, before, back])
         self._painter.setPen(Qt.PenStyle.NoPen)
         self._painter.setBrush(colour)
         self._painter.drawPolygon(QPolygonF([tip, back + side, back - side]))

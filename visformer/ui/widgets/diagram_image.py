@@ -9,6 +9,8 @@ from visformer.pictures.diagram.columns import Drawing
 from visformer.ui.widgets.diagram_canvas import Painting, has_ground
 from visformer.ui.widgets.lettering import lettering
 
+GROUNDS = 2  # kept: from the first step, or another layer, one often goes back
+
 
 class DiagramImage:
     """Keeps what was painted of a diagram, in the pixels of its widget's screen.
@@ -19,9 +21,9 @@ class DiagramImage:
 
     def __init__(self) -> None:
         self._image = QPixmap()
-        self._ground = QPixmap()  # the same without tokens and words
         self._of: tuple[object, ...] = ()  # what the image was painted from
-        self._ground_of: tuple[object, ...] = ()
+        # the same without tokens and words, newest first, and what each is made of
+        self._grounds: list[tuple[tuple[object, ...], QPixmap]] = []
         self._type: tuple[object, ...] = ()  # of the lettering
 
     def of(
@@ -36,21 +38,30 @@ class DiagramImage:
         if kind != self._type:
             self._type, self._lettering = kind, lettering(font, units[0])
         parts = look, units, _ground(drawing)
-        if parts != self._ground_of:
-            self._ground_of = parts
-            if self._image.size() != widget.size() * ratio:
-                self._image = QPixmap(widget.size() * ratio)
-                self._image.setDevicePixelRatio(ratio)
-                self._ground = self._image.copy()
-            self._ground.fill(widget.palette().color(QPalette.ColorRole.Window))
-            painter = QPainter(self._ground)
+        kept = next((one for one in self._grounds if one[0] == parts), None)
+        if kept is None:
+            kept = parts, self._blank(widget, ratio)
+            painter = QPainter(kept[1])
             Painting(painter, widget, *units).draw(drawing)
             painter.end()
+        others = [one for one in self._grounds if one is not kept]
+        self._grounds = [kept, *others][:GROUNDS]
+        if (self._image.size(), self._image.devicePixelRatio()) != (
+            kept[1].size(),
+            ratio,
+        ):
+            self._image = self._blank(widget, ratio)
         painter = QPainter(self._image)
-        painter.drawPixmap(0, 0, self._ground)
+        painter.drawPixmap(0, 0, kept[1])
         Painting(painter, widget, *units).write(drawing, self._lettering)
         painter.end()
         return self._image
+
+    def _blank(self, widget: QWidget, ratio: float) -> QPixmap:
+        pixmap = QPixmap(widget.size() * ratio)
+        pixmap.setDevicePixelRatio(ratio)
+        pixmap.fill(widget.palette().color(QPalette.ColorRole.Window))
+        return pixmap
 
 
 def _ground(drawing: Drawing) -> tuple[object, ...]:
