@@ -18,9 +18,9 @@ from visformer.ui import theme
 from visformer.ui.widgets.least_size import LeastColumn, LeastRow, LeastSize
 from visformer.ui.widgets.plain_label import PlainLabel, paragraph, plain_label
 
-Entry = tuple[str, str]  # keys, separated by ", "; what they do
+KeyEntry = tuple[str, str]  # keys, separated by ", "; what they do
 WIDEST = 88  # lines of text
-COLUMNS: tuple[tuple[tuple[str, tuple[Entry, ...]], ...], ...] = (
+COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
     (
         (
             N_("Steps"),
@@ -155,7 +155,7 @@ class KeysPage(QDialog):
         self._titles.append(title)
         return title
 
-    def _entries(self, entries: tuple[Entry, ...]) -> QGridLayout:
+    def _entries(self, entries: tuple[KeyEntry, ...]) -> QGridLayout:
         grid, top = QGridLayout(), Qt.AlignmentFlag.AlignTop
         grid.setColumnStretch(1, 1)
         grid.setVerticalSpacing(theme.gap(self) // 2)
