@@ -149,9 +149,8 @@ def test_formulas_and_sentences_have_the_hues_of_query_and_key(pair: Pair) -> No
     give(*pair)
     view, roles = view_of(pair[0]), {"Q": "query", "Kᵀ": "key", "V": "value"}
     assert hues(view._formula).items() >= roles.items()
-    heading = hues(view._heading)
-    assert list(heading.values())[:2] == ["query", "key"]  # the cell's tokens
-    assert heading.items() >= {"query": "query", "key": "key"}.items()
+    assert list(hues(view._heading).values())[:2] == ["query", "key"]  # its tokens
+    assert hues(view._heading).items() >= {"query": "query", "key": "key"}.items()
     for label in (pair[0].tabs.explanation, pair[0].large.words):
         assert set(hues(label).values()) == {"query", "key", "value"}
 
