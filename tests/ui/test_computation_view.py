@@ -151,6 +151,7 @@ def test_formulas_and_sentences_have_the_hues_of_query_and_key(pair: Pair) -> No
     assert hues(view._formula).items() >= roles.items()
     assert list(hues(view._heading).values())[:2] == ["query", "key"]  # its tokens
     assert hues(view._heading).items() >= {"query": "query", "key": "key"}.items()
+    pair[0].large.toggle_focused()
     for label in (pair[0].tabs.explanation, pair[0].large.words):
         assert set(hues(label).values()) == {"query", "key", "value"}
 

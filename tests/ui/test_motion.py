@@ -50,8 +50,10 @@ def is_moving(heat_map: HeatMap) -> bool:
 
 def test_the_first_picture_of_a_new_row_is_right(cross: HeatMap) -> None:
     step(cross, 3)
-    assert is_moving(cross)
+    assert cross.new_row.quiet.isActive()
     first = pixels(cross)
+    cross.new_row.quiet.timeout.emit()
+    assert is_moving(cross)
     cross.new_row.glow.setCurrentTime(100)
     lit = pixels(cross)
     cross.new_row.glow.setCurrentTime(cross.new_row.glow.duration())
@@ -67,16 +69,26 @@ def test_the_first_picture_of_a_new_row_is_right(cross: HeatMap) -> None:
 
 def test_only_a_step_forward_moves_and_another_picture_ends_it(cross: HeatMap) -> None:
     step(cross, 3)
+    cross.new_row.quiet.timeout.emit()
     step(cross, 2)
     assert not is_moving(cross)
     step(cross, 4)  # two rows at once
     assert not is_moving(cross)
 
 
+def test_a_row_that_another_follows_at_once_does_not_glow(cross: HeatMap) -> None:
+    step(cross, 3)
+    assert cross.new_row.quiet.isActive()
+    step(cross, 4)
+    assert not is_moving(cross)
+    assert cross.new_row.isHidden()
+
+
 def test_one_setting_switches_it_off(cross: HeatMap) -> None:
     set_motion(False)
     step(cross, 3)
     assert not is_moving(cross)
+    assert not cross.new_row.quiet.isActive()
 
 
 def test_the_setting_is_remembered(pair: Pair) -> None:

@@ -58,7 +58,10 @@ def place_correlation(weights: Floats) -> float:
     places = rows[known] @ np.arange(rows.shape[1]) / sums[known]  # [Q']
     if len(queries) < 2 or np.ptp(places) < 1e-9:
         return math.nan
-    return float(np.corrcoef(queries, places)[0, 1])
+    queries -= queries.mean()
+    places -= places.mean()
+    spread = math.sqrt((queries @ queries) * (places @ places))
+    return max(-1.0, min(1.0, float(queries @ places) / spread))
 
 
 def offset_mass(weights: Floats, offset: int) -> float:
@@ -80,5 +83,8 @@ def neighbour(weights: Floats) -> tuple[str, float]:
 
 
 def _mean(values: Floats) -> float:
+    mean = float(values.mean(dtype=np.float64)) if values.size else math.nan
+    if not math.isnan(mean):
+        return mean
     known = values[~np.isnan(values)]
     return float(known.mean(dtype=np.float64)) if known.size else math.nan

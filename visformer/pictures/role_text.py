@@ -68,7 +68,10 @@ def _named(
 ) -> list[RoleSpan]:
     if not name:
         return []
-    places = [found.start() for found in re.finditer(re.escape(name), text)]
+    places, at = list[int](), text.find(name)
+    while at >= 0:
+        places.append(at)
+        at = text.find(name, at + len(name))
     return [RoleSpan(at, len(name), role) for at in places[skip : skip + most]]
 
 

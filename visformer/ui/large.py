@@ -28,6 +28,15 @@ from visformer.ui.widgets.role_label import RoleLabel
 PICTURE = "can be large"  # a widget's property
 CHOOSES = "a click on it chooses"  # and so a double click makes nothing large
 GROUP = "is presented whole"  # another one's
+NOTICED = frozenset(
+    (
+        QEvent.Type.MouseButtonPress,
+        QEvent.Type.MouseButtonDblClick,
+        QEvent.Type.Enter,
+        QEvent.Type.Leave,
+        QEvent.Type.Show,
+    )
+)
 
 
 def can_be_large(picture: QWidget) -> None:
@@ -62,6 +71,8 @@ class _Way(QObject):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Take double clicks; show the button while the mouse is over the picture."""
         kind = event.type()
+        if kind not in NOTICED:
+            return False
         clicks = QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick
         if kind in (*clicks, QEvent.Type.Enter) and self._picture.property(CHOOSES):
             return False
@@ -148,6 +159,7 @@ class LargePlace(QStackedWidget):
     def __init__(self, usual: QWidget) -> None:
         super().__init__()
         self._pressed: QWidget | None = None  # the picture
+        self._sentence = ""  # on what a large picture shows
         self._usual, self.alone = usual, QWidget()
         self.words = RoleLabel(_("what is seen here"))
         self._mark = plain_label("", faint=True)
@@ -182,8 +194,10 @@ class LargePlace(QStackedWidget):
 
     def explain(self, sentence: str) -> None:
         """Say below the large picture what it shows."""
-        self.words.setText(sentence)
-        self.words.setVisible(bool(sentence))
+        self._sentence = sentence
+        if self.picture is not None:
+            self.words.setText(sentence)
+            self.words.setVisible(bool(sentence))
 
     def mark(self, words: str) -> None:
         """Say below the large picture that the run is not the model's own."""
@@ -236,6 +250,7 @@ class LargePlace(QStackedWidget):
         if put_back is None:
             return
         self.picture, self._put_back = picture, put_back
+        self.explain(self._sentence)
         self._column.insertWidget(0, picture, 1)
         picture.show()
         self.setCurrentWidget(self.alone)

@@ -188,7 +188,7 @@ class Tabs(QWidget):
         if sentence != self.explanation.text():
             self.explanation.setText(sentence)
             self._size_explanation()
-        self.explained_now.emit(view.told(state) if self.explained else "")
+        self.explained_now.emit((view.found() or sentence) if self.explained else "")
 
     def reset_sizes(self) -> None:
         """Give the parts of every view the sizes that they had at first."""

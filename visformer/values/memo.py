@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
+
+Made = TypeVar("Made")
 
 MOST_KEPT = 1 << 26  # numbers kept of a run: 256 MiB
 
@@ -30,6 +32,7 @@ class Memo:
     def __init__(self, most: int = MOST_KEPT) -> None:
         """``most``: how many numbers are kept."""
         self._most = most
+        self._total = 0  # numbers that are kept
         self._kept: dict[Hashable, _Entry] = {}
 
     def find(self, of: tuple[object, ...], name: Hashable) -> Any:
@@ -41,16 +44,30 @@ class Memo:
         self._kept[key] = kept  # the last one used is the last to go
         return kept.value
 
+    def made(
+        self, of: tuple[object, ...], name: Hashable, make: Callable[[], Made]
+    ) -> Made:
+        """Return what is kept, or make it, and keep it: a result without numbers."""
+        found: Made | None = self.find(of, name)
+        if found is None:
+            found = make()
+            self.keep(of, name, found, 0)
+        return found
+
     def keep(
         self, of: tuple[object, ...], name: Hashable, value: object, numbers: int
     ) -> None:
         """Keep a result, in place of the one of this name; ``numbers``: its size."""
         key = (*map(id, of), name)
-        self._kept.pop(key, None)
-        total = numbers + sum(kept.numbers for kept in self._kept.values())
-        while self._kept and total > self._most:
-            total -= self._kept.pop(next(iter(self._kept))).numbers
+        self._drop(key)
+        while self._kept and self._total + numbers > self._most:
+            self._drop(next(iter(self._kept)))
         self._kept[key] = _Entry(of, value, numbers)
+        self._total += numbers
+
+    def _drop(self, key: Hashable) -> None:
+        if key in self._kept:
+            self._total -= self._kept.pop(key).numbers
 
     def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
         """Pickle it empty: the objects on the other side are others."""

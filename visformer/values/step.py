@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, overload
 
@@ -69,6 +69,11 @@ class Candidates(Sequence[Candidate]):
         id, probability = self._ids[at], self._probabilities[at]
         return Candidate(int(id), self._tokens[at], float(probability))
 
+    def __iter__(self) -> Iterator[Candidate]:
+        """Go through all, best first."""
+        ids, probabilities = self._ids.tolist(), self._probabilities.tolist()
+        return map(Candidate, ids, self._tokens, probabilities)
+
     def __eq__(self, other: object) -> bool:
         """Tell whether the other holds the same, in the same order."""
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
@@ -97,10 +102,10 @@ class Step:
 def chosen_tokens(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return the token of each step; of steps in a file without reading them."""
     known: tuple[str, ...] | None = getattr(steps, "chosen", None)
-    return tuple(step.token for step in steps) if known is None else known
+    return tuple([step.token for step in steps]) if known is None else known
 
 
 def step_origins(steps: Sequence[Step]) -> tuple[Origin, ...]:
     """Return who chose at each step; of steps in a file, only that is read."""
     known: tuple[Origin, ...] | None = getattr(steps, "origins", None)
-    return tuple(step.origin for step in steps) if known is None else known
+    return tuple([step.origin for step in steps]) if known is None else known

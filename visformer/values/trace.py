@@ -85,7 +85,7 @@ class Trace:
     @cached_property
     def columns(self) -> Columns:
         """The columns of the rows."""
-        return Columns(self.model)
+        return self.memo.made((self.model,), "columns", lambda: Columns(self.model))
 
     @property
     def text(self) -> str:

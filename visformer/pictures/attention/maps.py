@@ -40,24 +40,30 @@ def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     They are cached: every picture of a step has the same ones. Steps in a file are
     told apart without reading them.
     """
-    parts = *trace.storage, trace.source
+    queries, keys = sides(kind)
+    columns = _tokens_of(trace, keys)
+    if queries == "source" or not trace.steps:
+        return _tokens_of(trace, queries), columns
     chosen = chosen_tokens(trace.steps), step_origins(trace.steps)
-    name = "labels", kind, len(trace), chosen
-    kept: tuple[tuple[str, ...], tuple[str, ...]] | None
-    kept = trace.memo.find(parts, name)
-    if kept is None:
-        kept = _labels_of(trace, kind)
-        trace.memo.keep(parts, name, kept, sum(map(len, kept)))
-    return kept
+    name = "pairs", len(trace), chosen
+    rows: tuple[str, ...] | None = trace.memo.find(trace.storage, name)
+    if rows is None:
+        names = _tokens_of(trace, queries)
+        rows = token_pairs(names, trace.steps, range(len(names)))
+        trace.memo.keep(trace.storage, name, rows, len(rows))
+    return rows, columns
 
 
-def _labels_of(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    queries, keys = trace.tokens(kind)
-    columns = tuple(visible(token) for token in keys)
-    if kind == "encoder" or not trace.steps:
-        return tuple(visible(token) for token in queries), columns
-    names = tuple(visible(token) for token in queries)
-    return token_pairs(names, trace.steps, range(len(names))), columns
+def _tokens_of(trace: Trace, side: SentenceSide) -> tuple[str, ...]:
+    """Return the tokens of a side as they are shown."""
+    if side == "source":  # the same at every step
+        source = trace.source
+        return trace.memo.made((source,), "names", lambda: _visible(source))
+    return _visible(trace.target)
+
+
+def _visible(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([visible(token) for token in tokens])
 
 
 def axes(trace: Trace, kind: Kind) -> tuple[str, str]:

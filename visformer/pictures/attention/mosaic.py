@@ -30,6 +30,7 @@ from visformer.words import KIND_NAMES
 Element = TypeVar("Element", bound=np.generic)
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads up to which the overview is made at once
+CACHED = 1 << 16  # weights of a layer up to which its heads are reduced at once
 BLOCK = 1 << 19  # weights of a head that are derived at once for a long sentence
 
 
@@ -181,13 +182,15 @@ def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
     """
     if factors == (1, 1) or not values.size:
         return values
+    if values.size <= CACHED:
+        return pooled(values, factors)
     # head by head: intermediate results are still in the cache when they are read
     return np.stack([pooled(head, factors) for head in values])
 
 
 def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element]:
-    """Reduce [Q, K] by the maximum of blocks of ``factors`` rows and columns."""
-    return _pooled(_pooled(cells, factors[0], 0), factors[1], 1)
+    """Reduce [..., Q, K] by the maximum of blocks of ``factors`` rows and columns."""
+    return _pooled(_pooled(cells, factors[0], -2), factors[1], -1)
 
 
 def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floats:
@@ -198,7 +201,7 @@ def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floa
 
 
 def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element]:
-    """Reduce [Q, K] along an axis by the maximum of ``factor`` neighbours."""
+    """Reduce [..., Q, K] along an axis by the maximum of ``factor`` neighbours."""
     if factor == 1:
         return values
     length = values.shape[axis]
@@ -208,7 +211,8 @@ def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element
     whole = length // factor * factor
 
     def part(first: int, last: int, step: int) -> NDArray[Element]:
-        return values[first:last:step] if axis == 0 else values[:, first:last:step]
+        at = slice(first, last, step)
+        return values[..., at, :] if axis == -2 else values[..., at]
 
     # maxima of strided slices: several times faster than reduceat
     pooled = part(0, whole, factor).copy()

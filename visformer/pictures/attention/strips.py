@@ -107,20 +107,14 @@ def source_strip(
     marks, done = set(), _done(trace, selection, look)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
-    return tuple(
-        Chip(
-            visible(token),
-            int(id),
-            float(tint),
-            index == masked,
-            index in marks,
-            done=done,
-            filled=index in trace.fills,
-        )
-        for index, (token, id, tint) in enumerate(
-            zip(trace.source, trace.source_ids, tints, strict=True)
-        )
-    )
+    tokens = zip(trace.source, trace.source_ids.tolist(), tints.tolist(), strict=True)
+    chips = [
+        Chip(visible(token), id, tint, index == masked, index in marks, done)
+        for index, (token, id, tint) in enumerate(tokens)
+    ]
+    for index in trace.fills:
+        chips[index] = chips[index]._replace(filled=True)
+    return tuple(chips)
 
 
 def target_strip(
@@ -200,12 +194,11 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
         for row, origin in enumerate(step_origins(trace.steps))
         if origin in FED
     }
-    tokens = zip(trace.target, trace.target_ids, tints, strict=True)
-    chips = (
-        Chip(visible(token), int(id), float(tint), False, index in marks, done)
+    tokens = zip(trace.target, trace.target_ids.tolist(), tints.tolist(), strict=True)
+    chips = [
+        Chip(visible(token), id, tint, False, index in marks, done)
         for index, (token, id, tint) in enumerate(tokens)
-    )
-    return tuple(
-        chip._replace(**fed[index]) if index in fed else chip
-        for index, chip in enumerate(chips)
-    )
+    ]
+    for index in fed.keys() & set(range(len(chips))):
+        chips[index] = chips[index]._replace(**fed[index])
+    return tuple(chips)

@@ -18,6 +18,7 @@ from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 WHOLE_LAYER = 1 << 20  # numbers of a layer up to which its heads are derived together
+GROWTH = 64  # rows and columns that there is room for when a run grows
 FEWEST = 64  # rows derived at once of a run that has as many
 WHOLE_HEAD = 1 << 21  # numbers of a head up to which the overview caches it
 
@@ -30,6 +31,7 @@ class _KeptWeights:
 
     weights: Floats
     sliceable: bool  # later keys have no weight: fewer keys give the same numbers
+    room: Floats  # [H, Q or more, K or more], 0 beyond them: rows to come go there
 
 
 def layer_weights(trace: Trace, kind: Kind, layer: int) -> Floats:
@@ -86,7 +88,8 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     if weights is None:  # later keys have weight: of these rows alone
         weights = read_only(trace.attention_heads(*key).weights())
         name = (*key, len(trace))
-        trace.memo.keep(trace.storage, name, _KeptWeights(weights, False), weights.size)
+        kept = _KeptWeights(weights, False, weights)
+        trace.memo.keep(trace.storage, name, kept, weights.size)
     return weights
 
 
@@ -108,13 +111,28 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     done = done if _rows_stay(whole, key, done) else 0
     weights = whole.attention_heads(*key).weights(slice(done, None))  # [H, Q - Q', K]
     sliceable = key[0] != "decoder" or not _reads_later(weights, done)
-    if kept is not None and done:
-        columns = weights.shape[2] - kept.weights.shape[2]
-        old = np.pad(kept.weights, ((0, 0), (0, 0), (0, columns)))  # [H, Q', K]
-        weights = np.concatenate([old, weights], axis=1)  # [H, Q, K]
-    whole.memo.keep(
-        whole.storage, key, _KeptWeights(read_only(weights), sliceable), weights.size
-    )
+    heads, rows, columns = weights.shape
+    shape = heads, done + rows, columns
+    old = None if kept is None or not done else kept.room
+    room = old if old is not None and _fits(shape, old) else _with_room(shape, old)
+    room[:, done : done + rows, :columns] = weights
+    part = read_only(room[:, : done + rows, :columns])
+    whole.memo.keep(whole.storage, key, _KeptWeights(part, sliceable, room), room.size)
+
+
+def _fits(shape: tuple[int, ...], room: Floats) -> bool:
+    return all(one <= most for one, most in zip(shape, room.shape, strict=True))
+
+
+def _with_room(shape: tuple[int, int, int], old: Floats | None) -> Floats:
+    """Return zeros [H, Q', K'] for at least ``shape``, with what there was before."""
+    if old is None:  # a run that is whole does not grow
+        return np.zeros(shape, np.float32)
+    heads, rows, columns = shape
+    wide = columns if columns == old.shape[2] else columns + GROWTH
+    room = np.zeros((heads, rows + GROWTH, wide), np.float32)
+    room[:, : old.shape[1], : old.shape[2]] = old
+    return room
 
 
 def _rows_derived(shown: int) -> int:

@@ -27,6 +27,10 @@ LEAST_TOKEN = 8  # characters of a token, before its rank is left out
 FEWEST = 4  # rows that what is below the table does not take
 ROW = 1.45  # height of a row, in lines of text
 STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
+LEFT, RIGHT = (
+    side.value | Qt.AlignmentFlag.AlignVCenter.value
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
 
 
 class CandidateBars(QTableView):
@@ -38,6 +42,7 @@ class CandidateBars(QTableView):
         super().__init__()
         self.chosen_font = QFont(self.font())
         self._rows: Sequence[CandidateRow] = ()
+        self._fitted: tuple[object, ...] = ()  # what rows and columns were sized for
         self.yields = False  # what is below it comes first where there is little room
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)
@@ -59,6 +64,10 @@ class CandidateBars(QTableView):
         """
         self._rows = rows
         self.chosen_font = theme.sized(self.font(), 1, bold=True)
+        needs = len(rows), whole, self.chosen_font, self._widest()
+        if needs == self._fitted:
+            return
+        self._fitted = needs
         height = round(ROW * QFontMetrics(self.chosen_font).height())
         self.verticalHeader().setDefaultSectionSize(height)
         high = max(1, len(rows)) * height
@@ -66,6 +75,11 @@ class CandidateBars(QTableView):
         self.setMaximumHeight(high if not whole else 1 << 20)
         self.updateGeometry()
         self._fit_columns()
+
+    def _widest(self) -> str:
+        """Return digits as many as the longest rank has."""
+        most = max([len(self._rows), *(row.rank for row in self._rows[:CANDIDATES])])
+        return "0" * max(2, len(str(most)))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint row by row, over each bar its texts; a delegate takes several times."""
@@ -78,48 +92,43 @@ class CandidateBars(QTableView):
             self.rowAt(y) for y in (event.rect().top(), event.rect().bottom())
         )
         last = len(self._rows) - 1 if bottom < 0 else bottom
+        fonts = self.font(), self.chosen_font
+        columns = self._rooms()
         for index in range(top, last + 1) if top >= 0 else ():
             row, top = self._rows[index], self.rowViewportPosition(index)
             if not math.isnan(row.probability):
                 bar.setAlphaF(STRONG if row.chosen else WEAK)
                 length = round(whole * row.probability)
                 painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
-            self._write(painter, row, top, high)
+            painter.setFont(fonts[row.chosen])
+            for (left, wide, side, ink), text in zip(columns, _texts(row), strict=True):
+                painter.setPen(ink)
+                if side == LEFT:  # the others' columns are made for what is in them
+                    cut = Qt.TextElideMode.ElideRight
+                    text = painter.fontMetrics().elidedText(text, cut, wide)
+                if wide > 0:
+                    painter.drawText(QRect(left, top, wide, high), side, text)
             if row.chosen or index == focused:
                 painter.setPen(accent)
                 painter.drawRect(QRect(0, top, whole - 1, high - 1))
 
-    def _write(self, painter: QPainter, row: CandidateRow, top: int, high: int) -> None:
-        """Write rank, token and probability; of what is no candidate the token."""
-        painter.setFont(self.chosen_font if row.chosen else self.font())
-        palette, metrics, edge = self.palette(), painter.fontMetrics(), theme.gap(self)
-        texts = "", row.token, ""
-        if row.rank:
-            texts = str(row.rank), row.token, words.probability(row.probability)
-        flags, cut = Qt.AlignmentFlag, Qt.TextElideMode.ElideRight
-        for column, text in enumerate(texts):
+    def _rooms(self) -> list[tuple[int, int, int, QColor]]:
+        """Return where rank, token and probability are written, on which side, how."""
+        palette, edge, rooms = self.palette(), theme.gap(self), []
+        faint = palette.color(QPalette.ColorRole.PlaceholderText)
+        text = palette.color(QPalette.ColorRole.Text)
+        for column, ink in enumerate((faint, text, text)):
             left, wide = self.columnViewportPosition(column), self.columnWidth(column)
-            if wide <= 1:  # no room for ranks
-                continue
             start = left + (edge // 2 if column else edge)
-            room = QRect(start, top, left + wide - edge // 2 - start, high)
-            role = (
-                QPalette.ColorRole.Text
-                if column
-                else QPalette.ColorRole.PlaceholderText
-            )
-            side = flags.AlignLeft if column == 1 else flags.AlignRight
-            painter.setPen(palette.color(role))
-            text = metrics.elidedText(text, cut, room.width())
-            painter.drawText(room, side | flags.AlignVCenter, text)
+            room = left + wide - edge // 2 - start if wide > 1 else 0
+            rooms.append((start, room, LEFT if column == 1 else RIGHT, ink))
+        return rooms
 
     def _fit_columns(self) -> None:
         if self.model() is None:
             return
         metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
-        most = max([len(self._rows), *(row.rank for row in self._rows[:CANDIDATES])])
-        digits = "0" * max(2, len(str(most)))
-        rank = metrics.horizontalAdvance(digits) + 2 * theme.gap(self)
+        rank = metrics.horizontalAdvance(self._widest()) + 2 * theme.gap(self)
         value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
         narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
         rank = 1 if narrow else rank  # the rows stand in the order of the ranks
@@ -150,3 +159,10 @@ class CandidateBars(QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
+
+
+def _texts(row: CandidateRow) -> tuple[str, str, str]:
+    """Return rank, token and probability; of what is no candidate the token."""
+    if not row.rank:
+        return "", row.token, ""
+    return str(row.rank), row.token, words.probability(row.probability)

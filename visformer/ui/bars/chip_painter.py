@@ -24,6 +24,9 @@ from visformer.ui.widgets.colour_map import NAN_COLOUR
 TINTS = 256  # shades between no weight and the whole
 LATER = 0.45  # opacity of tokens that are fed after the current step
 GROUNDS = 256  # that are kept painted
+REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
+CENTRE = Qt.AlignmentFlag.AlignCenter.value
+SIZED = 4  # fields of a look that a chip's size depends on
 
 
 class ChipLook(NamedTuple):
@@ -32,17 +35,12 @@ class ChipLook(NamedTuple):
     token: str
     below: str
     loss: float | None
+    current: bool
     shade: int | None  # of its weight; None: NaN
     strong: bool  # framed as the selection is
-    current: bool
     fed: bool
     later: bool
     filled: bool
-
-    @property
-    def reach(self) -> int:
-        """How many pixels the frame reaches beyond the chip's box."""
-        return 2 if self.strong else 1
 
 
 def look_of(chip: Chip) -> ChipLook:
@@ -52,9 +50,9 @@ def look_of(chip: Chip) -> ChipLook:
         chip.token,
         chip.below,
         chip.loss,
+        current,
         round(TINTS * min(1.0, tint)) if tint == tint else None,
         current or chip.marked,
-        current,
         bool(chip.fed),
         chip.later,
         chip.filled,
@@ -80,15 +78,21 @@ class ChipPainter:
         if look.strong:  # may touch its neighbour's frame
             self._paint_ground(painter, look, box)
         else:
-            edge = look.reach
-            ground = self._ground(look, box, painter.device().devicePixelRatioF())
-            painter.drawPixmap(box.x() - edge, box.y() - edge, ground)
-        painter.setOpacity(LATER if look.later else 1.0)
+            ratio = painter.device().devicePixelRatioF()
+            size = box.width(), box.height(), ratio
+            key = *size, look.shade, look.fed, look.later
+            ground = self._grounds.get(key)
+            if ground is None:
+                ground = self._grounds[key] = self._ground(look, box, ratio)
+            painter.drawPixmap(box.x() - 1, box.y() - 1, ground)
+        if look.later:
+            painter.setOpacity(LATER)
         painter.setFont(self._face(look))
-        painter.setPen(self._colours(look.shade)[1])
+        painter.setPen(tinted(*self._ends, look.shade)[1])
         within = box.adjusted(0, 0, 0, -band) if band else box
-        painter.drawText(within, Qt.AlignmentFlag.AlignCenter, look.token)
-        painter.setOpacity(1.0)
+        painter.drawText(within, CENTRE, look.token)
+        if look.later:
+            painter.setOpacity(1.0)
         if band:
             self._paint_below(painter, look, box, band)
 
@@ -100,20 +104,16 @@ class ChipPainter:
         return font
 
     def _ground(self, look: ChipLook, box: QRect, ratio: float) -> QPixmap:
-        """Return a chip without its words, with ``look.reach`` pixels around it."""
-        key = box.width(), box.height(), ratio, look.shade, look.fed, look.later
-        ground = self._grounds.get(key)
-        if ground is None:
-            if len(self._grounds) >= GROUNDS:
-                self._grounds.clear()
-            edge = look.reach
-            whole = box.adjusted(-edge, -edge, edge, edge)
-            ground = self._grounds[key] = QPixmap(whole.size() * ratio)
-            ground.setDevicePixelRatio(ratio)
-            ground.fill(self._palette.window().color())
-            with QPainter(ground) as painter:
-                painter.translate(-whole.x(), -whole.y())
-                self._paint_ground(painter, look, box)
+        """Return a chip without its words, with a pixel around it for its frame."""
+        if len(self._grounds) >= GROUNDS:
+            self._grounds.clear()
+        whole = box.adjusted(-1, -1, 1, 1)
+        ground = QPixmap(whole.size() * ratio)
+        ground.setDevicePixelRatio(ratio)
+        ground.fill(self._palette.window().color())
+        with QPainter(ground) as inside:
+            inside.translate(-whole.x(), -whole.y())
+            self._paint_ground(inside, look, box)
         return ground
 
     def _paint_ground(self, painter: QPainter, look: ChipLook, box: QRect) -> None:
@@ -121,9 +121,10 @@ class ChipPainter:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setOpacity(LATER if look.later else 1.0)
         painter.setPen(self._frame(look))
-        painter.setBrush(self._colours(look.shade)[0])
+        painter.setBrush(tinted(*self._ends, look.shade)[0])
         radius = box.height() / 5
         painter.drawRoundedRect(box, radius, radius)
+        painter.setOpacity(1.0)
 
     def _frame(self, look: ChipLook) -> QPen:
         """Return the frame: of the selection, else of a token that was not chosen."""
@@ -133,10 +134,6 @@ class ChipPainter:
             pen.setColor(fed_colour(palette))
         pen.setWidthF(2.5 if look.strong else 1.6 if look.fed else 1.0)
         return pen
-
-    def _colours(self, shade: int | None) -> tuple[QColor, QColor]:
-        """Return the ground of a shade, and the words on it."""
-        return tinted(*self._ends, shade)
 
     def _paint_below(
         self, painter: QPainter, look: ChipLook, box: QRect, band: int
@@ -153,7 +150,7 @@ class ChipPainter:
             text = _readable_on(ground, self._palette.text().color())
         painter.setPen(text)
         painter.setFont(self._caption_font)
-        painter.drawText(room, Qt.AlignmentFlag.AlignCenter, look.below)
+        painter.drawText(room, CENTRE, look.below)
 
 
 @lru_cache(maxsize=4 * TINTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import zip_longest
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -19,7 +18,7 @@ from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolButton, QToolTip, Q
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.ui import icons
-from visformer.ui.bars.chip_painter import ChipLook, ChipPainter, look_of
+from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
@@ -151,29 +150,27 @@ class _ChipRow(QWidget):
         self._looks: list[ChipLook] = []  # what is painted of each chip
         self._empty = empty
         self._height = self._band = 0  # of the row, and of what is below the tokens
+        self._end = 0  # where the next chip would be
         self._tall = False  # there was a large chip: its room stays
         self.setMouseTracking(True)
         self.lay_out()
 
     def set_chips(self, chips: tuple[Chip, ...]) -> None:
         """Show these chips; what stays the same is not painted again."""
-        before, boxes, height = self._looks, self.boxes, self._height
+        before, height = self._looks, self._height
         self.chips, self._looks = chips, [look_of(chip) for chip in chips]
-        if [_room(look) for look in before] != [_room(look) for look in self._looks]:
-            self._place()
+        pairs = zip(before, self._looks, strict=False)
+        changed = [at for at, (was, now) in enumerate(pairs) if was != now]
+        first = changed[0] if changed else min(len(before), len(chips))
+        if [look[:SIZED] for look in before] != [look[:SIZED] for look in self._looks]:
+            edge = self.boxes[first].left() if first < len(self.boxes) else self._end
+            self._place(first)
+            self.update(edge - REACH, 0, self.width(), self.height())
+        elif changed:
+            box = self.boxes[first].united(self.boxes[changed[-1]])
+            self.update(box.adjusted(-REACH, -REACH, REACH, REACH))
         if not (before and chips) or height != self._height:
             self.update()
-            return
-        changed = QRect()
-        for (was, old), (now, new) in zip_longest(
-            zip(before, boxes, strict=True),
-            zip(self._looks, self.boxes, strict=True),
-            fillvalue=(before[-1], QRect()),
-        ):
-            if was != now or old != new:
-                edge = max(was.reach, now.reach)
-                changed |= old.united(new).adjusted(-edge, -edge, edge, edge)
-        self.update(changed)
 
     def lay_out(self) -> None:
         """Measure and paint all chips in the present font and colours."""
@@ -189,18 +186,22 @@ class _ChipRow(QWidget):
         if event.type() == QEvent.Type.PaletteChange and "_painter" in self.__dict__:
             self.lay_out()
 
-    def _place(self) -> None:
+    def _place(self, first: int = 0) -> None:
+        """Place the chips from one on: those before it are where they were."""
         body, word = self._painter.body.height(), self._painter.word.height()
         gap, around = body // 4, body * 2 // 3
+        before = self._band, self._height
         told = any(_is_told(look) for look in self._looks)
         self._tall = self._tall or any(look.current for look in self._looks)
         below = self._painter.caption.height()  # its room stays: the first moves none
         self._band = below if told else 0
         self._height = max(2 * body, word * self._tall + gap)
         self._height += below if self._tall or told else 0
-        x, self.boxes = gap, []
+        first = first if before == (self._band, self._height) else 0
+        self.boxes = self.boxes[:first]
+        x = self.boxes[-1].left() + self.boxes[-1].width() + gap if first else gap
         wide, wide_word, wide_below = self._widths
-        for look in self._looks:
+        for look in self._looks[first:]:
             measure = wide_word if look.current else wide
             width = max(measure(look.token or " "), wide_below(look.below)) + around
             high = (word if look.current else body) + body - gap
@@ -208,6 +209,7 @@ class _ChipRow(QWidget):
             top = (self._height - high) // 2
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
+        self._end = x
         self.setMinimumWidth(x)
 
     def _band_of(self, look: ChipLook) -> int:
@@ -228,8 +230,8 @@ class _ChipRow(QWidget):
             painter.drawText(left, Qt.AlignmentFlag.AlignVCenter, self._empty)
         first, last = event.rect().left(), event.rect().right()
         for look, box in zip(self._looks, self.boxes, strict=True):
-            edge = look.reach
-            if box.left() - edge <= last and box.right() + edge >= first:
+            edge = REACH if look.strong else 1
+            if box.right() + edge >= first and box.left() - edge <= last:
                 self._painter.paint(painter, look, box, self._band_of(look))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -276,11 +278,6 @@ def _measured(metrics: QFontMetrics) -> Callable[[str], int]:
         return metrics.horizontalAdvance(text)
 
     return width
-
-
-def _room(look: ChipLook) -> tuple[object, ...]:
-    """Return what a chip's size depends on."""
-    return look.token, look.below, look.current, look.loss is None
 
 
 def _is_told(look: ChipLook) -> bool:

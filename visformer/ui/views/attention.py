@@ -136,12 +136,16 @@ class AttentionView(View):
         self._absent.setVisible(bool(self._absent.text()))
         kinds = KINDS if model is None else model.kinds
         shape = self._extents.get(state.kind, (1, 1))
+        for heat_map in self.maps.values():
+            heat_map.hold(held=True)
         self.pane.draw(kinds, state.kind, shape)
         for kind, panel in self.panels.items():
             if kind in kinds:
                 self._draw_panel(kind, panel)
             else:
                 self._tasks.pop(kind, None)
+        for heat_map in self.maps.values():
+            heat_map.hold(held=False)
         self._draw_finder()
         self._draw_order()
         self._draw_overview()
@@ -169,10 +173,7 @@ class AttentionView(View):
                 self._begin(kind, parts)
                 return
             self._readings[kind] = drawn
-            picture = None
-            if drawn is not None:
-                marked = shown_marks(drawn, state.cell).cell
-                picture = replace(matrix(drawn, state.selection), marked=marked)
+            picture = None if drawn is None else matrix(drawn, state.selection)
             if picture is not None and kind != state.kind and look.summary == "head":
                 picture = replace(picture, title=small_title(kind, *at))
             panel.draw(picture, look, extent=extent, longest=longest)

@@ -38,12 +38,8 @@ class View(QWidget):
         """Say in one plain sentence what is seen and what to look for; "" for none."""
         return explanation((self.name,), state.scene)
 
-    def told(self, state: State) -> str:
-        """Say below a large picture what is seen, in one sentence or a few."""
-        return self.found() or self.explanation(state)
-
     def found(self) -> str:
-        """Say what an experiment has shown; "" for none."""
+        """Say what an experiment has shown, below a large picture too; "" for none."""
         return ""
 
     def main_picture(self) -> QWidget | None:

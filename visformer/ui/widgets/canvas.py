@@ -96,7 +96,8 @@ class Canvas(QWidget):
         """Show codes [R, C] of ``values``, which are written too; R or C may be 0."""
         self._codes, self._colours, self.cells = codes, table, NOTHING
         self._values = values
-        self._masked, self._hatched = masked, None
+        self._masked = masked if masked is not None and masked.any() else None
+        self._hatched = None
         unknown = codes == NAN
         self._unknown = unknown if unknown.any() else None
         self._show_image()

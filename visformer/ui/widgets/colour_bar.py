@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
     QColor,
@@ -40,6 +40,8 @@ class ColourBar(QWidget):
         self._table: Bytes | None = None
         self._keys: tuple[tuple[str, int], ...] = ()
         self._boolean = False
+        self._widths: dict[str, int] = {}  # of texts; and of the offer, once measured
+        self._offer_wide: int | None = None
         self.offer = QPushButton(self)
         self.offer.setFlat(True)
         self.offer.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -74,7 +76,9 @@ class ColourBar(QWidget):
         )
         self._boolean = boolean
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
-        self.offer.setText(offer)
+        if offer != self.offer.text():
+            self._offer_wide = None
+            self.offer.setText(offer)
         self.offer.setVisible(bool(offer))
         self.setToolTip(plain_tip(note))
         self._place_offer()
@@ -95,11 +99,12 @@ class ColourBar(QWidget):
 
         ``room``: the largest width that there is.
         """
-        first = self._first_line(1 << 16)
-        if self.offer.text() and not self._is_second(self.width()):
-            first += self._offer_room()
+        first, offer = self._first_line(1 << 16), 0
+        if self.offer.text():
+            offer = self._offer_room()
+            first += 0 if self._is_second(room) else offer
         said = self._said(room - first)
-        return math.ceil(first) + self._wide(said)
+        return max(offer, math.ceil(first) + self._wide(said))
 
     def _said(self, room: float) -> str:
         """Return the scale's name, or its first part, or "": what has room."""
@@ -110,7 +115,9 @@ class ColourBar(QWidget):
         return self.fontMetrics().height() + 2
 
     def _wide(self, text: str) -> int:
-        return self.fontMetrics().horizontalAdvance(text)
+        if text not in self._widths:
+            self._widths[text] = self.fontMetrics().horizontalAdvance(text)
+        return self._widths[text]
 
     def _ramp_room(self, width: int) -> float:
         """Return the width of the colours: the ends' numbers come first."""
@@ -132,13 +139,16 @@ class ColourBar(QWidget):
         return bool(text) and self._first_line(width) + self._offer_room() > width
 
     def _offer_room(self) -> int:
-        return self.offer.sizeHint().width()  # its edges come from the style sheet
+        if self._offer_wide is None:  # its edges come from the style sheet: slow
+            self._offer_wide = self.offer.sizeHint().width()
+        return self._offer_wide
 
     def _place_offer(self) -> None:
-        palette = QPalette(self.palette())
+        palette = self.palette()
         link = palette.color(QPalette.ColorRole.Link)
-        palette.setColor(QPalette.ColorRole.ButtonText, link)
-        self.offer.setPalette(palette)
+        if self.offer.palette().color(QPalette.ColorRole.ButtonText) != link:
+            palette.setColor(QPalette.ColorRole.ButtonText, link)
+            self.offer.setPalette(palette)
         line, wide = self._line(), min(self._offer_room(), self.width())
         if self._is_second(self.width()):
             self.offer.setGeometry(0, line, wide, line)
@@ -148,6 +158,13 @@ class ColourBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_offer()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Measure again in another font or style."""
+        super().changeEvent(event)
+        if "_widths" in self.__dict__:
+            self._widths.clear()
+            self._offer_wide = None
 
     # ---- painting --------------------------------------------------------------
 

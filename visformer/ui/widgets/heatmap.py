@@ -50,6 +50,7 @@ class HeatMap(QWidget):
         self._extent: tuple[int, int] | None = None
         self._longest = ("", "")
         self._room: tuple[object, ...] = ()  # what the arrangement depends on
+        self._held = False  # it is worked out later
         labels = [plain_label(parent=self) for _ in range(5)]
         for label in labels:
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -103,7 +104,7 @@ class HeatMap(QWidget):
         ``extent`` reserves space for this many rows and columns, ``longest`` for a row
         and a column label, so that cells stay in place while rows are added.
         """
-        grown = has_grown(self._matrix, matrix)
+        self._held, grown = False, has_grown(self._matrix, matrix)
         self.new_row.stop()
         self._matrix, self._extent, self._longest = matrix, extent, longest
         for part in (self._title, self._done, self._bar, self.canvas):
@@ -113,7 +114,9 @@ class HeatMap(QWidget):
         if matrix is None:
             self._hint.setText(_(EMPTY))
             self._sign.draw(None)
-            for other in (*self._outside(), self._gist, self.value):
+            axes = self._row_axis, self._column_axis
+            labels = self._row_labels, self._column_labels
+            for other in (*labels, *axes, self._gist, self.value):
                 other.hide()
             self._arrange()
             return
@@ -178,11 +181,6 @@ class HeatMap(QWidget):
         else:
             self.value.hide()
 
-    def _outside(self) -> tuple[QWidget, ...]:
-        """Return what stands around a map that is not too small for it."""
-        labels = self._row_labels, self._column_labels
-        return *labels, self._row_axis, self._column_axis
-
     def _colour_axis(self, matrix: Matrix) -> None:
         """Give the columns' title the hue of what a column is."""
         palette = QPalette(self.palette())
@@ -228,15 +226,11 @@ class HeatMap(QWidget):
         )
         bar = self._bar.heightForWidth(self.width())
         words = matrix.done, matrix.title, matrix.gist, matrix.sign, bar
-        axes = matrix.row_axis, matrix.column_axis, self._has_numbered_columns
+        axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
         room = (self.size(), extent, longest, self.font(), words, axes)
         if room != self._room:
             self._room = room
-            self._place(extent, longest)
-
-    @property
-    def _has_numbered_columns(self) -> bool:
-        return self._matrix is not None and are_numbers(self._matrix.columns)
+            self._place(extent, longest, numbered=axes[2])
 
     def _colour_title(self, matrix: Matrix) -> None:
         """Write a matrix of one role in its hue."""
@@ -246,23 +240,23 @@ class HeatMap(QWidget):
         if palette != self._title.palette():
             self._title.setPalette(palette)
 
-    def _place(self, extent: tuple[int, int], longest: tuple[int, int]) -> None:
+    def _place(
+        self, extent: tuple[int, int], longest: tuple[int, int], *, numbered: bool
+    ) -> None:
         """Put the parts around the largest map that there is room for.
 
         Where labels would leave too little of it they are left out.
         """
         edge = gap(self) // 2
-        line = self.fontMetrics().height() + 2
-        top = self._place_words(edge)
+        metrics, top = self.fontMetrics(), self._place_words(edge)
+        line, letter = metrics.height() + 2, metrics.averageCharWidth()
         bar = self._bar.heightForWidth(self.width() - 2 * edge)
         bottom = self.height() - bar - 2 * edge
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
-        letter = self.fontMetrics().averageCharWidth()
-        numbered = self._has_numbered_columns
         sizes = longest, (line, letter)
         room = map_room(extent, whole, self._stretch, *sizes, numbered=numbered)
-        for part in (self._row_labels, self._row_axis):
-            part.setVisible(room.left > 0)
+        self._row_labels.setVisible(room.left > 0)
+        self._row_axis.setVisible(room.left > 0)
         self._column_labels.setVisible(room.above > 0)
         self._column_axis.setHidden(room.brief)
         self._column_labels.upright = room.upright
@@ -319,7 +313,8 @@ class HeatMap(QWidget):
         self._title.setFont(face)
         metrics = QFontMetrics(face)
         line, title = metrics.height() + 2, metrics.horizontalAdvance(text) + edge
-        self._title.setWordWrap(title > room)
+        if self._title.wordWrap() != (title > room):
+            self._title.setWordWrap(title > room)
         high = max(line, wrapped_height(metrics, text, room)) if title > room else line
         title = max(0, min(room, title))
         self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
@@ -343,7 +338,14 @@ class HeatMap(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._arrange()
+        if not self._held:
+            self._arrange()
+
+    def hold(self, *, held: bool) -> None:
+        """Place no part while held, or until ``draw``: size and matrix may change."""
+        waited, self._held = self._held, held
+        if waited and not held:
+            self._arrange()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Frame the map that the keys go to."""

@@ -40,11 +40,12 @@ class KindsPane(QWidget):
         wanted = kinds, focused, shape
         if wanted == (self._kinds, self._focused, self._shape):
             return
+        if kinds != self._kinds:
+            for kind, slot in self._slots.items():
+                slot.setVisible(kind in kinds)
+            self.updateGeometry()
         self._kinds, self._focused, self._shape = wanted
-        for kind, slot in self._slots.items():
-            slot.setVisible(kind in kinds)
         self._place()
-        self.updateGeometry()
 
     def fold(self, folded: bool) -> None:
         """Leave one line to the heads, or their room."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import (
@@ -41,6 +41,10 @@ LEFT, RIGHT, MIDDLE = (
 )
 
 
+# text, whether it is marked, current, turned; size, middle along the axis
+LabelLook = tuple[str, bool, bool, bool, float, float]
+
+
 class _Spacing(NamedTuple):
     """What the places of all labels follow from."""
 
@@ -71,7 +75,6 @@ class Labels(QWidget):
         self._arranged: tuple[object, ...] = ()
         self._fit = _Spacing(self.font(), self.fontMetrics(), 1.0, 0.0, 1)
         self._places: list[tuple[int, float]] = []  # labels, with their middles
-        self._looks: set[tuple[object, ...]] = set()
         self._widths: dict[str, int] = {}  # of texts in the face that fits
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
@@ -97,10 +100,10 @@ class Labels(QWidget):
             self._current,
             self._role,
         ):
-            hued = role != self._role
+            before = self._looks() if role == self._role else None
             self._texts, self._marked = texts, marked
             self._current, self._role = current, role
-            self._repaint(everything=hued)
+            self._repaint(before)
 
     def look_at(self, first: float, span: float) -> None:
         """Label ``span`` cells from ``first`` on."""
@@ -110,17 +113,32 @@ class Labels(QWidget):
 
     # ---- painting --------------------------------------------------------------
 
-    def _repaint(self, *, everything: bool) -> None:
-        """Paint again what is new or elsewhere, not what stays."""
-        moved = self._arranged != self._arrangement()
-        if everything or moved or self._stand_side_by_side or self.brief:
+    def _repaint(self, before: set[LabelLook] | None) -> None:
+        """Paint again what is new or elsewhere, not what stays; None: everything."""
+        if before is None or self._stand_side_by_side or self.brief:
             self._arranged = ()
             self.update()
             return
-        before = self._looks
         self._arrange()
-        for look in before ^ self._looks:
-            self.update(self._around(cast(float, look[-1])))
+        for look in before ^ (self._looks() or set()):
+            self.update(self._around(look[-1]))
+
+    def _looks(self) -> set[LabelLook] | None:
+        """Return all that is painted; None where the map was arranged anew since."""
+        if self._arranged != self._arrangement():
+            return None
+        size, texts, turned = self._fit.face.pointSizeF(), self._texts, self._is_turned
+        return {
+            (
+                texts[index],
+                index in self._marked,
+                index == self._current,
+                turned(index),
+                size,
+                middle,
+            )
+            for index, middle in self._places
+        }
 
     def _arrangement(self) -> tuple[object, ...]:
         """Return what the labels' places follow from, but for the labels themselves."""
@@ -136,18 +154,6 @@ class Labels(QWidget):
             self._widths.clear()
         self._fit, self._arranged = fit, self._arrangement()
         self._places = self._placed()
-        size, texts = fit.face.pointSizeF(), self._texts
-        self._looks = {
-            (
-                texts[index],
-                index in self._marked,
-                index == self._current,
-                self._is_turned(index),
-                size,
-                middle,
-            )
-            for index, middle in self._places
-        }
 
     def _around(self, middle: float) -> QRect:
         """Return all that a label is painted in, its overhang too."""
@@ -161,12 +167,13 @@ class Labels(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the labels that have room, in their role's hue."""
-        painter, region = QPainter(self), event.region()
+        painter = QPainter(self)
         if self._arranged != self._arrangement():
             self._arrange()
         ink, places = hue(self.palette(), self._role), self._places
         painter.setFont(self._fit.face)
         if event.rect() != self.rect():
+            region = event.region()
             places = [at for at in places if region.intersects(self._around(at[1]))]
         turned = []
         for index, middle in places:

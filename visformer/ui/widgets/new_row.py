@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, QRectF, Qt, QVariantAnimation
+from PySide6.QtCore import QRect, QRectF, Qt, QTimer, QVariantAnimation
 from PySide6.QtGui import QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import Matrix
 from visformer.ui.motion import has_motion
 
-GLOW_MS = 220
+GLOW_MS = 200
+QUIET_MS = 40  # without another step: what comes faster does not glow
 STRONGEST = 0.5  # opacity of the glow at its beginning
 
 
@@ -20,6 +21,9 @@ class NewRow(QWidget):
         super().__init__(canvas)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
+        self._row = QRect()
+        self.quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
+        self.quiet.timeout.connect(self._glow)
         self.glow = QVariantAnimation(self)
         self.glow.setStartValue(0.0)
         self.glow.setEndValue(1.0)
@@ -30,13 +34,18 @@ class NewRow(QWidget):
     def start(self, row: QRect) -> None:
         """Glow over ``row``, in pixels of the canvas, unless pictures stand still."""
         self.stop()
-        if has_motion() and self.parentWidget() is not None and row.height() >= 2:
-            self.setGeometry(row)
-            self.show()
-            self.glow.start()
+        if has_motion() and row.height() >= 2:
+            self._row = row
+            self.quiet.start()
+
+    def _glow(self) -> None:
+        self.setGeometry(self._row)
+        self.show()
+        self.glow.start()
 
     def stop(self) -> None:
         """End at once: another picture is there."""
+        self.quiet.stop()
         self.glow.stop()
         self.hide()
 

@@ -226,9 +226,10 @@ class Overview(QWidget):
             x = left + head * wide + across
             painter.fillRect(QRectF(x, top, wide - across, grid.height()), ground)
         painter.setPen(self.palette().color(QPalette.ColorRole.Mid))
-        for y in (top + layer * high for layer in range(mosaic.layers)):
-            for x in (left + head * wide for head in range(mosaic.heads)):
-                painter.drawRect(QRectF(x, y, wide - GAP, high - GAP))
+        rows = [top + layer * high for layer in range(mosaic.layers)]
+        columns = [left + head * wide for head in range(mosaic.heads)]
+        size = wide - GAP, high - GAP
+        painter.drawRects([QRectF(x, y, *size) for y in rows for x in columns])
 
     def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
         """Paint every thumbnail at the place of its rank."""
