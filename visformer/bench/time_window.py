@@ -5,6 +5,7 @@ Everything is drawn without a screen, at 1280 x 800, from Traces of random numbe
 
 from __future__ import annotations
 
+import gc
 import os
 import statistics
 import tempfile
@@ -160,9 +161,13 @@ def new_step() -> list[Measurement]:
             trace = growing.trace()
             window.session.set(trace=trace, step=len(trace))
 
+        gc.collect()
+        gc.disable()  # as in the program, whose timer collects between events
         for row in rows:
             growing.append(row)
             times.append(until_painted(show, paints))
+            gc.collect(1)
+        gc.enable()
     what = _(
         "from a new step's numbers to the finished paint, {n} tokens, 32 heads",
         n=TOKENS,
