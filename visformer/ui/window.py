@@ -199,7 +199,8 @@ class MainWindow(QMainWindow):
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):
             part.setEnabled(not fixed)
-            part.setToolTip(plain_tip(fixed))
+            if plain_tip(fixed) != part.toolTip():
+                part.setToolTip(plain_tip(fixed))
         for numbers in (self.strategy.numbers, self.strategy.limit):
             numbers.setEnabled(not fixed)
 

@@ -73,8 +73,11 @@ class HeadsHeader(QWidget):
 
     def rank(self, order: Order, words: str) -> None:
         """Show the order that was chosen."""
-        self.orders.setCurrentIndex(self.orders.findData(order))
-        self.orders.setToolTip(words or _("order of the heads"))
+        if order != self.orders.currentData():
+            self.orders.setCurrentIndex(self.orders.findData(order))
+        told = words or _("order of the heads")
+        if told != self.orders.toolTip():
+            self.orders.setToolTip(told)
 
     def offer(self, question: str) -> None:
         """Offer to find the head that reads the locked cell; "" offers nothing."""
