@@ -46,8 +46,12 @@ def view_on(qtbot: QtBot, first: State) -> ComputationView:
 
 
 def image(view: ComputationView) -> QImage:
+    """Paint a view that has no focus, as only one window at a time has it."""
     for _ in range(3):
         QApplication.processEvents()
+    focused = QApplication.focusWidget()
+    if focused is not None:
+        focused.clearFocus()
     return view.grab().toImage()
 
 
