@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent
+from PySide6.QtCore import QEvent, QPoint
+from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -18,6 +19,8 @@ from tests.pseudo import Unmarked, spoken
 from tests.ui.pseudo_reader import Reader
 from tests.ui.window_thread import touched, watch_widgets
 from tests.ui.windows import Pair, make_window
+
+FAR = QPoint(9_000, 9_000)  # from every window
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,6 +41,12 @@ def only_the_window_touches_widgets() -> Iterator[None]:
     touched.clear()
     yield
     assert touched == []
+
+
+@pytest.fixture(autouse=True)
+def mouse_elsewhere(qapp: QApplication) -> None:
+    """Begin with the mouse on no window: a map says the value that is under it."""
+    QCursor.setPos(FAR)
 
 
 @pytest.fixture(autouse=True)
