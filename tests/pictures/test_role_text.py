@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visformer.pictures.role_text import role_text
+from visformer.pictures.role_text import RoleText, role_text
 
 
 def parts(text: str, **names: str) -> list[tuple[str, str]]:
@@ -43,3 +43,17 @@ def test_the_cell_s_tokens_have_theirs() -> None:
 def test_of_one_token_that_reads_itself_the_first_is_the_query() -> None:
     found = parts("“it” reads “it”; “it” again", query="“it”", key="“it”")
     assert [role for _word, role in found] == ["query", "key", "key"]
+
+
+def test_its_parts_are_all_of_it() -> None:
+    text = role_text("Each query reads K, then V")
+    assert list(text.parts()) == [
+        ("Each ", ""),
+        ("query", "query"),
+        (" reads ", ""),
+        ("K", "key"),
+        (", then ", ""),
+        ("V", "value"),
+    ]
+    assert list(RoleText("plain").parts()) == [("plain", "")]
+    assert list(RoleText("").parts()) == []

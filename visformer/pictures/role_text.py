@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -40,6 +41,17 @@ class RoleText(str):
         made = super().__new__(cls, text)
         made.spans = spans
         return made
+
+    def parts(self) -> Iterator[tuple[str, AttentionRole]]:
+        """Yield the text in pieces, each with its role; "" for the rest."""
+        done = 0
+        for start, length, role in (*self.spans, RoleSpan(len(self), 0, "")):
+            end = start + length
+            if done < start:
+                yield self[done:start], ""
+            if start < end:
+                yield self[start:end], role
+            done = end
 
 
 @lru_cache(maxsize=256)

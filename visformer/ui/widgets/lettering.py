@@ -11,7 +11,7 @@ from PySide6.QtGui import QFont, QFontMetricsF, QTextLayout
 
 from visformer.pictures.diagram.columns import SMALL
 from visformer.pictures.picture import AttentionRole
-from visformer.pictures.role_text import RoleSpan, role_text
+from visformer.pictures.role_text import RoleText, role_text
 from visformer.ui.theme import sized
 
 NARROWEST = 0.75  # of its size: a line that is too long; then it is cut
@@ -96,15 +96,10 @@ def _line(
             cut = Qt.TextElideMode.ElideRight
             text = kind.metrics.elidedText(text, cut, words.width)
     hued = side == "left" and ink in ("text", "faint")
-    spans = role_text(text).spans if hued else ()
-    x, done = 0.0, 0
-    for start, length, role in (*spans, RoleSpan(len(text), 0, "")):
-        end = start + length
-        for part, shade in ((text[done:start], ink), (text[start:end], role)):
-            if part:
-                yield _part(part, kind.font, shade, x, words, side)
-                x += kind.metrics.horizontalAdvance(part)
-        done = end
+    x = 0.0
+    for part, role in (role_text(text) if hued else RoleText(text)).parts():
+        yield _part(part, kind.font, role or ink, x, words, side)
+        x += kind.metrics.horizontalAdvance(part)
 
 
 def _part(

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QPaintEvent, QPalette
 from PySide6.QtWidgets import QStyle, QStyleOptionTab, QStylePainter, QTabBar
 
-from visformer.pictures.role_text import RoleSpan, role_text
+from visformer.pictures.role_text import role_text
 from visformer.ui.theme import hue
 
 
@@ -34,16 +34,10 @@ class RoleTabs(QTabBar):
         room = self.style().subElementRect(element, option, self)
         metrics = self.fontMetrics()
         x = room.x() + (room.width() - metrics.horizontalAdvance(text)) // 2
-        done, usual = 0, self.palette().color(role)
-        for start, length, of in (*role_text(text).spans, RoleSpan(len(text), 0, "")):
-            end = start + length
-            for part, ink in (
-                (text[done:start], usual),
-                (text[start:end], hue(self.palette(), of)),
-            ):
-                wide = metrics.horizontalAdvance(part)
-                painter.setPen(ink)
-                box = QRect(x, room.y(), wide, room.height())
-                painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, part)
-                x += wide
-            done = end
+        usual = self.palette().color(role)
+        for part, of in role_text(text).parts():
+            wide = metrics.horizontalAdvance(part)
+            painter.setPen(hue(self.palette(), of) if of else usual)
+            box = QRect(x, room.y(), wide, room.height())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, part)
+            x += wide
