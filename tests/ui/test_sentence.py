@@ -111,6 +111,18 @@ def test_where_there_is_little_height_the_transport_stands_at_the_target(
     assert window.strategy.name.hasFocus()
 
 
+def test_the_translation_follows_the_size_of_text_wherever_it_stands(
+    pair: Pair,
+) -> None:
+    window, _engine = pair
+    window.session.set(trace=make_trace(6, 5), step=3)
+    for zoom in (200, 100, 150, 90, 100):
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
+        for _ in range(3):
+            QApplication.processEvents()
+        assert window.sentence.words.fontMetrics() == window.fontMetrics(), zoom
+
+
 def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:
     window, _engine = pair
     window.session.set(trace=make_trace(6, 5), step=3)

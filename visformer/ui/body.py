@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject
+from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QStatusBar, QVBoxLayout, QWidget
 
@@ -37,6 +37,8 @@ class Body(QWidget):
         self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
         self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
         self._low = False
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._share_rows)
         self._column.addWidget(self.chrome)
         self._dress()
 
@@ -83,7 +85,7 @@ class Body(QWidget):
         self._column.setContentsMargins(space, space, space, 0)
         self._column.setSpacing(space)
         self._rows.setSpacing(space)
-        self._share_rows()
+        self._late.start()  # what moves while fonts change would keep the one before
 
     def _share_rows(self) -> None:
         """Put the transport beside the target tokens, or into a row of its own."""
