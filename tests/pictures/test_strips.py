@@ -27,6 +27,22 @@ def test_the_current_step_tints_the_source() -> None:
     assert not any(chip.tint for chip in target_strip(*looked(made)))
 
 
+def test_a_chip_says_whose_weight_it_has() -> None:
+    made = state(3, layer=1, head=1)
+    assert made.trace is not None
+    query = made.trace.target[2]
+    head = "cross · layer 2, head 2"
+    assert {chip.done for chip in source_strip(*looked(made))} == {
+        f"read by “{query}” · {head}"
+    }
+    read, new = (
+        {c.done for c in target_strip(*looked(made))[:-1]},
+        "no row has read it yet",
+    )
+    assert read == {f"not read by {head}"}
+    assert target_strip(*looked(made))[-1].done == new
+
+
 def test_a_decoder_cell_tints_and_marks_the_target() -> None:
     made = state(4, hovered=AttentionCell("decoder", 2, 1))
     assert made.trace is not None

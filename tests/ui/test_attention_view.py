@@ -14,7 +14,7 @@ from tests.ui.test_heatmap import colours, middle
 from tests.ui.windows import make_view, show
 from visformer.pictures.attention.attention import offered_scale
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
-from visformer.pictures.selection import AttentionCell, Scale
+from visformer.pictures.selection import SCALE_TIPS, AttentionCell, Scale
 from visformer.session.state import State
 from visformer.ui.views import attention
 from visformer.ui.views.attention import AttentionView
@@ -155,11 +155,13 @@ def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> No
     assert offer.text() == f"use this map's maximum, {matrix.values.max():.2g}"
     qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "head"
+    assert view.bar.scales.toolTip() == SCALE_TIPS["head"]
     matrix = heat_map.matrix
     assert matrix is not None
     assert matrix.shade.max() == 1
     qtbot.mouseClick(heat_map._bar.offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "fixed"
+    assert view.bar.scales.toolTip() == SCALE_TIPS["fixed"]
 
 
 def test_a_click_beside_the_cells_chooses_the_kind(

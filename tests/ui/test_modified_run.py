@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
+from tests.ui.painted import painted
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Finished, Opened, Refused
 from visformer.engine.mirror import Decoded
@@ -51,6 +53,21 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     assert state.step == 3
     assert window.modified.isVisible()
     assert window.modified.words.text().startswith("Modified run: hide 3")
+
+
+def test_the_change_is_in_sight_beside_a_long_translation(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine, _plain = opened(qtbot, tmp_path)
+    window.change_run(OPEN)
+    made = answer(window, engine, replace(make_trace(6, 30), intervention=OPEN))
+    window.session.set(step=len(made))
+    window.appearance.zoom_by(50)
+    for _ in range(3):
+        QApplication.processEvents()
+    seen = [word.text for word in painted(window, window.status).words]
+    assert any(text.startswith("Modified run: causal off.") for text in seen), seen
+    window.appearance.zoom_by(0)
 
 
 def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:

@@ -43,30 +43,31 @@ _SHORT: dict[tuple[Who, bool], str] = {
     ),
 }
 _SENTENCES: dict[tuple[Who, bool], str] = {
-    ("model", True): N_("The softmax of its logits predicts “{token}” ({p})."),
+    ("model", True): N_("The softmax of the row's logits predicts “{token}” ({p})."),
     ("draw", False): N_(
-        "“{token}” ({p}, rank {rank:,}) was drawn from the softmax of its logits; the "
-        "most probable token is “{best}” ({best_p})."
+        "“{token}” ({p}, rank {rank:,}) was drawn from the softmax of the row's "
+        "logits; the most probable token is “{best}” ({best_p})."
     ),
     ("rule", True): N_("The generation rules chose “{token}” ({p})."),
     ("rule", False): N_(
-        "The generation rules chose “{token}” ({p}, rank {rank:,}); the softmax of its "
-        "logits predicts “{best}” ({best_p})."
+        "The generation rules chose “{token}” ({p}, rank {rank:,}); the softmax of the "
+        "row's logits predicts “{best}” ({best_p})."
     ),
     ("forced", True): N_(
-        "“{token}” ({p}) was forced by you; the softmax of its logits predicts it too."
-    ),
-    ("forced", False): N_(
-        "“{token}” ({p}, rank {rank:,}) was forced by you; the softmax of its logits "
-        "predicts “{best}” ({best_p})."
-    ),
-    ("reference", True): N_(
-        "“{token}” ({p}) is fed from the reference; the softmax of its logits predicts "
+        "“{token}” ({p}) was forced by you; the softmax of the row's logits predicts "
         "it too."
     ),
-    ("reference", False): N_(
-        "“{token}” ({p}, rank {rank:,}) is fed from the reference; the softmax of its "
+    ("forced", False): N_(
+        "“{token}” ({p}, rank {rank:,}) was forced by you; the softmax of the row's "
         "logits predicts “{best}” ({best_p})."
+    ),
+    ("reference", True): N_(
+        "“{token}” ({p}) is fed from the reference; the softmax of the row's logits "
+        "predicts it too."
+    ),
+    ("reference", False): N_(
+        "“{token}” ({p}, rank {rank:,}) is fed from the reference; the softmax of the "
+        "row's logits predicts “{best}” ({best_p})."
     ),
 }
 _MARKED: dict[Who, str] = {

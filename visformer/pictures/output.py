@@ -192,7 +192,7 @@ def flow_words(trace: Trace | None) -> str:
         _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
         _("decoder"),
         *_known_chain(trace, row),
-        _("{choice}, rank {rank:,}.", choice=short_choice(step), rank=step.rank),
+        _("{choice}.", choice=short_choice(step)),
     ]
     return ARROW.join(filter(None, chain))
 

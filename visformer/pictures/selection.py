@@ -15,6 +15,24 @@ SCALES: dict[Scale, str] = {  # as named on screen, translated there
     "row": N_("each row's own maximum"),
     "log": N_("0.0001 to 1, logarithmic"),
 }
+SCALE_TIPS: dict[Scale, str] = {
+    "fixed": N_(
+        "One scale of colours from 0 to 1 for all heads, layers and steps: they can be "
+        "compared, and small weights are pale."
+    ),
+    "head": N_(
+        "The largest weight of each head has the strongest colour: what a pale head does "
+        "is seen, but two heads cannot be compared."
+    ),
+    "row": N_(
+        "The largest weight of each row has the strongest colour: what each token reads "
+        "most is seen, but two rows cannot be compared."
+    ),
+    "log": N_(
+        "Equal steps of colour are equal factors, the same for all heads: ten times the "
+        "weight is always the same step, so small weights are seen, too."
+    ),
+}
 
 
 class AttentionCell(NamedTuple):

@@ -11,7 +11,7 @@ from visformer.language import _
 from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import reading
-from visformer.pictures.attention.reading_words import done_words
+from visformer.pictures.attention.reading_words import done_words, title_words
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.choices import (
     FED,
@@ -38,7 +38,7 @@ class Chip(NamedTuple):
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
     current: bool  # the current step chose it
     marked: bool  # the query or key of the cell in focus
-    done: str = ""  # what was done to the weight that tints, in words
+    done: str = ""  # whose weight tints, and what was done to it, in words
     fed: str = ""  # forced or fed: what the model would have said, in words
     below: str = ""  # in short: whether the model would have said the same
     loss: float | None = None  # −ln p in nats, of a token of a reference
@@ -73,12 +73,21 @@ def _tints(
     return weights
 
 
-def _done(trace: Trace, selection: Selection, look: Look) -> str:
+def _done(
+    trace: Trace, selection: Selection, look: Look, reads: tuple[Kind, ...]
+) -> str:
+    """Say which row's weights tint this strip, and what was done to them."""
     cell = focus(trace, selection)
     if cell is None:
         return ""
+    title = title_words(trace, selection, look, cell.kind)
+    if cell.kind not in reads:
+        return _("not read by {title}", title=title)
     layer, _head = layer_and_head(trace, selection, cell.kind)
-    return done_words(trace, look, cell.kind, layer)
+    query = visible(trace.tokens(cell.kind)[0][cell.query])
+    whose = _("read by “{query}” · {title}", query=query, title=title)
+    done = done_words(trace, look, cell.kind, layer)
+    return "; ".join(filter(None, (whose, done)))
 
 
 def source_line(trace: Trace) -> str:
@@ -103,8 +112,9 @@ def source_strip(
     if not has_source(trace):
         return _sequence(trace, selection, look)[: trace.prompt]
     cell, length = selection.cell, len(trace.source)
-    tints = _tints(trace, selection, look, ("encoder", "cross"), length)
-    marks, done = set(), _done(trace, selection, look)
+    reads: tuple[Kind, ...] = "encoder", "cross"
+    tints = _tints(trace, selection, look, reads, length)
+    marks, done = set(), _done(trace, selection, look, reads)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
     tokens = zip(trace.source, trace.source_ids.tolist(), tints.tolist(), strict=True)
@@ -148,7 +158,8 @@ def _after(
     """Return the chip of a step's own token, which no row has read yet."""
     step = trace.steps[row]
     token = visible(step.token)
-    chip = Chip(token, step.id, 0.0, current, False, later=later)
+    unread = _("no row has read it yet")
+    chip = Chip(token, step.id, 0.0, current, False, unread, later=later)
     return chip._replace(**_fed(trace, row)) if is_fed(step) else chip
 
 
@@ -186,7 +197,7 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
     """Return all target tokens read so far."""
     cell = selection.cell
     tints = _tints(trace, selection, look, ("decoder",), len(trace))
-    marks, done = set(), _done(trace, selection, look)
+    marks, done = set(), _done(trace, selection, look, ("decoder",))
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     fed = {

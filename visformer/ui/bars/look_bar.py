@@ -28,7 +28,7 @@ from visformer.pictures.look import (
     Summary,
     TokenGroup,
 )
-from visformer.pictures.selection import SCALES
+from visformer.pictures.selection import SCALE_TIPS, SCALES, Scale
 from visformer.ui.changed import Changed
 from visformer.ui.theme import gap
 from visformer.ui.widgets.chooser import chooser
@@ -131,7 +131,7 @@ class LookBar(QWidget):
         )
         return actions
 
-    def draw(self, look: Look, scale: str, *, working: bool) -> None:
+    def draw(self, look: Look, scale: Scale, *, working: bool) -> None:
         """Show a Look; ``working``: a summary is still being computed."""
         self._look = look
         if not self._changed("all", look, scale, working):
@@ -139,6 +139,7 @@ class LookBar(QWidget):
         self.forms[look.form].setChecked(True)
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))
+        self.scales.setToolTip(_(SCALE_TIPS[scale]))
         for name in TOKEN_GROUPS:
             self.actions_[name].setChecked(name in look.hide)
         self.actions_["renormalise"].setChecked(look.renormalise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
@@ -10,6 +10,9 @@ from visformer.language import _
 from visformer.pictures.modified_run import modified_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
+
+
+LEAST_SAID = 27  # characters that stay in sight where there is little width
 
 
 class ModifiedBar(QWidget):
@@ -29,7 +32,6 @@ class ModifiedBar(QWidget):
         row.setSpacing(2)
         self.words = plain_label("")
         self.words.setForegroundRole(QPalette.ColorRole.ToolTipText)
-        self.words.setMinimumWidth(1)  # it is cut; a tooltip has all of it
         row.addWidget(self.words, 1)
         self.buttons: list[QToolButton] = []
         for title, tip, signal in (
@@ -50,7 +52,19 @@ class ModifiedBar(QWidget):
         baseline = None if state.busy else state.baseline  # known when all is run
         words = modified_words(state.intervention, state.trace, baseline)
         self.words.setText(words)
+        self._keep_room()
         self.setVisible(bool(words))
         undo, redo, _restore = self.buttons
         undo.setEnabled(bool(state.history.undo))
         redo.setEnabled(bool(state.history.redo))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "buttons" in self.__dict__:
+            self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Keep what is changed in sight; the rest is cut, a tooltip has all of it."""
+        begins = self.words.text()[:LEAST_SAID]
+        self.words.setMinimumWidth(self.fontMetrics().horizontalAdvance(begins + "…"))

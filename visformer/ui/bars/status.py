@@ -1,17 +1,18 @@
 """The status bar: device and speed, layer and head, the cell in words, the colours.
 
-During a modified run it says what is changed instead of the first two.
+During a modified run it says what is changed instead, and the cell.
 """
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import SCALES
 from visformer.session.state import State
+from visformer.ui.theme import gap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.words import head_words
 
@@ -33,7 +34,11 @@ class StatusLine(QStatusBar):
         self.addWidget(modified, 4)
         self.setSizeGripEnabled(False)
         self.labels = tuple(plain_label("") for _ in range(4))
-        for index, label in enumerate(self.labels):
+        self._gaps = tuple(QWidget() for _ in self.labels)
+        for index, (space, label) in enumerate(
+            zip(self._gaps, self.labels, strict=True)
+        ):
+            self.addWidget(space)
             label.setMinimumWidth(1)  # it is cut; a tooltip has all of it
             self.addWidget(label, 1 if index == WORDS else 0)
         self._progress = QProgressBar()
@@ -45,6 +50,18 @@ class StatusLine(QStatusBar):
         self.stop.setToolTip(_("Stop what the engine is doing (Ctrl+.)"))
         self.stop.clicked.connect(self.stopped)
         self.addPermanentWidget(self.stop)
+        self._space()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "_gaps" in self.__dict__:
+            self._space()
+
+    def _space(self) -> None:
+        """Keep the texts apart, which would read as one."""
+        for space in self._gaps:
+            space.setFixedWidth(gap(self, 2))
 
     def draw(self, state: State) -> None:
         """Say what is on screen and what the engine is doing."""
@@ -52,8 +69,9 @@ class StatusLine(QStatusBar):
         self.stop.setVisible(bool(state.busy))
         cell = cell_words(state.shown, state.selection, state.look)
         modified = not self._modified.isHidden()
-        for label in self.labels[:WORDS]:
-            label.setVisible(not modified)
+        for index, parts in enumerate(zip(self._gaps, self.labels, strict=True)):
+            for part in parts:
+                part.setVisible(index == WORDS or not modified)
         texts = (
             _engine_words(state),
             "" if cell else head_words(state.layer, state.head),  # it says it too
