@@ -21,16 +21,16 @@ SCALE_TIPS: dict[Scale, str] = {
         "compared, and small weights are pale."
     ),
     "head": N_(
-        "The largest weight of each head has the strongest colour: what a pale head does "
-        "is seen, but two heads cannot be compared."
+        "The largest weight of each head has the strongest colour: what a pale head "
+        "does is seen, but two heads cannot be compared."
     ),
     "row": N_(
-        "The largest weight of each row has the strongest colour: what each token reads "
-        "most is seen, but two rows cannot be compared."
+        "The largest weight of each row has the strongest colour: what each token "
+        "reads most is seen, but two rows cannot be compared."
     ),
     "log": N_(
-        "Equal steps of colour are equal factors, the same for all heads: ten times the "
-        "weight is always the same step, so small weights are seen, too."
+        "Equal steps of colour are equal factors: ten times the weight is the same "
+        "step everywhere, in all heads, so small weights are seen, too."
     ),
 }
 

@@ -11,7 +11,6 @@ from visformer.pictures.modified_run import modified_words
 from visformer.session.state import State
 from visformer.ui.widgets.plain_label import plain_label
 
-
 LEAST_SAID = 27  # characters that stay in sight where there is little width
 
 
