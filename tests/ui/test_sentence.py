@@ -123,6 +123,19 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
         assert window.sentence.words.fontMetrics() == window.fontMetrics(), zoom
 
 
+def test_transport_and_translation_change_their_places_together(pair: Pair) -> None:
+    window, _engine = pair
+    play, words = window.transport, window.sentence.words
+    for zoom, height in ((200, 600), (100, 600), (150, 700), (100, 600), (100, 800)):
+        window.resize(800, height)
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
+        for _ in range(20):
+            QApplication.processEvents()
+        beside = window.strips.isAncestorOf(play)
+        below = window.status.isAncestorOf(words)
+        assert beside == below, (zoom, height)
+
+
 def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:
     window, _engine = pair
     window.session.set(trace=make_trace(6, 5), step=3)

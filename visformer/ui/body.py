@@ -36,7 +36,7 @@ class Body(QWidget):
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
         self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
-        self._low = False
+        self._low = self._sharing = False
         self._late = QTimer(self, singleShot=True, interval=0)
         self._late.timeout.connect(self._share_rows)
         self._column.addWidget(self.chrome)
@@ -93,8 +93,22 @@ class Body(QWidget):
         low = self.height() < LOW * line and self.width() >= WIDE * line
         if self._play is None or low == self._low:
             return
-        self._low = low
-        strips, play, sentence, status = self._play
+        if self._sharing:  # what moves now changes the height
+            self._late.start()
+            return
+        self._low, self._sharing = low, True
+        self._move(*self._play, low=low)
+        self._sharing = False
+
+    def _move(
+        self,
+        strips: Strips,
+        play: QWidget,
+        sentence: Sentence,
+        status: QStatusBar,
+        *,
+        low: bool,
+    ) -> None:
         focused = self.window().focusWidget()
         sentence.stand_in(status if low else None)
         if low:
