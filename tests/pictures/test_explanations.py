@@ -14,9 +14,10 @@ from visformer.pictures.look import SUMMARIES, Look
 from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.ui.views import VIEWS
+from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
-from visformer.words import probability
+from visformer.words import number, probability
 
 LONGEST = 170  # characters
 PAGES = {view.name: [page.name for page in view.pages] for view in VIEWS}
@@ -92,6 +93,26 @@ def test_a_summary_is_not_called_a_head(summary: str) -> None:
     said = explanation(("attention",), looked)
     assert "(0." not in said
     assert said != explanation(("attention",), scene())
+
+
+def test_a_scale_is_the_runs_own() -> None:
+    trace = make_trace()
+    for change, said in (("scale 3", "Scores times"), ("scale off", "as they are")):
+        changed = replace(trace, intervention=parse([change]))
+        sentence = explanation(("computation",), scene(changed, stage="scale"))
+        assert said in sentence
+        scale = changed.scale("cross", 1)
+        assert (f" {number(scale)}:" in sentence) == (change == "scale 3")
+
+
+def test_a_mask_that_hides_nothing_replaces_nothing() -> None:
+    said = explanation(("computation",), scene(stage="mask"))
+    assert said.startswith("All ")
+    assert "become" not in said
+    cell = AttentionCell("decoder", 0, 0)
+    causal = Selection(kind="decoder", layer=1, head=1, cell=cell)
+    said = explanation(("computation",), scene(selection=causal, stage="mask"))
+    assert "become" in said
 
 
 def test_each_form_names_what_is_strong() -> None:

@@ -61,7 +61,7 @@ _READS: dict[Kind, str] = {
         "they read, never later ones."
     ),
     "cross": N_(
-        "After “{query}” it looks mostly at “{key}” ({weight}): rows are words being "
+        "After “{query}” it looks at “{key}” most ({weight}): rows are words being "
         "written, {strong} where they look."
     ),
 }
@@ -79,7 +79,8 @@ _SUMMARISED: dict[str, str] = {
     ),
     "all": N_("Mean of all heads of all layers: {strong} are read almost everywhere."),
     "rollout": N_(
-        "Rollout: {strong} are source tokens that reach a row through all layers."
+        "Rollout: {strong} are tokens that reach a row through all layers up to this "
+        "one."
     ),
 }
 
@@ -184,9 +185,16 @@ _STAGES: dict[str, str] = {
         "Scores times {scale}: without it they grow with the head's width {d}, and one "
         "key would take all."
     ),
+    "scale of one": N_(
+        "Scores are taken as they are: nothing divides them by √{d}, the root of the "
+        "head's width."
+    ),
     "mask": N_(
         "{open} of {keys} keys are open to “{query}”; the scores of the others become "
         "{masked}."
+    ),
+    "mask of nothing": N_(
+        "All {keys} keys are open to “{query}”: no score is masked in this row."
     ),
     "softmax": N_(
         "Softmax turns a row of scores into weights that sum to 1: “{query}” gives "
@@ -226,14 +234,19 @@ def _computation(scene: Scene) -> str:
     kind = scene.selection.kind
     layer, _head = layer_and_head(trace, scene.selection, kind)
     facts, known = trace.model.attention[kind], trace.model.known
-    allowed = trace.mask(kind, layer)[found.row]
+    allowed, scale = trace.mask(kind, layer)[found.row], trace.scale(kind, layer)
+    told = scene.stage
+    if told == "scale" and scale == 1:
+        told = "scale of one"
+    elif told == "mask" and allowed.all():
+        told = "mask of nothing"
     sentence = _(
-        _STAGES[scene.stage],
+        _STAGES[told],
         **_names(found),
         layer=layer + 1,
         d=facts.head_size,
         heads=facts.heads,
-        scale=number(facts.scales[layer]),
+        scale=number(scale),
         open=int(allowed.sum()),
         keys=len(allowed),
         masked=number(facts.masked_value),

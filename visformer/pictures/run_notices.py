@@ -91,7 +91,7 @@ def _strange(trace: Trace) -> str:
         return ""
     return _(
         "{share} of the source tokens are single bytes: the model was hardly trained "
-        "on this script.",
+        "on these characters.",
         share=percent(count / len(trace.source)),
     )
 
