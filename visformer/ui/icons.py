@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPainter, QPalette, QPen, QPixmap, QPolygonF
-from PySide6.QtWidgets import QAbstractButton
+from PySide6.QtWidgets import QAbstractButton, QApplication
 
 from visformer.values.facts import Kind
 
@@ -115,7 +115,8 @@ def _icon(name: str, colour: str, faint: str) -> QIcon:
 
 def dress(button: QAbstractButton, name: str) -> None:
     """Give a button an icon in the colour and size of its text."""
-    palette, height = button.palette(), button.fontMetrics().height()
+    # a parent that hears of another theme hears of it before its buttons do
+    palette, height = QApplication.palette(), button.fontMetrics().height()
     role = QPalette.ColorRole
     colours = palette.color(role.ButtonText), palette.color(role.Mid)
     button.setIcon(icon(name, *colours))

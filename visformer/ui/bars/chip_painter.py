@@ -22,7 +22,7 @@ from visformer.ui.theme import (
 from visformer.ui.widgets.colour_map import NAN_COLOUR
 
 TINTS = 256  # shades between no weight and the whole
-LATER = 0.45  # opacity of tokens that are fed after the current step
+LATER = 0.65  # opacity of tokens that are fed after the current step: just legible
 GROUNDS = 256  # that are kept painted
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value

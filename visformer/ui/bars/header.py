@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QAction, QActionGroup, QIcon
+from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLineEdit,
     QMenu,
     QPushButton,
     QToolButton,
@@ -48,18 +47,19 @@ class Header(QWidget):
         )
         self.menu = QMenu(self)
         self.more = _menu_button(self.menu, _("Menu (F10)"))
-        self.present = QToolButton()
-        self.present.setAutoRaise(True)
-        for button, name in ((self.present, _("Present (F5)")),):
+        self.present, self.go = QToolButton(), QToolButton()
+        for button, name in (
+            (self.present, _("Present (F5)")),
+            (self.go, _("Translate (Enter)")),
+        ):
+            button.setAutoRaise(True)
             button.setToolTip(name)
             button.setAccessibleName(name)
-        self.go = source.addAction(QIcon(), QLineEdit.ActionPosition.TrailingPosition)
-        self.go.setText(_("Translate"))
-        self.go.setToolTip(_("Translate (Enter)"))
-        self.go.triggered.connect(source.submit)
+        self.go.clicked.connect(source.submit)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
-        for part in (self.model, about, source, samples, self.present, self.more):
+        parts = self.model, about, source, self.go, samples, self.present, self.more
+        for part in parts:
             self._row.addWidget(part, 1 if part is source else 0)
         self._dress()
 
@@ -73,8 +73,7 @@ class Header(QWidget):
     def _dress(self) -> None:
         icons.dress(self.more, "menu")
         icons.dress(self.present, "present")
-        palette = self.palette()
-        self.go.setIcon(icons.icon("go", palette.text().color(), palette.mid().color()))
+        icons.dress(self.go, "go")
         self._row.setSpacing(theme.gap(self))
         self._show_name()
 

@@ -59,7 +59,8 @@ class StatusLine(QStatusBar):
             self._space()
 
     def _space(self) -> None:
-        """Keep the texts apart, which would read as one."""
+        """Keep the texts apart, which would read as one, and off the window's edges."""
+        self.setContentsMargins(gap(self), 0, gap(self), 0)
         for space in self._gaps:
             space.setFixedWidth(gap(self, 2))
 

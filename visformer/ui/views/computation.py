@@ -10,8 +10,6 @@ from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
-    QLabel,
-    QSizePolicy,
     QTabBar,
     QWidget,
 )
@@ -44,7 +42,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.widgets.role_tabs import RoleTabs
 from visformer.values.facts import KINDS
@@ -110,7 +108,7 @@ class ComputationView(View):
         first.addWidget(self.page_bar)
         for box in self.choosers.values():
             first.addWidget(box)
-        first.addWidget(_yielding(plain_label(_(HINT), faint=True)), 1)
+        first.addWidget(Hint(_(HINT)), 1)
         layout = LeastColumn(self)
         layout.setContentsMargins(4, 4, 4, 4)
         layout.setSpacing(4)
@@ -357,12 +355,6 @@ def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
         bar.addTab(title)
     bar.setToolTip(_("Press [ and ], or Up and Down, to move between stages."))
     return bar
-
-
-def _yielding(label: QLabel) -> QLabel:
-    """Let a line be cut where space is short: it must not widen the window."""
-    label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-    return label
 
 
 def _head_title(head: int) -> str:

@@ -6,7 +6,7 @@ import html
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import QLabel, QToolTip, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QToolTip, QWidget
 
 MOST_CHARACTERS = 40  # whose room a label asks for
 MOST_SHOWN = 2000  # characters that are measured, painted or told
@@ -64,6 +64,22 @@ class PlainLabel(QLabel):
             QToolTip.showText(place, f"<qt>{words}</qt>", self)
             return True
         return super().event(event)
+
+
+class Hint(PlainLabel):
+    """A faint line that may be missing: whole, or where it has no room, not there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setText(text)
+        self.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint all of the line, or nothing."""
+        if not self.cut:
+            super().paintEvent(event)
 
 
 def plain_label(

@@ -1,0 +1,72 @@
+"""Another theme, and another size of the text, reach every part of the window."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QColor, QIcon
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.ui.painted import painted
+from tests.ui.windows import Pair, answer
+from visformer.ui import theme
+from visformer.ui.bars.chip_painter import LATER
+from visformer.ui.icons import SIDE
+from visformer.ui.widgets.plain_label import Hint
+from visformer.ui.window import MainWindow
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    window, engine = pair
+    window.translate("a b")
+    answer(window, engine)
+    QApplication.processEvents()
+    return window
+
+
+def ink(icon: QIcon) -> str:
+    """Return the colour in which an icon is painted where it is not transparent."""
+    image = icon.pixmap(SIDE, SIDE).toImage()
+    points = [(x, y) for x in range(image.width()) for y in range(image.height())]
+    solid = max(points, key=lambda point: image.pixelColor(*point).alpha())
+    return image.pixelColor(*solid).name()
+
+
+def test_icons_have_the_colour_of_every_theme(window: MainWindow) -> None:
+    """A theme alone, without another size of the text, dresses them all."""
+    own = (window.header.go, window.header.more, window.header.present)
+    buttons = (*own, window.sentence.copy, window.drawer.button)
+    for name in ("dark", "light", "contrast", "light"):
+        window.appearance.set_theme(name)
+        QApplication.processEvents()
+        inks = {button.accessibleName(): ink(button.icon()) for button in buttons}
+        assert inks == dict.fromkeys(inks, theme.THEMES[name].text)
+
+
+def test_the_status_bar_keeps_off_the_edges(window: MainWindow) -> None:
+    colour = window.status.labels[-1]
+    right = colour.mapTo(window, QPoint(colour.width(), 0)).x()
+    assert theme.gap(window) <= window.width() - right <= 2 * theme.gap(window)
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_tokens_fed_later_are_legible(name: str) -> None:
+    palette = theme.palette(theme.THEMES[name])
+
+    def faded(colour: QColor, ground: QColor) -> QColor:
+        pairs = zip(colour.getRgb()[:3], ground.getRgb()[:3], strict=True)  # type: ignore[index]
+        return QColor(*(round(LATER * a + (1 - LATER) * b) for a, b in pairs))
+
+    ground = faded(palette.base().color(), palette.window().color())
+    assert theme.contrast(faded(palette.text().color(), ground), ground) >= 4.5
+
+
+def test_a_hint_is_whole_or_not_there(qtbot: QtBot) -> None:
+    hint = Hint("keys: [ and ]")
+    qtbot.addWidget(hint)
+    hint.resize(hint.sizeHint())
+    assert [word.text for word in painted(hint).words] == ["keys: [ and ]"]
+    hint.resize(hint.width() - 2, hint.height())
+    assert painted(hint).words == []
