@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.explanations import EXPLAINED, START, STRONG, explanation
@@ -103,6 +104,11 @@ def test_a_scale_is_the_runs_own() -> None:
         assert said in sentence
         scale = changed.scale("cross", 1)
         assert (f" {number(scale)}:" in sentence) == (change == "scale 3")
+
+
+def test_encodings_that_are_not_known_are_not_described() -> None:
+    trace = any_trace()
+    assert explanation(("positions", "table"), scene(trace)) == ""
 
 
 def test_a_mask_that_hides_nothing_replaces_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.general_traces import Shape, any_trace
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
@@ -183,7 +184,9 @@ def test_leaks_are_named() -> None:
     words = leak_words(trace)
     assert words.startswith("2 leaks. decoder self: “")
     assert "reads the later token" in words
-    assert leak_words(make_trace()).startswith("No leak")
+    assert leak_words(make_trace()).startswith("No leak: no target token")
+    alone = any_trace(Shape(kinds=("encoder",)))  # whose tokens may read later ones
+    assert leak_words(alone) == "No leak: no token reads a pad."
     assert leak_words(make_trace().until(0)) == ""  # nothing has read anything
 
 

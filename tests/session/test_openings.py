@@ -60,7 +60,7 @@ def test_a_recorded_trace_of_another_model_keeps_its_name(
     assert (state.model, state.about, state.positions) == (TRACE.model, None, None)
     session.do(runs.translate, "more")
     assert session.state.notice == (
-        "Translated by random: random, which made the recorded run, is not open."
+        "Translated by “random”: “random”, which made the recorded run, is not open."
     )
     answer(session, engine, replace(TRACE, model=OTHER))
     assert session.state.model == OTHER

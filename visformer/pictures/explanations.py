@@ -140,6 +140,8 @@ _TABLES: dict[bool, str] = {  # whether the encodings are sines and cosines
 
 def _positions(scene: Scene) -> str:
     known = None if scene.model is None else scene.model.known
+    if scene.model is not None and known is None:
+        return ""  # only its attention is known
     waves = known is None or known.positions in ("sinusoidal", "halves")
     return _(_TABLES[waves])
 
@@ -182,8 +184,8 @@ _STAGES: dict[str, str] = {
         "larger."
     ),
     "scale": N_(
-        "Scores times {scale}: without it they grow with the head's width {d}, and one "
-        "key would take all."
+        "Scores times {scale}: without it they grow with the head's width {d}, and few "
+        "keys would take nearly all."
     ),
     "scale of one": N_(
         "Scores are taken as they are: nothing divides them by √{d}, the root of the "

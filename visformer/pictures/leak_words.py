@@ -53,7 +53,9 @@ def leak_words(trace: Trace | None) -> str:
     if not all_leaks and has_target(trace) and not len(trace):
         return ""  # nothing has read anything: that would say too much
     if not all_leaks:
-        return _("No leak: no query reads a later token or a pad.")
+        if not has_target(trace):
+            return _("No leak: no token reads a pad.")
+        return _("No leak: no target token reads a later one, and none reads a pad.")
     said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
     said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
     more = len(all_leaks) - MOST_NAMED

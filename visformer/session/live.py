@@ -38,7 +38,8 @@ def other_model_words(state: State) -> str:
     if same_model(opened.model, trace.model):
         return ""
     return _(
-        "Translated by {opened}: {recorded}, which made the recorded run, is not open.",
+        "Translated by “{opened}”: “{recorded}”, which made the recorded run, is not "
+        "open.",
         opened=opened.model.name[:60],
         recorded=trace.model.name[:60],
     )

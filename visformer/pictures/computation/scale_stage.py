@@ -112,7 +112,7 @@ def _formula(subject: Subject) -> str:
         formula = _(
             "QKᵀ / √d_k with d_k = {width}: a sum of {width} products spreads √{width} "
             "times as wide as one product. Undivided, such scores make the softmax put "
-            "nearly all weight on one key",
+            "nearly all weight on few keys",
             width=width,
         )
     elif changes := trace.intervention.scales:

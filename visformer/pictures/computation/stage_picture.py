@@ -7,7 +7,7 @@ words, and the same numbers as a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -182,6 +182,18 @@ def queries(
         *(subject, sign, name, lambda: subject.cut(values), ("query", columns)),
         role=role,
     )
+
+
+def of_tokens(one: StageMap) -> StageMap:
+    """Describe a matrix outside attention: its rows are tokens, which ask nothing."""
+
+    def make() -> Matrix:
+        made = one.make()
+        if one.axes[0] != "query":
+            return made
+        return replace(made, row_axis=_("token"), row_role="")
+
+    return replace(one, key=("token", *one.key), make=make)
 
 
 def weights_map(subject: Subject, sign: str) -> StageMap:

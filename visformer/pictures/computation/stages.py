@@ -7,6 +7,7 @@ holds its name, its title, its page and the function that makes its picture.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from visformer.analysis.sublayers import stack_of as stack_name
@@ -36,7 +37,7 @@ from visformer.pictures.computation.projection_stages import (
     projections_stage,
 )
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
-from visformer.pictures.computation.stage_picture import StagePicture
+from visformer.pictures.computation.stage_picture import StagePicture, of_tokens
 from visformer.pictures.computation.subject import Subject
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -128,7 +129,7 @@ def titles_on(
 def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
     """Return a stage's picture; a sentence if what it needs is not there."""
     if not stage.weighs:
-        return stage.make(looked_at)
+        return _made(stage, looked_at)
     model, stack = looked_at.trace.model, stack_name(looked_at.kind)
     if model.known is None:
         return _(
@@ -140,7 +141,14 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
         return _(
             "This stage needs the residual stream, which this trace does not have."
         )
-    return _(WAITING) if looked_at.layer_rows is None else stage.make(looked_at)
+    return _(WAITING) if looked_at.layer_rows is None else _made(stage, looked_at)
+
+
+def _made(stage: Stage, looked_at: Subject) -> StagePicture:
+    made = stage.make(looked_at)
+    if stage.page != "feed_forward":
+        return made
+    return replace(made, maps=tuple(map(of_tokens, made.maps)))
 
 
 def no_cell_words(trace: Trace | None) -> str:

@@ -203,7 +203,8 @@ class ComputationView(View):
 
     def _hued(self, text: str) -> RoleText:
         """Give the symbols, the cell's query and its key their hues."""
-        if self._subject is None:
+        attends = stage_of(self._state.stage).page == "attention"
+        if self._subject is None or not attends:
             return role_text(text)
         tokens = self._subject.token("query"), self._subject.token("key")
         return role_text(text, query=tokens[0], key=tokens[1])
