@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from visformer.language import _, ngettext
+from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import BEST
 from visformer.pictures.choices import choice_sentence, is_fed, short_choice
 from visformer.pictures.picture import Table
@@ -34,6 +35,13 @@ class TokenBar(NamedTuple):
             token=self.name,
             p=probability(self.p),
         )
+
+
+def predicts(trace: Trace | None) -> bool:
+    """Tell whether a run has bars at any step, so that they keep their place at 0."""
+    if trace is None:
+        return True
+    return has_target(trace) and (not len(trace.whole) or bool(trace.whole.steps))
 
 
 def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:

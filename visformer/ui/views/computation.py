@@ -40,7 +40,7 @@ from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.least_size import LeastColumn
+from visformer.ui.widgets.least_size import LeastColumn, laid_out_once
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
@@ -167,7 +167,8 @@ class ComputationView(View):
         numbers = state.parameters, state.positions, state.scale
         focus = state.cell, state.dimensions
         if self._changed("stage", *looked, *numbers, *focus):
-            self._draw_stage()
+            with laid_out_once(self):
+                self._draw_stage()
 
     def _draw_stage(self) -> None:
         state = self._state
@@ -192,14 +193,21 @@ class ComputationView(View):
         self._words.setText(
             self._hued(self._picture.words if self._picture else str(shown))
         )
-        maps = self._picture.maps if self._picture else ()
-        self.maps.setVisible(bool(maps))
-        columns = self._picture.columns if self._picture else 0
-        self.maps.draw(maps, self._marks(), columns=columns)
+        self._draw_maps()
+        self._draw_table()
+
+    def _draw_maps(self) -> None:
+        """Draw the matrices; where there are none the last ones keep their places."""
+        state, shown = self._state, self._picture
+        if shown is None or not shown.maps:
+            self.maps.motion.stop()
+            self.maps.hide()
+        else:
+            self.maps.draw(shown.maps, self._marks(), columns=shown.columns)
+            self.maps.show()
         chosen = state.locked, tuple(sorted(state.locked_dimensions.items()))
         if self._changed("product", state.stage, *chosen):
             self.maps.run()
-        self._draw_table()
 
     def _hued(self, text: str) -> RoleText:
         """Give the symbols, the cell's query and its key their hues."""
@@ -210,8 +218,8 @@ class ComputationView(View):
         return role_text(text, query=tokens[0], key=tokens[1])
 
     def _draw_table(self) -> None:
-        self.table.setVisible(self._picture is not None)
         if self._picture is None or self._subject is None:
+            self.table.hide()
             return
         numbers, marks = self._picture.table, self._marks()
         self.table.draw(numbers)
@@ -219,6 +227,7 @@ class ComputationView(View):
         if row is not None:
             row -= self._subject.queries.start
         self.table.mark(row, column)
+        self.table.show()
 
     def _marks(self) -> dict[Axis, int]:
         """Return the chosen index along every axis that has one."""

@@ -32,7 +32,7 @@ from visformer.ui.changed import Changed
 from visformer.ui.large import can_be_large
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, LeastRow
+from visformer.ui.widgets.least_size import LeastColumn, LeastRow, laid_out_once
 from visformer.ui.widgets.mask_thumb import MaskThumb
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.values.facts import KINDS, Kind
@@ -68,9 +68,10 @@ class _LargeMask(QWidget):
 
     def say(self, words: str) -> None:
         """Show words instead of the map; "": the map."""
-        self.solid.setText(words)
-        self.solid.setVisible(bool(words))
-        self._map.setVisible(not words)
+        with laid_out_once(self):
+            self.solid.setText(words)
+            self.solid.setVisible(bool(words))
+            self._map.setVisible(not words)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""

@@ -36,7 +36,7 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
-from visformer.pictures.token_bars import headline, token_bars
+from visformer.pictures.token_bars import headline, predicts, token_bars
 from visformer.session.state import Session, State
 from visformer.ui import theme
 from visformer.ui.term_tips import TermTip
@@ -46,7 +46,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn
+from visformer.ui.widgets.least_size import LeastColumn, laid_out_once
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import dimension_words, number
@@ -179,12 +179,17 @@ class OutputView(View):
     def draw(self, state: State) -> None:
         """Show a State."""
         self._state = state
+        with laid_out_once(self):
+            self._draw_changes()
+
+    def _draw_changes(self) -> None:
+        state = self._state
         if self._changed("output", state.shown, state.trace):
             self._draw_output()
         if self._changed("bars", state.shown):
             self._headline.setText(headline(state.shown))
             self.bars.draw(token_bars(state.shown))
-            self.bars.setVisible(state.shown is None or bool(self.bars.bars))
+            self.bars.setVisible(predicts(state.shown))
         if self._changed("numbers", state.shown, state.lens):
             self._draw_numbers()
         shows = self.shows.currentData()

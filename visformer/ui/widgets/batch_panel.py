@@ -27,7 +27,7 @@ from visformer.session.state import State
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.table_model import Role, TableModel
+from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
@@ -121,8 +121,10 @@ class BatchPanel(QWidget):
         traces = state.batch or ((state.shown,) if state.shown is not None else ())
         with QSignalBlocker(self._rows):
             row = shortest_row(traces) if fresh else self.row
-            self._rows.clear()
-            self._rows.addItems([row_name(t, r) for r, t in enumerate(traces)])
+            names = [row_name(t, r) for r, t in enumerate(traces)]
+            if names != [self._rows.itemText(r) for r in range(self._rows.count())]:
+                self._rows.clear()
+                self._rows.addItems(names)
             self._rows.setCurrentIndex(min(row, len(traces) - 1))
             self._rows.setEnabled(len(traces) > 1)
         for side, table in self._tables.items():
@@ -186,6 +188,10 @@ class _SideTable(QWidget):
         self._measured: dict[str, int] = {}  # the widths of texts, with their edges
         self._measured_in = self.fontMetrics()
         self._model = TableModel(self._table, self._cell, self._name)
+        titles = TitleRow(Qt.Orientation.Horizontal, self._table)
+        titles.setSectionsClickable(True)
+        titles.setHighlightSections(True)
+        self._table.setHorizontalHeader(titles)
         self._table.setModel(self._model)
         # A selection would paint over the pads: the header marks the row instead.
         self._table.setSelectionMode(QTableView.SelectionMode.NoSelection)
@@ -212,6 +218,8 @@ class _SideTable(QWidget):
 
     def mark(self, row: int) -> None:
         """Mark the row whose masks are shown."""
+        if row == self._marked:
+            return
         self._marked = row
         last = max(0, self._model.rowCount() - 1)
         self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
@@ -231,8 +239,11 @@ class _SideTable(QWidget):
         height = 2 * metrics.lineSpacing() + metrics.height() // 3
         self._table.verticalHeader().setDefaultSectionSize(height)
         header = self._table.horizontalHeader()
-        header.setDefaultSectionSize(9 * metrics.averageCharWidth())
-        if self._model.columnCount() <= MOST_FITTED:
+        usual = 9 * metrics.averageCharWidth()
+        fitted = self._model.columnCount() <= MOST_FITTED
+        if header.defaultSectionSize() != usual or not fitted:
+            header.setDefaultSectionSize(usual)  # all columns become as wide
+        if fitted:
             self._fit_columns()
         rows = max(1, self._model.rowCount())
         around = self._table.horizontalHeader().sizeHint().height()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import (
@@ -42,6 +45,23 @@ class LeastRow(_LeastBox):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(QBoxLayout.Direction.LeftToRight, parent)
+
+
+@contextmanager
+def laid_out_once(*widgets: QWidget) -> Iterator[None]:
+    """Lay these widgets' parts out when all are drawn, in the next turn of the loop.
+
+    A part that comes into sight otherwise makes Qt lay out at once all that is around
+    it, up to the window.
+    """
+    layouts = [layout for widget in widgets if (layout := widget.layout())]
+    for layout in layouts:
+        layout.setEnabled(False)
+    try:
+        yield
+    finally:
+        for layout in layouts:
+            layout.setEnabled(True)
 
 
 class LeastSize(QScrollArea):

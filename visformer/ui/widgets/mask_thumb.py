@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy
@@ -26,23 +27,19 @@ class MaskThumb(QAbstractButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._matrix: Matrix | None = None
+        self.said = ""  # in place of a mask without cells, or that hides none
         self._image: QImage | None = None
 
     def draw(self, matrix: Matrix | None, words: str) -> None:
         """Show a mask; ``words`` tell what it hides."""
-        self.setToolTip(plain_tip(words))
-        self.setAccessibleDescription(words)
-        self._matrix, self._image = matrix, None
-        self.update()
-
-    @property
-    def said(self) -> str:
-        """What stands in place of a mask without cells, or that hides none; or ""."""
-        if self._matrix is None:
-            return ""
-        if not self._matrix.values.size:
-            return _(NO_CELLS_YET)
-        return _(NOTHING_HIDDEN) if self._matrix.values.all() else ""
+        if words != self.accessibleDescription():
+            self.setToolTip(plain_tip(words))
+            self.setAccessibleDescription(words)
+        said, before = self.said, self._matrix
+        self._matrix, self.said = matrix, _said(matrix)
+        if self.said != said or not (said or _is_same(matrix, before)):
+            self._image = None
+            self.update()
 
     def sizeHint(self) -> QSize:
         side = round(LINES * self.fontMetrics().lineSpacing())
@@ -89,3 +86,18 @@ class MaskThumb(QAbstractButton):
             self._image = coloured(cells, colour_table(palette))
         assert self._image is not None
         return self._image
+
+
+def _said(matrix: Matrix | None) -> str:
+    if matrix is None:
+        return ""
+    if not matrix.values.size:
+        return _(NO_CELLS_YET)
+    return _(NOTHING_HIDDEN) if matrix.values.all() else ""
+
+
+def _is_same(one: Matrix | None, other: Matrix | None) -> bool:
+    """Tell whether two masks are painted alike."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.values, other.values)

@@ -64,6 +64,7 @@ class NumberTable(QTableView):
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
+        self._sized: Numbers | None = None  # the last that were shown: their room stays
         self._fitting_rows = FEWEST
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
@@ -92,10 +93,9 @@ class NumberTable(QTableView):
             return
         if numbers is None:
             self._model.reset(0, 0)
-            self._fit()
         else:
             self.bars = _bars(numbers)
-            names = (numbers.rows, numbers.columns)
+            names, self._sized = (numbers.rows, numbers.columns), numbers
             if old is None or names != (old.rows, old.columns):
                 self._model.reset(len(numbers.rows), len(numbers.columns))
                 self._fit()
@@ -266,7 +266,7 @@ class NumberTable(QTableView):
 
     def _fit(self) -> None:
         """Size rows and columns; asking Qt to would measure every cell."""
-        numbers = self.numbers
+        numbers = self._sized
         metrics = self.fontMetrics()
         space = metrics.averageCharWidth()
         widest = max(map(metrics.horizontalAdvance, ("−0.0000", "−0.0e−00")))
@@ -315,7 +315,8 @@ class NumberTable(QTableView):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Keep the names of the rows within a third of the width."""
         super().resizeEvent(event)
-        self._fit()
+        if event.size().width() != event.oldSize().width():
+            self._fit()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""

@@ -64,10 +64,10 @@ class TitleRow(QHeaderView):
     _measured: tuple[object, QSize] | None = None  # titles and font, and their size
 
     def sizeHint(self) -> QSize:
-        """Return the largest room that the first few titles need."""
+        """Return the largest room that the first few titles need, or last needed."""
         count, model = min(MEASURED, self.count()), self.model()
         if not count:
-            return super().sizeHint()
+            return self._measured[1] if self._measured else super().sizeHint()
         titles = [model.headerData(at, self.orientation()) for at in range(count)]
         if self._measured is None or self._measured[0] != (titles, self.font()):
             size = QSize()
