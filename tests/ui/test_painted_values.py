@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFontMetrics
+from PySide6.QtWidgets import QApplication
 
 from tests.ui.painted import fixed_font, painted
 from tests.ui.test_heatmap import matrix, middle
@@ -158,7 +159,8 @@ def test_labels_of_a_wide_map_of_square_cells_are_whole(heat_map: HeatMap) -> No
     [
         ([[0.46, 0.0, 1.0]], [".46", "0", "1.0"]),
         ([[0.001, 0.999, 0.25]], ["~0", "1.0", ".25"]),
-        ([[-72.66, 3.0, 0.5]], ["−72.7", "3.0", "0.5"]),
+        ([[-72.66, 3.0, 0.5]], ["−72.66", "3.00", "0.50"]),
+        ([[-2.66, -0.004, 0.0]], ["−2.66", "~0", "0.00"]),
         ([[1.0, 0.0, 1.0]], ["1", "0", "1"]),
     ],
 )
@@ -173,6 +175,19 @@ def test_large_cells_hold_their_numbers(
     for column, word in enumerate(picture.words):
         inside = heat_map.canvas.box(0, column).translated(heat_map.canvas.pos())
         assert QRectF(inside).contains(middle_of(word, heat_map))
+
+
+def test_numbers_have_as_many_decimals_as_cells_have_room_for(
+    heat_map: HeatMap,
+) -> None:
+    values = np.array([[-72.66] * 9], np.float32)
+    heat_map.draw(matrix(1, 9, values=values, shade=np.zeros_like(values)))
+    seen = set()
+    for width in range(300, 900, 20):
+        heat_map.resize(width, 300)
+        QApplication.processEvents()
+        seen.update(word.text for word in painted(heat_map, heat_map.canvas).words)
+    assert seen == {"−72.7", "−72.66"}
 
 
 def test_small_cells_and_hidden_ones_hold_none(heat_map: HeatMap) -> None:

@@ -38,13 +38,16 @@ def paint_digits(
     first = max(0, math.floor(view.left()))
     last = _end(view.right(), values.shape[1])
     part = values[rows.start : rows.stop, first:last]
-    texts = _texts(part)
     font = sized(painter.font(), CAPTION)
     font.setFeature(QFont.Tag("tnum"), 1)
     metrics = QFontMetricsF(font)
-    widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
-    widest = max(widths.values(), default=0.0)
-    if widest + 2 * MARGIN * metrics.averageCharWidth() > wide:
+    most = wide - 2 * MARGIN * metrics.averageCharWidth()
+    for more in (1, 0):
+        texts = _texts(part, more)
+        widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
+        if max(widths.values(), default=0.0) <= most:
+            break
+    else:
         return
     painter.setFont(font)
     down = (high + metrics.ascent() - metrics.descent()) / 2
@@ -65,8 +68,11 @@ def _end(edge: float, count: int) -> int:
     return min(count, math.ceil(edge))
 
 
-def _texts(values: Floats) -> list[str]:
-    """Write numbers in as few characters as tell them apart, all in one way."""
+def _texts(values: Floats, more: int) -> list[str]:
+    """Write numbers in few characters, all in one way; ``more`` decimals are added.
+
+    What would be rounded to zero is ~0.
+    """
     finite = values[np.isfinite(values)]
     numbers = values.ravel().tolist()
     if not finite.size or (finite == np.round(finite)).all():
@@ -74,5 +80,8 @@ def _texts(values: Floats) -> list[str]:
     largest = float(np.abs(finite).max())
     if largest <= 1 and finite.min() >= 0:
         return ["0" if value == 0 else share(value) for value in numbers]
-    count = 2 if largest < 1 else 1 if largest < 100 else 0
-    return [decimals(value, count) for value in numbers]
+    count = more + (2 if largest < 1 else 1 if largest < 100 else 0)
+    texts = [decimals(value, count) for value in numbers]
+    nought = decimals(0, count), decimals(-0.0, count)
+    pairs = zip(numbers, texts, strict=True)
+    return ["~0" if text in nought and value else text for value, text in pairs]
