@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QColor, QIcon
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.ui import theme
 from visformer.ui.bars.chip_painter import LATER
-from visformer.ui.icons import SIDE
+from visformer.ui.icons import SIDE, dress
 from visformer.ui.widgets.plain_label import Hint
 from visformer.ui.window import MainWindow
+
+NORMAL, DISABLED = QIcon.Mode.Normal, QIcon.Mode.Disabled
 
 
 @pytest.fixture
@@ -26,9 +28,9 @@ def window(pair: Pair) -> MainWindow:
     return window
 
 
-def ink(icon: QIcon) -> str:
+def ink(icon: QIcon, mode: QIcon.Mode = NORMAL) -> str:
     """Return the colour in which an icon is painted where it is not transparent."""
-    image = icon.pixmap(SIDE, SIDE).toImage()
+    image = icon.pixmap(QSize(SIDE, SIDE), mode).toImage()
     points = [(x, y) for x in range(image.width()) for y in range(image.height())]
     solid = max(points, key=lambda point: image.pixelColor(*point).alpha())
     return image.pixelColor(*solid).name()
@@ -70,3 +72,32 @@ def test_a_hint_is_whole_or_not_there(qtbot: QtBot) -> None:
     assert [word.text for word in painted(hint).words] == ["keys: [ and ]"]
     hint.resize(hint.width() - 2, hint.height())
     assert painted(hint).words == []
+
+
+def test_the_drawer_covers_no_title(window: MainWindow) -> None:
+    """A large picture, without titles above it, it may cover from its top."""
+    window.drawer.button.click()
+    QApplication.processEvents()
+    bar, drawer = window.tabs.bar, window.drawer
+    bottom = bar.mapTo(window, QPoint(0, bar.height())).y()
+    assert bottom <= drawer.mapTo(window, QPoint()).y() <= bottom + bar.height()
+    window.large.toggle_focused()
+    QApplication.processEvents()
+    assert (
+        drawer.mapTo(window, QPoint()).y() == window.large.mapTo(window, QPoint()).y()
+    )
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_what_cannot_be_used_is_told_from_what_can(name: str, qtbot: QtBot) -> None:
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+    theme.apply_theme(app, name)
+    button = QToolButton()
+    qtbot.addWidget(button)
+    dress(button, "play")
+    able, unable = (ink(button.icon(), mode) for mode in (NORMAL, DISABLED))
+    window = button.palette().window().color()
+    theme.apply_theme(app, "light")
+    assert theme.contrast(QColor(able), QColor(unable)) >= 1.5
+    assert theme.contrast(QColor(unable), window) >= 4.5

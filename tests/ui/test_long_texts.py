@@ -44,6 +44,13 @@ def test_a_text_over_a_million_characters_is_cut_with_a_notice(pair: Pair) -> No
     assert "of its 1,000,004 characters the first 1,000,000" in window._notice.text()
 
 
+def test_a_text_from_elsewhere_is_shown_from_its_beginning(qtbot: QtBot) -> None:
+    line = SourceLine("name", "hint")
+    qtbot.addWidget(line)
+    line.take("word " * 100)
+    assert line.cursorPosition() == 0
+
+
 def test_editing_what_is_shown_drops_the_rest(qtbot: QtBot) -> None:
     line = SourceLine("name", "hint")
     qtbot.addWidget(line)

@@ -154,7 +154,8 @@ def _build_model_menu(window: MainWindow, file: QMenu) -> None:
     )
     window.recent_menu = models.addMenu(_("Open &recent"))
     file.addActions([*opening, window.recent_menu.menuAction()])
-    models.addSection(_("Bundled models"))
+    models.addSeparator()
+    models.addAction(_("Bundled models")).setEnabled(False)  # a title
     for path in paths.bundled_checkpoints():
         _add(models, path.name, partial(open_with_sample, window, str(path)))
 

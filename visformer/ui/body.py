@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QStatusBar, QVBoxLayout, QWidget
 
@@ -34,7 +34,7 @@ class Body(QWidget):
         )
         self._rows = QVBoxLayout(self.chrome)
         self._rows.setContentsMargins(0, 0, 0, 0)
-        self._over: tuple[LargePlace, Drawer, MessageStack] | None = None
+        self._over: tuple[LargePlace, QWidget, Drawer, MessageStack] | None = None
         self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
         self._low = self._sharing = False
         self._late = QTimer(self, singleShot=True, interval=0)
@@ -55,10 +55,19 @@ class Body(QWidget):
         for row in (header, strips, play):
             self._rows.addWidget(row)
 
-    def fill(self, place: LargePlace, drawer: Drawer, messages: MessageStack) -> None:
-        """Put the pictures below the rows, and over them what comes and goes."""
+    def fill(
+        self,
+        place: LargePlace,
+        titled: QWidget,
+        drawer: Drawer,
+        messages: MessageStack,
+    ) -> None:
+        """Put the pictures below the rows, and over them what comes and goes.
+
+        ``titled``: what is below the titles, which nothing lies over.
+        """
         self._column.addWidget(place, 1)
-        self._over = place, drawer, messages
+        self._over = place, titled, drawer, messages
         for part in (place, drawer):
             part.installEventFilter(self)
 
@@ -121,9 +130,11 @@ class Body(QWidget):
     def _settle(self) -> None:
         if self._over is None:
             return
-        place, drawer, messages = self._over
+        place, titled, drawer, messages = self._over
         room = place.geometry()
         messages.settle(room)
+        if titled.isVisible():
+            room.setTop(titled.mapTo(self, QPoint()).y())
         size = drawer.sizeHint().boundedTo(room.size())
         wide = min(room.width(), max(size.width(), 30 * drawer.fontMetrics().height()))
         left = room.right() + 1 - wide

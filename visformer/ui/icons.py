@@ -117,9 +117,9 @@ def dress(button: QAbstractButton, name: str) -> None:
     """Give a button an icon in the colour and size of its text."""
     # a parent that hears of another theme hears of it before its buttons do
     palette, height = QApplication.palette(), button.fontMetrics().height()
-    role = QPalette.ColorRole
-    colours = palette.color(role.ButtonText), palette.color(role.Mid)
-    button.setIcon(icon(name, *colours))
+    groups = QPalette.ColorGroup.Active, QPalette.ColorGroup.Disabled
+    ink = QPalette.ColorRole.ButtonText
+    button.setIcon(icon(name, *(palette.color(group, ink) for group in groups)))
     button.setIconSize(QSize(height, height))
 
 

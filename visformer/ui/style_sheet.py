@@ -38,6 +38,9 @@ QPushButton::menu-indicator {{
     subcontrol-origin: padding; subcontrol-position: right center; right: {thin}px;
 }}
 QToolButton::menu-indicator {{ image: none; width: 0; }}
+QToolButton::up-arrow {{ image: url("{up}"); }}
+QToolButton::down-arrow {{ image: url("{down}"); }}
+QToolButton::right-arrow {{ image: url("{right}"); }}
 QComboBox {{ padding-right: {drop}px; }}
 QComboBox::drop-down {{
     subcontrol-origin: padding; subcontrol-position: right center;
@@ -65,7 +68,10 @@ QTabBar::tab:focus {{ color: {accent}; }}
 QMenu {{ background: {base}; color: {text}; border: 1px solid {line}; }}
 QMenu::item {{ padding: {space}px {wider}px; }}
 QMenu::item:selected {{ background: {accent}; color: {on_accent}; }}
-QMenu::item:disabled {{ color: {faint}; }}
+QMenu::item:disabled {{ color: {off}; }}
+QMenu::right-arrow {{
+    image: url("{right}"); width: {arrow}px; height: {arrow}px; right: {space}px;
+}}
 QMenu::separator {{ height: 1px; background: {line}; margin: {thin}px 0; }}
 QMenu::indicator {{ width: {arrow}px; height: {arrow}px; left: {space}px; }}
 QMenu::indicator:checked {{ image: url("{check}"); }}
@@ -109,12 +115,14 @@ def style_sheet(name: str, colours: Colours, line: int) -> str:
         text=colours.text,
         faint=colours.faint,
         line=colours.line,
+        off=colours.off,
         # text and icons stay legible where lines have their colour
         held=colours.raised if colours.line == colours.text else colours.line,
         accent=colours.accent,
         on_accent=colours.on_accent,
         down=_arrow(name, "down"),
         up=_arrow(name, "up"),
+        right=_arrow(name, "right"),
         check=_arrow(name, "check"),
         thin=max(1, line // 8),
         space=max(2, line // 3),

@@ -22,6 +22,7 @@ class Colours:
     raised: str
     text: str
     faint: str
+    off: str  # of what cannot be used now
     accent: str
     on_accent: str
     line: str
@@ -34,6 +35,7 @@ THEMES: dict[str, Colours] = {
         raised="#e9ebef",
         text="#1a1d23",
         faint="#5a616d",
+        off="#5a616d",
         accent="#0b62c4",
         on_accent="#ffffff",
         line="#c3c8d1",
@@ -44,6 +46,7 @@ THEMES: dict[str, Colours] = {
         raised="#2a2e36",
         text="#e8eaee",
         faint="#a3abb8",
+        off="#a3abb8",
         accent="#5aa9ff",
         on_accent="#0b0d10",
         line="#434955",
@@ -54,6 +57,7 @@ THEMES: dict[str, Colours] = {
         raised="#262626",
         text="#ffffff",
         faint="#ffffff",
+        off="#a0a0a0",
         accent="#ffd500",
         on_accent="#000000",
         line="#ffffff",
@@ -145,7 +149,7 @@ def palette(colours: Colours) -> QPalette:
     }.items():
         result.setColor(key, QColor(value))
     for key in (role.WindowText, role.Text, role.ButtonText):
-        result.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.faint))
+        result.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.off))
     return result
 
 

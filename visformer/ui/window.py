@@ -159,7 +159,7 @@ class MainWindow(QMainWindow):
         self.status.stopped.connect(self.stop)
         body.add_rows(self.header, self.strips, play, self.sentence, self.status)
         messages = MessageStack(body, self._notice, self.restore)
-        body.fill(self.large, self.drawer, messages)
+        body.fill(self.large, self.tabs.middle, self.drawer, messages)
         self.setCentralWidget(body)
         self.setStatusBar(self.status)
         self.presentation = Presentation(self)

@@ -103,8 +103,12 @@ class SourceLine(QLineEdit):
         self.submitted.emit(text)
 
     def take(self, text: str) -> str:
-        """Show a text from elsewhere, cleaned and remembered; return it."""
+        """Show a text from elsewhere, cleaned and remembered; return it.
+
+        What has no room of it is its end.
+        """
         self.setText(clean(text))
+        self.setCursorPosition(0)
         self.remember(self.text())
         return self.text()
 
