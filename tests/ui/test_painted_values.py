@@ -182,7 +182,7 @@ def test_numbers_have_as_many_decimals_as_cells_have_room_for(
 ) -> None:
     values = np.array([[-72.66] * 9], np.float32)
     heat_map.draw(matrix(1, 9, values=values, shade=np.zeros_like(values)))
-    seen = set()
+    seen = set[str]()
     for width in range(300, 900, 20):
         heat_map.resize(width, 300)
         QApplication.processEvents()
