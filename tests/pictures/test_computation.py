@@ -250,19 +250,6 @@ def test_a_row_that_may_attend_to_nothing_is_said() -> None:
     assert "−∞" in shown(session.state, "mask").words
 
 
-def test_rows_of_the_feed_forward_network_are_tokens_that_ask_nothing() -> None:
-    state = state_of(*traced())
-    for stage in STAGES:
-        for one in shown(state, stage.name).maps:
-            if one.axes[0] == "query":
-                matrix = one.make()
-                said = matrix.row_axis, matrix.row_role
-                attends = stage.page == "attention"
-                assert said == (
-                    ("query (reads)", "query") if attends else ("token", "")
-                )
-
-
 def test_dead_units_are_counted() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))

@@ -12,6 +12,7 @@ from tests.traces import make_trace, with_config
 from visformer.analysis.sublayers import LayerRows
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
+from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.computation.subject import (
     BLOCK,
     layer_rows,
@@ -124,3 +125,16 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     own = trace.queries("encoder", 0, 0)[64:128]
     assert (matrices[0].values == own).all()
     assert made.table.values[1] == pytest.approx(trace.keys("encoder", 0, 0)[149])
+
+
+def test_rows_of_the_feed_forward_network_are_tokens_that_ask_nothing() -> None:
+    state = state_of(*traced())
+    for stage in STAGES:
+        for one in shown(state, stage.name).maps:
+            if one.axes[0] == "query":
+                matrix = one.make()
+                said = matrix.row_axis, matrix.row_role
+                attends = stage.page == "attention"
+                assert said == (
+                    ("query (reads)", "query") if attends else ("token", "")
+                )

@@ -359,3 +359,11 @@ def test_a_long_sentence_is_ordered_in_slices(
     assert view.overview._ranking is None
     qtbot.waitUntil(lambda: not view.drawing)
     assert view.overview._ranking is not None
+
+
+def test_what_a_head_does_stands_apart_from_its_title(view: AttentionView) -> None:
+    joined(view).set(look=Look(form="text"))
+    panel = view.panels["cross"].panel("text")
+    view.grab()
+    title, gist = panel._title.geometry(), panel._gist.geometry()
+    assert gist.left() - title.right() >= panel.fontMetrics().height() / 2

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
+from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.pictures.translation_text import TextPart
 from visformer.session import forcing
@@ -121,6 +122,23 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
         for _ in range(3):
             QApplication.processEvents()
         assert window.sentence.words.fontMetrics() == window.fontMetrics(), zoom
+
+
+def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
+    window, _engine = pair
+    window.session.set(trace=make_trace(6, 5), step=3)
+    for zoom in (100, 200):  # there the translation is among them
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
+        for _ in range(3):
+            QApplication.processEvents()
+        seen = painted(window, window.status).words
+        line = sorted(seen, key=lambda word: word.x)
+        assert len(line) >= 3
+        ends = [w.x + window.fontMetrics().horizontalAdvance(w.text) for w in line]
+        least = window.fontMetrics().height() * 0.8
+        for end, word in zip(ends, line[1:], strict=False):
+            assert word.x - end >= least, (zoom, [word.text for word in line])
+    window.appearance.zoom_by(0)
 
 
 def test_transport_and_translation_change_their_places_together(pair: Pair) -> None:

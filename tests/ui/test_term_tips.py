@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from tests.ui.windows import Pair, answer
 from visformer.pictures.terms import term_words
 from visformer.ui.term_tips import TermTip
+from visformer.values.strategy import Strategy
 
 
 def tip(widget: QWidget) -> str:
@@ -27,6 +29,17 @@ def test_tips_follow_the_step(pair: Pair) -> None:
         bits = trace.steps[step - 1].entropy
         assert f"now {bits:.2f} bits" in tip(window.candidates.summary)
     assert f"S = {len(trace.source)}" in tip(window.strategy.limit)
+
+
+def test_what_sampling_does_is_told_with_its_numbers(pair: Pair) -> None:
+    window, _engine = pair
+    strategy = Strategy("sample", temperature=0.5, top_k=12, top_p=0.9, seed=7)
+    window.session.set(wish=replace(window.session.state.wish, strategy=strategy))
+    fields = window.strategy
+    assert "T = 0.50" in tip(fields.temperature)
+    assert "now 12" in tip(fields.top_k)
+    assert "p = 0.90" in tip(fields.top_p)
+    assert "now 7" in tip(fields.seed)
 
 
 @pytest.mark.parametrize("tab", ["attention", "output"])

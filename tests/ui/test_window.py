@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
-from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer, make_window
 from visformer.engine.events import Replaced
 from visformer.engine.messages import FindTokens, Refused, TokensFound
@@ -46,22 +45,6 @@ def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     window.session.set(layer=1, head=0)
     texts = [label.text() for label in window.status.labels]
     assert texts[:2] == ["cpu | 2.5 ms/step", "layer 2, head 1"]
-
-
-def test_texts_of_the_status_line_stand_apart(translated: Pair) -> None:
-    window, _ = translated
-    for zoom in (100, 200):  # there the translation is among them
-        window.appearance.zoom_by(zoom - window.appearance.zoom)
-        for _ in range(3):
-            QApplication.processEvents()
-        seen = painted(window, window.status).words
-        line = sorted(seen, key=lambda word: word.x)
-        assert len(line) >= 3
-        ends = [w.x + window.fontMetrics().horizontalAdvance(w.text) for w in line]
-        least = window.fontMetrics().height() * 0.8
-        for end, word in zip(ends, line[1:], strict=False):
-            assert word.x - end >= least, (zoom, [word.text for word in line])
-    window.appearance.zoom_by(0)
 
 
 def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:

@@ -15,6 +15,7 @@ from visformer.pictures.selection import Selection
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRows
+from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
 
@@ -30,6 +31,7 @@ class Scene:
     lens: LensRows | None = None
     smoothing: float | None = None  # label smoothing in training, where it is known
     limit: int | None = None  # target tokens at most, where the user set it
+    strategy: Strategy = GREEDY  # how tokens are chosen
 
 
 class Reads(NamedTuple):

@@ -24,7 +24,18 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.words import decimals, head_words, number, probability
 
-Term = Literal["summary", "order", "entropy", "logit", "probability", "limit"]
+Term = Literal[
+    "summary",
+    "order",
+    "entropy",
+    "logit",
+    "probability",
+    "limit",
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+]
 _SUMMARISED = {
     "head": N_(
         "One head: weights A = softmax(QKᵀ · scale + mask), each row sums to 1. On "
@@ -190,6 +201,40 @@ def _limit(scene: Scene) -> str:
     )
 
 
+def _temperature(scene: Scene) -> str:
+    return _(
+        "Temperature T: p = softmax(z / T) of the logits z; now T = {temperature}. "
+        "Below 1 the best token gains, above 1 all come closer together; near 0 "
+        "sampling is greedy.",
+        temperature=decimals(scene.strategy.temperature, 2),
+    )
+
+
+def _top_k(scene: Scene) -> str:
+    kept = scene.strategy.top_k
+    now = _("now {k:,}", k=kept) if kept else _("now all")
+    return _(
+        "Top-k: only the k most probable tokens can be drawn ({now}); their "
+        "probabilities are divided by their sum.",
+        now=now,
+    )
+
+
+def _top_p(scene: Scene) -> str:
+    return _(
+        "Top-p: only the fewest tokens whose probabilities add up to p can be drawn; "
+        "now p = {p}, and 1 keeps all. Their probabilities are divided by their sum.",
+        p=decimals(scene.strategy.top_p, 2),
+    )
+
+
+def _seed(scene: Scene) -> str:
+    return _(
+        "Seed of the random numbers, now {seed}: the same seed draws the same tokens.",
+        seed=scene.strategy.seed,
+    )
+
+
 TERMS: dict[Term, Callable[[Scene], str]] = {
     "summary": _summary,
     "order": _order,
@@ -197,4 +242,8 @@ TERMS: dict[Term, Callable[[Scene], str]] = {
     "logit": _logit,
     "probability": _probability,
     "limit": _limit,
+    "temperature": _temperature,
+    "top_k": _top_k,
+    "top_p": _top_p,
+    "seed": _seed,
 }

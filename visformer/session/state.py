@@ -157,6 +157,7 @@ class State:
             stage=self.stage,
             lens=self.lens,
             limit=self.wish.limit,
+            strategy=self.wish.strategy,
             smoothing=None if self.about is None else self.about.smoothing,
         )
 

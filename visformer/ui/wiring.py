@@ -22,7 +22,12 @@ def wire(window: MainWindow) -> None:
     )
     for panel in (window.candidates, window.presentation.rail.candidates):
         panel.unfolded.connect(lambda on: session.set(unfolded=on))
-    TermTip(window.strategy.limit, session, "limit")
+    strategy = window.strategy
+    TermTip(strategy.limit, session, "limit")
+    TermTip(strategy.temperature, session, "temperature")
+    TermTip(strategy.top_k, session, "top_k")
+    TermTip(strategy.top_p, session, "top_p")
+    TermTip(strategy.seed, session, "seed")
     TermTip(window.candidates.summary, session, "entropy", "probability")
 
 

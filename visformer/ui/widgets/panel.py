@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 
 from visformer.language import _
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.theme import TITLE, sized
+from visformer.ui.theme import TITLE, gap, sized
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
@@ -50,7 +50,7 @@ class Panel(QWidget):
         column.setContentsMargins(4, 4, 4, 4)
         column.setSpacing(2)
         self._sign = KindSign()
-        heading = QHBoxLayout()
+        heading = self._heading = QHBoxLayout()
         heading.addWidget(self._sign)
         heading.addWidget(self._title)
         heading.addWidget(self._gist, 1)
@@ -104,4 +104,5 @@ class Panel(QWidget):
             self._dress()
 
     def _dress(self) -> None:
+        self._heading.setSpacing(gap(self, 2))
         self._title.setFont(sized(self.font(), TITLE, bold=True))
