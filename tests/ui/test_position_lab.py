@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyqtgraph import PlotWidget
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
@@ -79,6 +80,42 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window.translate("three")
     answer(window, engine, make_trace(source=4, target=5))
     assert view.page(PositionLab).bag.text() == ""
+
+
+def test_what_both_runs_read_is_in_sight_in_large_text(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    """The encodings stand beside what one run reads, and below what two read."""
+    window, engine, view = opened(qtbot, tmp_path)
+    view.turn("lab")
+    lab = view.page(PositionLab)
+    window.appearance.zoom_by(50)
+    for _turn in range(3):
+        QApplication.processEvents()
+        window.resize(1280, 800)
+    table, other_table = lab._tables
+    own, modified = lab._attention
+
+    def whole(heat_map: HeatMap) -> bool:
+        return heat_map.visibleRegion().boundingRect() == heat_map.rect()
+
+    try:
+        assert whole(own)
+        assert whole(table)
+        lab.choose("none")
+        changed = window.session.state.intervention
+        other = make_trace(source=6, target=5, seed=1)
+        answer(window, engine, replace(other, intervention=changed))
+        for _turn in range(3):
+            QApplication.processEvents()
+        assert whole(own)
+        assert whole(modified)
+        below = own.mapTo(lab, QPoint(0, own.height())).y()
+        for one in (table, other_table):
+            assert one.isVisible()
+            assert one.mapTo(lab, QPoint()).y() >= below
+    finally:
+        window.appearance.zoom_by(0)
 
 
 def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.intervention import PositionForm
 
-TABLE_LINES = 12  # the least height of a table of encodings, in text
+# Lines of text: the least heights of a table of encodings, and of a map beside it.
+TABLE_LINES, ATTENTION_LINES = 9, 14
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
 
 
@@ -68,7 +69,7 @@ class PositionLab(View):
             _("Run the source in another order with the same target, and compare")
         )
         self.shuffle.clicked.connect(self._shuffle)
-        self._tables = [HeatMap(stretch=4), HeatMap(stretch=4)]
+        self._tables = [HeatMap(stretch=8), HeatMap(stretch=8)]
         self._attention = [HeatMap(), HeatMap()]
         self._text = paragraph(_("both translations"))
         self.bag = paragraph(_("result of the shuffled run"))
@@ -94,8 +95,11 @@ class PositionLab(View):
         layout.addWidget(self._fixed)
         layout.addWidget(self._text)
         layout.addWidget(self.bag)
-        layout.addWidget(self._rows[0], 2)
-        layout.addWidget(self._rows[1], 3)
+        tables, attention = self._rows
+        # the effect comes first: below the other pair
+        # it would be out of sight where text is large
+        self._pairs = TurningRow((attention, 3), (tables, 2))
+        layout.addWidget(self._pairs, 1)
         self._fit()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -108,7 +112,7 @@ class PositionLab(View):
         for table in self._tables:
             set_least(table, TABLE_LINES)
         for heat_map in self._attention:
-            set_least(heat_map)
+            set_least(heat_map, ATTENTION_LINES)
         self._text.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
     def main_picture(self) -> QWidget | None:
@@ -135,6 +139,8 @@ class PositionLab(View):
         if self._changed("attention", state.shown, state.baseline, *head):
             looked = state.shown, state.baseline, state.selection
             draw_both(self._attention, attention_pictures(*looked))
+        compared = (pair[1] for pair in (self._tables, self._attention))
+        self._pairs.keep_below(below=any(not one.isHidden() for one in compared))
         if self._changed("words", state.trace, state.baseline):
             self._text.setText(result_words(state.trace, state.baseline))
         if self._changed("shuffle", run):

@@ -18,6 +18,7 @@ class TurningRow(QWidget):
         """``parts``: widgets, each with its share of the space."""
         super().__init__()
         self._room = room
+        self._below = False  # whatever room there is
         self._parts = tuple(part for part, _share in parts)
         self._row = LeastRow(self)
         self._row.setContentsMargins(0, 0, 0, 0)
@@ -37,7 +38,16 @@ class TurningRow(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the parts beside each other or below each other."""
         super().resizeEvent(event)
-        beside = self.width() >= self._room * sum(self._widths())
+        self._turn()
+
+    def keep_below(self, *, below: bool) -> None:
+        """Leave the parts below each other, also where they have room beside."""
+        self._below = below
+        self._turn()
+
+    def _turn(self) -> None:
+        has_room = self.width() >= self._room * sum(self._widths())
+        beside = has_room and not self._below
         if beside != self.beside:
             way = QBoxLayout.Direction
             self._row.setDirection(way.LeftToRight if beside else way.TopToBottom)
