@@ -141,6 +141,23 @@ def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
     window.appearance.zoom_by(0)
 
 
+def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) -> None:
+    window, _engine = pair
+    window.session.set(trace=make_trace(6, 5), step=3)
+    for zoom in (100, 150):  # there the transport stands beside the tokens
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
+        heights = []
+        for shown in (True, False):
+            window.appearance.show_tokens(shown)
+            for _ in range(20):
+                QApplication.processEvents()
+            assert window.transport.isVisible()
+            heights.append(window.large.height())
+        assert heights[1] > heights[0], zoom
+    window.appearance.show_tokens(True)
+    window.appearance.zoom_by(0)
+
+
 def test_transport_and_translation_change_their_places_together(pair: Pair) -> None:
     window, _engine = pair
     play, words = window.transport, window.sentence.words

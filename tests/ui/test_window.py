@@ -373,13 +373,15 @@ def test_what_is_folded_stays_folded_until_the_layout_is_reset(
     window.side.show(False)
     look.explain(False)
     look.tell_end(False)
+    look.show_tokens(False)
     window.close()
     again, _engine = make_window(qtbot, tmp_path)
     again.session.set(trace=make_trace(), step=2)
-    parts = again.candidates, again.tabs.explanation, again.transport.steps
-    assert [part.isVisible() for part in parts] == [False] * 3
+    folded = again.candidates, again.tabs.explanation, again.transport.steps
+    parts = *folded, again.strips
+    assert [part.isVisible() for part in parts] == [False] * 4
     assert again.transport._where.text() == "step 2"
     again.appearance.reset()
-    assert [part.isVisible() for part in parts] == [True] * 3
+    assert [part.isVisible() for part in parts] == [True] * 4
     assert again.transport._where.text() == "step 2 of 4"
     assert again.candidates.shown.rows

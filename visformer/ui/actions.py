@@ -107,6 +107,11 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
         ): lambda: not window.candidates.folded,
         _add(
             view,
+            _("So&urce and target tokens"),
+            lambda: appearance.show_tokens(window.strips.isHidden()),
+        ): lambda: not window.strips.isHidden(),
+        _add(
+            view,
             _("What is s&een, in a sentence"),
             lambda: appearance.explain(not window.tabs.explained),
         ): lambda: window.tabs.explained,

@@ -45,6 +45,7 @@ class Appearance:
         self.explain(memory.text("explanations", "shown") == "shown")
         set_motion(memory.text("motion", "on") == "on")
         self.tell_end(memory.text("number of steps", "shown") == "shown")
+        self.show_tokens(memory.text("tokens", "shown") == "shown")
 
     def remember(self) -> None:
         """Remember the size at the window's end."""
@@ -57,6 +58,7 @@ class Appearance:
         self._window.side.reset()
         self.explain(True)
         self.tell_end(True)
+        self.show_tokens(True)
         self._window.tabs.reset_sizes()
 
     def set_theme(self, name: str) -> None:
@@ -87,6 +89,11 @@ class Appearance:
         self._memory.keep("number of steps", "shown" if told else "hidden")
         self._window.transport.tells_end = told
         self._window.session.set()
+
+    def show_tokens(self, shown: bool) -> None:
+        """Show or fold the source and target tokens."""
+        self._memory.keep("tokens", "shown" if shown else "hidden")
+        self._window.body.show_strips(shown)
 
     def _apply(self, name: str) -> None:
         app = QApplication.instance()

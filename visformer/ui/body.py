@@ -96,11 +96,20 @@ class Body(QWidget):
         self._rows.setSpacing(space)
         self._late.start()  # what moves while fonts change would keep the one before
 
+    def show_strips(self, shown: bool) -> None:
+        """Show or fold the tokens; the transport stays."""
+        if self._play is not None:
+            self._play[0].setVisible(shown)
+            self._share_rows()
+
     def _share_rows(self) -> None:
         """Put the transport beside the target tokens, or into a row of its own."""
-        line = self.fontMetrics().height()
+        if self._play is None:
+            return
+        line, folded = self.fontMetrics().height(), self._play[0].isHidden()
         low = self.height() < LOW * line and self.width() >= WIDE * line
-        if self._play is None or low == self._low:
+        low = low and not folded
+        if low == self._low:
             return
         if self._sharing:  # what moves now changes the height
             self._late.start()
