@@ -36,7 +36,7 @@ def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
     session.set(**{"trace": trace, "step": len(trace), "kind": "cross", **changes})
     stack: StackName = "encoder" if session.state.kind == "encoder" else "decoder"
     made = layer_parameters(checkpoint, stack, session.state.layer)
-    session.set(parameters=made)
+    session.set(parameters=(made,))
     return session.state
 
 

@@ -32,13 +32,20 @@ def are_of(rows: LayerRows, trace: Trace | None) -> bool:
 def test_rows_of_an_earlier_step_are_those_of_the_whole_run() -> None:
     checkpoint, trace = traced()
     whole = looked_at(state_of(checkpoint, trace))
-    early = replace(state_of(checkpoint, trace, step=3), parameters=None)
+    early = replace(state_of(checkpoint, trace, step=3), parameters=())
     assert looked_at(early).layer_rows is None
-    early = replace(early, parameters=whole.rows().parameters)
+    early = replace(early, parameters=(whole.rows().parameters,))
     assert looked_at(early).rows() is whole.rows()
-    other = replace(early, parameters=layer_parameters(checkpoint, "decoder", 0))
-    assert looked_at(other).rows().parameters is other.parameters
+    other = replace(early, parameters=(layer_parameters(checkpoint, "decoder", 0),))
+    assert looked_at(other).rows().parameters is other.parameters[0]
     assert are_of(looked_at(other).rows(), trace)
+
+
+def test_rows_of_the_layer_before_are_kept() -> None:
+    checkpoint, trace = traced()
+    layers = [layer_parameters(checkpoint, "decoder", layer) for layer in (0, 1)]
+    rows = [layer_rows(trace, layer, 0) for layer in layers]
+    assert [layer_rows(trace, layer, 0) for layer in layers] == rows
 
 
 def test_two_runs_are_two_calls() -> None:

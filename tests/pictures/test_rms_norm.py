@@ -18,16 +18,17 @@ def with_norm(**choices: Any) -> State:
     checkpoint, trace = traced()
     model = with_config(trace.model, **choices)
     state = state_of(checkpoint, replace(trace, model=model), kind="decoder")
-    parameters = state.parameters
-    assert parameters is not None
+    (parameters,) = state.parameters
     weights = parameters.self_attention
     norm = weights.norm
     if not choices.get("norm_bias", True):
         norm = replace(norm, beta=None)
     return replace(
         state,
-        parameters=replace(
-            parameters, model=model, self_attention=replace(weights, norm=norm)
+        parameters=(
+            replace(
+                parameters, model=model, self_attention=replace(weights, norm=norm)
+            ),
         ),
     )
 

@@ -120,9 +120,8 @@ def test_the_weights_of_the_layer_looked_at_come(
             lambda: finished(app) and not window.session.state.awaiting.side_requests,
             timeout=WAIT,
         )
-        parameters = window.session.state.parameters
-        assert parameters is not None
-        assert (parameters.stack, parameters.layer) == ("decoder", layer)
+        known = window.session.state.parameters
+        assert ("decoder", layer) in {(one.stack, one.layer) for one in known}
         view = window.tabs.view("computation")
         assert isinstance(view, ComputationView)
         trace, made = window.session.state.shown, view.maps.matrices[3]
@@ -138,9 +137,7 @@ def test_the_weights_of_the_layer_looked_at_come(
     qtbot.waitUntil(
         lambda: not window.session.state.awaiting.side_requests, timeout=WAIT
     )
-    parameters = window.session.state.parameters
-    assert parameters is not None
-    assert parameters.layer == 0
+    assert 0 in {known.layer for known in window.session.state.parameters}
 
 
 def test_the_engine_is_killed_while_it_decodes(

@@ -22,6 +22,7 @@ from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
+from visformer.session import side_requests
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
@@ -122,10 +123,29 @@ def test_another_model_drops_the_weights(pair: Pair) -> None:
     window, engine = pair
     window.session.set(stage="query")
     give(window, engine)
-    assert window.session.state.parameters is not None
+    assert window.session.state.parameters
     window.receive(opened())
-    assert window.session.state.parameters is None
+    assert window.session.state.parameters == ()
     assert len(engine.asked) == 2
+
+
+def test_a_layer_looked_at_before_is_not_asked_for_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, engine = pair
+    window.session.set(stage="norms", layer=0)
+    give(window, engine)
+    window.session.set(stage="norms", layer=1)
+    give(window, engine)
+    asked = len(engine.asked)
+    window.session.set(stage="norms", layer=0)
+    assert not window.session.state.awaiting.side_requests
+    assert len(engine.asked) == asked
+    assert view_of(window).maps.isVisible()
+    monkeypatch.setattr(side_requests, "MOST_WEIGHTS", 0)  # room for the newest alone
+    window.session.set(kind="encoder")
+    give(window, engine)
+    assert [known.stack for known in window.session.state.parameters] == ["encoder"]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -234,7 +254,7 @@ def test_a_table_of_tokens_marks_and_picks_the_row_of_its_block(qtbot: QtBot) ->
         kind="encoder",
         stage="sublayers",
         locked=AttentionCell("encoder", 66, 0),
-        parameters=layer_parameters(checkpoint, "encoder", 0),
+        parameters=(layer_parameters(checkpoint, "encoder", 0),),
     )
     assert view.table.marked[0] == 2  # the block begins with row 64
     view.table.picked.emit(MapCell(5, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -127,7 +128,8 @@ def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     full = (label.full if isinstance(label, TokenPair) else label for label in labels)
     if not unit:
         return tuple(full)
-    return tuple(_("{unit} {label}", unit=unit, label=label) for label in full)
+    name = _("{unit} {label}")  # looked up once: a layer has thousands of units
+    return tuple(name.format(unit=unit, label=label) for label in full)
 
 
 Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts
@@ -162,7 +164,9 @@ def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
 
 def _equal(one: object, other: object) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.shape == other.shape and one.tobytes() == other.tobytes()
+        if one.shape != other.shape or one[:1].tobytes() != other[:1].tobytes():
+            return False
+        return one.tobytes() == other.tobytes()
     return bool(type(one) is type(other) and one == other)
 
 
@@ -194,14 +198,18 @@ def ranged(values: Floats, low: float, high: float) -> tuple[Floats, tuple[str, 
 
 def largest(values: Floats) -> float:
     """Return the largest finite magnitude; 1 if it is 0."""
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+    top = float(np.abs(values).max(initial=0))
+    if not math.isfinite(top):
+        top = float(np.abs(values[np.isfinite(values)]).max(initial=0))
+    return top or 1.0
 
 
 def signed_shade(values: Floats, reach: float) -> Floats:
     """Map -reach..reach to 0..1 and NaN to NaN; values beyond are clipped."""
+    shades = np.ascontiguousarray(values, np.float32) / np.float32(2 * reach)
+    shades += np.float32(0.5)
     with np.errstate(invalid="ignore"):
-        shades = np.clip(values / np.float32(2 * reach) + np.float32(0.5), 0, 1)
-    return np.ascontiguousarray(shades, np.float32)
+        return np.clip(shades, 0, 1, out=shades)
 
 
 def csv_text(table: Table) -> str:

@@ -178,7 +178,7 @@ def opened(state: State, event: Opened) -> Next:
         error="",
         notice=opened_words(event, changed=changed),
         batch=(),
-        parameters=None,
+        parameters=(),
         intervention=state.intervention if waiting else NO_CHANGES,
         baseline=None,
         history=state.history if waiting else History(),

@@ -40,6 +40,7 @@ from visformer.values.lens import LensRows, streams
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 
+MOST_WEIGHTS = 1 << 24  # numbers of layers that are kept: 64 MiB
 MOST_BYTES = 1 << 16  # of rows in one request: a pipe takes this much at once
 
 
@@ -189,10 +190,21 @@ WANTS: dict[str, Callable[[State], Next]] = {"computation": _weights, "output": 
 
 
 def parameters_done(state: State, event: ParametersDone) -> Next:
-    """Keep the weights of a layer; if there are none, do not ask again."""
+    """Keep the weights of a layer; if there are none, do not ask again.
+
+    Those of layers looked at before stay too, as far as there is room: who goes to and
+    fro between layers waits for each once.
+    """
     if event.parameters is None:
         return Next(replace(state, awaiting=state.awaiting.end(event.number)))
-    return Next(replace(_answered(state, event.number), parameters=event.parameters))
+    kept, room = [event.parameters], MOST_WEIGHTS - event.parameters.size
+    for layer in reversed(state.parameters):
+        room -= layer.size
+        if room < 0 or not layer.belong_to(event.parameters.model):
+            break
+        kept.append(layer)
+    answered = _answered(state, event.number)
+    return Next(replace(answered, parameters=tuple(reversed(kept))))
 
 
 def lens_done(state: State, event: LensDone) -> Next:

@@ -66,7 +66,7 @@ class State:
     led: str = ""  # digest of the model whose telling head was gone to
     begun: Place | None = None  # where the run that is decoded is to be looked at
     recorded: bool = False  # the Trace was read from a file, not made by the engine
-    parameters: LayerParameters | None = None  # of the selected layer, once they came
+    parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     baseline: Trace | None = None  # the run without changes, once it is known
@@ -184,7 +184,7 @@ class Change(TypedDict, total=False):
     led: str
     begun: Place | None
     recorded: bool
-    parameters: LayerParameters | None
+    parameters: tuple[LayerParameters, ...]
     lens: LensRows | None
     intervention: Intervention
     baseline: Trace | None

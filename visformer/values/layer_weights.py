@@ -65,6 +65,20 @@ class LayerParameters:
     cross_attention: AttentionWeights | None  # None in the encoder
     feed_forward: FeedForwardWeights
 
+    @property
+    def size(self) -> int:
+        """How many weights these are; biases and norms, which are few, not counted."""
+        attention = (self.self_attention, self.cross_attention)
+        linears = [
+            linear
+            for part in attention
+            if part is not None
+            for linear in (part.query, part.key, part.value, part.output)
+        ]
+        feed = self.feed_forward
+        linears += [one for one in (feed.w1, feed.gate, feed.w2) if one is not None]
+        return sum(linear.weight.size for linear in linears)
+
     def belong_to(self, model: ModelFacts) -> bool:
         """Tell whether these are weights of that model, however it ran."""
         return same_model(self.model, model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -119,7 +119,7 @@ class Subject:
         """Label all rows or columns of a map along an axis, ``size`` dimensions."""
         if axis in ("query", "key"):
             return self._tokens[axis == "key"]
-        return tuple(map(str, range(size)))
+        return _counted(size)
 
     @cached_property
     def _tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -131,6 +131,12 @@ class Subject:
         tokens = self.trace.tokens(self.kind)[axis == "key"]
         at = self.key if axis == "key" else self.query
         return token_words(visible(tokens[at]), at)
+
+
+@lru_cache(maxsize=8)
+def _counted(size: int) -> tuple[str, ...]:
+    """Return the labels of dimensions, counted from 0."""
+    return tuple(map(str, range(size)))
 
 
 def sharing_words(subject: Subject) -> str:
@@ -162,13 +168,13 @@ def subject(
     trace: Trace | None,
     selection: Selection,
     *,
-    parameters: LayerParameters | None = None,
+    parameters: tuple[LayerParameters, ...] = (),
     positions: Floats | None = None,
     dimensions: Mapping[Axis, int] | None = None,
 ) -> Subject | None:
     """Return what is shown; None if there is no row yet.
 
-    ``parameters``: a layer's weights, used if they belong to the selected layer.
+    ``parameters``: the weights of some layers; the selected one's are used.
     """
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
@@ -207,18 +213,22 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell:
 
 
 def fitting(
-    trace: Trace, selection: Selection, parameters: LayerParameters | None
+    trace: Trace, selection: Selection, parameters: tuple[LayerParameters, ...]
 ) -> LayerParameters | None:
-    """Return a layer's weights if they are those of the selected layer."""
-    if parameters is None:
-        return None
+    """Return those weights of some layers that are the selected layer's."""
     here = stack_of(selection.kind), selection.layer
-    fits = (parameters.stack, parameters.layer) == here
-    return parameters if fits and parameters.belong_to(trace.model) else None
+    return next(
+        (
+            layer
+            for layer in parameters
+            if (layer.stack, layer.layer) == here and layer.belong_to(trace.model)
+        ),
+        None,
+    )
 
 
 def missing(
-    trace: Trace | None, selection: Selection, parameters: LayerParameters | None
+    trace: Trace | None, selection: Selection, parameters: tuple[LayerParameters, ...]
 ) -> tuple[StackName, int] | None:
     """Return the stack and layer whose weights are missing; None if none are."""
     if trace is None or fitting(trace, selection, parameters) is not None:
@@ -230,12 +240,14 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     """Return a layer's sublayers for the block of rows around a query.
 
     The last block is kept with the run while cells, heads and steps change: where
-    later steps do not change earlier rows, the whole run's rows serve every step.
+    later steps do not change earlier rows, the whole run's rows serve every step. The
+    blocks of two neighbouring layers are kept, for who goes to and fro between them.
     """
+    name = "layer rows", parameters.layer % 2
     stack, model = parameters.stack, parameters.model.config
     whole = trace.whole if _rows_stand(trace.whole, stack) else trace
     rows = block(query, len(_row_tokens(whole, stack)))
-    kept: LayerRows | None = trace.memo.find(trace.storage, "layer rows")
+    kept: LayerRows | None = trace.memo.find(trace.storage, name)
     if (
         kept is not None
         and kept.parameters is parameters
@@ -248,7 +260,7 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
     apart = replace(whole, memo=Memo(), cut_from=None)
     fresh = LayerRows(apart, parameters, rows)
     numbers = (rows.stop - rows.start) * (12 * model.d_model + 4 * model.feed_forward)
-    trace.memo.keep(trace.storage, "layer rows", fresh, numbers)
+    trace.memo.keep(trace.storage, name, fresh, numbers)
     return fresh
 
 
