@@ -21,7 +21,8 @@ STRETCH = 1000.0  # a few tokens of many dimensions still fill the map
 LONGEST_SIGN = 7  # letters on one line
 ABREAST, NARROWEST = 22, 18  # letters: the least width of maps for an audience
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
-COMPARED_LINES = 11  # the same where a row below compares with the one above
+# The same height where rows are compared with those above, by how many rows there are.
+COMPARED_LINES = {2: 10, 3: 7}
 
 
 class StageMaps(QWidget):
@@ -160,7 +161,8 @@ class StageMaps(QWidget):
             several = sum(one.sign.endswith("=") for one in self._shown) > 1
             letters = NARROWEST if several else ABREAST
             width = letters * metrics.averageCharWidth()
-        lines = COMPARED_LINES if self._columns else LINES
+        rows = -(-len(self._shown) // self._columns) if self._columns else 1
+        lines = COMPARED_LINES.get(rows, LINES)
         return QSize(width, lines * metrics.lineSpacing())
 
     def _each(self) -> int:

@@ -50,6 +50,7 @@ def map_room(
     if brief:
         above = line if high - line >= LEAST else 0
     down = above if brief else line + above
+    down = down or (line // 2 if left else 0)  # the first row's label begins higher
     cells = square_cells(extent, whole.adjusted(beside, down, 0, 0), stretch)
     return MapRoom(cells, left, above, upright, brief)
 

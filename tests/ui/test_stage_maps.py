@@ -1,0 +1,40 @@
+"""The matrices of a stage in large text: all rows of them in sight, nothing overprinted."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.pictures.computed import state_of, traced
+from tests.ui.painted import painted
+from tests.ui.windows import make_view, show
+from visformer.core.layer_export import layer_parameters
+from visformer.ui.theme import sized
+from visformer.ui.views.computation import ComputationView
+
+CHECKPOINT, TRACE = traced()
+ROOM = 1000, 560  # pixels that a view has at 150 % on 1280 x 800
+
+
+@pytest.mark.parametrize("stage", ["projections", "scale"])
+def test_rows_that_are_compared_are_all_in_sight(qtbot: QtBot, stage: str) -> None:
+    weights = layer_parameters(CHECKPOINT, "decoder", 0)
+    view = make_view(qtbot, ComputationView)
+    view.setFont(sized(view.font(), 1.5))
+    view.resize(*ROOM)
+    view.show()
+    show(view, state_of(CHECKPOINT, TRACE, stage=stage, parameters=weights))
+    for _turn in range(3):
+        QApplication.processEvents()
+        view.resize(*ROOM)
+    shown = [one for one in view.maps.maps if one.isVisible()]
+    assert len(shown) == (9 if stage == "projections" else 4)
+    for one in shown:
+        assert one.mapTo(view, QPoint(0, one.height())).y() <= ROOM[1]
+        title = one._title.mapTo(view, QPoint(0, one._title.height())).y()
+        words = painted(one, one._row_labels).words
+        assert words
+        highest = min(word.y for word in words) - one.fontMetrics().ascent()
+        assert one.mapTo(view, QPoint()).y() + highest >= title - 3
