@@ -187,6 +187,31 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert places(window) == before
 
 
+def test_pictures_side_by_side_are_presented_in_all_of_a_small_width(
+    window: MainWindow,
+) -> None:
+    """The word and the cell stand above them then, and the next tokens nowhere."""
+    window.session.set(tab="computation", stage="softmax")
+    rail, large = window.presentation.rail, window.large
+    window.presentation.begin()
+    window.showNormal()  # no screen of a test is wide enough
+    for width, above in ((900, True), (1900, False), (900, True)):
+        window.resize(width, 1000)
+        for _turn in range(3):
+            QApplication.processEvents()
+        assert large.picture is not None
+        shown = large.picture.geometry()
+        assert (rail.geometry().bottom() < shown.top()) == above
+        assert (rail.geometry().left() > shown.right()) == (not above)
+        assert (shown.width() > 0.9 * large.width()) == above
+        assert rail.candidates.isVisible() == (not above)
+        assert rail.word.isVisible()
+    window.session.set(tab="attention")
+    QApplication.processEvents()
+    assert rail.candidates.isVisible()  # one picture leaves room for them
+    window.presentation.end()
+
+
 def test_a_large_picture_is_presented_and_stays_large(
     window: MainWindow, qtbot: QtBot
 ) -> None:

@@ -1,4 +1,4 @@
-"""The matrices of a stage in large text: all rows of them in sight, nothing overprinted."""
+"""The matrices of a stage in large text: in sight in all rows, nothing overprinted."""
 
 from __future__ import annotations
 

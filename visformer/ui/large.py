@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QScreen
+from PySide6.QtGui import QResizeEvent, QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
+    QBoxLayout,
     QComboBox,
-    QHBoxLayout,
     QLayout,
     QScrollArea,
     QSplitter,
@@ -153,6 +153,7 @@ class LargePlace(QStackedWidget):
     """What is usually there; or one picture of it, alone."""
 
     changed = Signal()
+    resized = Signal()
     pressed = Signal()  # on a picture, before it does anything
     doubled = Signal()  # a second time, before another picture is large
 
@@ -166,13 +167,17 @@ class LargePlace(QStackedWidget):
         self._column = QVBoxLayout()
         self._column.addWidget(self._mark)
         self._column.addWidget(self.words)
-        self._row = QHBoxLayout(self.alone)
+        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self.alone)
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.addLayout(self._column, 1)
         self.addWidget(usual)
         self.addWidget(self.alone)
         self.picture: QWidget | None = None  # the large one
         self._put_back: Callable[[], None] = _nothing
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.resized.emit()
 
     def press(self, picture: QWidget) -> None:
         """Notice a press on a picture: it may be the first of two."""
@@ -207,6 +212,16 @@ class LargePlace(QStackedWidget):
     def add_beside(self, rail: QWidget) -> None:
         """Put a widget right of the large picture."""
         self._row.addWidget(rail)
+
+    def put_above(self, *, above: bool) -> None:
+        """Put that widget above the picture, or right of it again."""
+        way = QBoxLayout.Direction
+        self._row.setDirection(way.BottomToTop if above else way.LeftToRight)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the large picture is several ones side by side."""
+        return self.picture is not None and bool(self.picture.property(GROUP))
 
     def lend(self, screen: QScreen) -> None:
         """Show the large picture alone on another screen; the keys stay here.

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QScreen,
 )
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
 from shiboken6 import isValid
 
 from visformer.language import _
@@ -39,10 +39,15 @@ TEXT = 1.6  # size of all text, relative to the window's
 SPOT = 0.16  # radius of the spotlight, relative to the height
 DIM = 0.72  # opacity of what is around it
 FOLLOW_MS = 20  # between two looks at where the mouse is
+ANY_WIDTH = (1 << 24) - 1  # Qt's largest
+GROUP_LINES = 45  # of width, below which several pictures need all of it
 
 
 class Rail(QFrame):
-    """Beside the picture: the word, the row that is looked at, the best tokens."""
+    """Beside the picture: the word, the row that is looked at, the best tokens.
+
+    As a band above it the rail leaves the best tokens out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,18 +56,26 @@ class Rail(QFrame):
         self.cell = paragraph(_("the cell that is looked at"))
         self.candidates = CandidatesPanel(brief=True)
         self.candidates.setSizePolicy(self.sizePolicy())
-        self._column = QVBoxLayout(self)
+        self._parts = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
         for part in (self.word, self.cell, self.candidates):
-            self._column.addWidget(part)
-        self._column.addStretch(1)
+            self._parts.addWidget(part)
+        self._parts.addStretch(0)
         self.hide()
 
-    def dress(self) -> None:
+    def dress(self, *, band: bool) -> None:
         """Follow the font: the word is the largest."""
         self.word.setFont(theme.sized(self.font(), theme.WORD))
         self.cell.setFont(theme.sized(self.font(), 1, bold=True))
+        way = QBoxLayout.Direction
+        self._parts.setDirection(way.LeftToRight if band else way.TopToBottom)
+        self._parts.setStretchFactor(self.cell, int(band))
+        self._parts.setStretch(self._parts.count() - 1, int(not band))
+        self._parts.setSpacing(theme.gap(self, 2 if band else 1))
+        self.candidates.setVisible(not band)
         room = self.window().width() // 3
-        self.setFixedWidth(min(room, 15 * self.fontMetrics().height()))
+        wide = min(room, 15 * self.fontMetrics().height())
+        self.setMinimumWidth(0 if band else wide)
+        self.setMaximumWidth(ANY_WIDTH if band else wide)
 
     def draw(self, state: State) -> None:
         """Show the current step's word, row and distribution."""
@@ -151,6 +164,7 @@ class Presentation:
         self._elsewhere = False  # on another screen than the window
         self.rail = Rail()
         window.large.add_beside(self.rail)
+        window.large.resized.connect(self.dress)
         self.curtain = Curtain(window.large.alone)
 
     def toggle(self) -> None:
@@ -210,7 +224,15 @@ class Presentation:
         if self.on:
             font = theme.sized(self._window.font(), TEXT)
             self._window.large.alone.setFont(font)
-            self.rail.dress()
+            self._place_rail()
+
+    def _place_rail(self) -> None:
+        """Leave pictures side by side the width that they need."""
+        large = self._window.large
+        room = GROUP_LINES * large.alone.fontMetrics().height()
+        band = large.is_group and large.alone.width() < room
+        large.put_above(above=band)
+        self.rail.dress(band=band)
 
     def draw(self, state: State) -> None:
         """Follow the State: the view may want another picture now."""
@@ -223,6 +245,7 @@ class Presentation:
             self._follows = True
         elif self._follows and wanted not in (None, large.picture):
             large.enlarge(wanted or large)
+        self._place_rail()
         self.rail.draw(state)
 
     def cover(self, mode: str) -> None:
