@@ -221,10 +221,16 @@ def fitting(
         (
             layer
             for layer in parameters
-            if (layer.stack, layer.layer) == here and layer.belong_to(trace.model)
+            if (layer.stack, layer.layer) == here and _is_of(layer, trace)
         ),
         None,
     )
+
+
+def _is_of(layer: LayerParameters, trace: Trace) -> bool:
+    """Tell whether weights are of a Trace's model, which is found out once."""
+    models = layer.model, trace.model
+    return trace.memo.made(models, "one model", lambda: layer.belong_to(trace.model))
 
 
 def missing(

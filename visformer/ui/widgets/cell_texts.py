@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPointF, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.logit_lens import Text
@@ -15,8 +15,6 @@ from visformer.ui.widgets.colour_map import codes, colour_table, inks
 
 STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing
-CENTRE = Qt.AlignmentFlag.AlignCenter
-RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class CellTexts(QWidget):
@@ -29,6 +27,7 @@ class CellTexts(QWidget):
         self._canvas = canvas
         self.texts: tuple[tuple[Text, ...], ...] = ()
         self._matrix: Matrix | None = None
+        self._widths: dict[str, float] = {}  # of texts in this font, in pixels
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         canvas.digits = False  # these texts stand in their place
         canvas.moved.connect(self.update)
@@ -57,34 +56,74 @@ class CellTexts(QWidget):
         colours = colour_table(self.palette(), signed=matrix.signed)
         ink = inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
+        writer = _Writer(painter, self._widths, wide, high)
         last_row = min(len(self.texts), math.ceil(view.bottom()))
         last_column = min(len(self.texts[0]), math.ceil(view.right()))
         for row in range(max(0, math.floor(view.top())), last_row):
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
                 painter.setPen(ink[cell_codes[row, column]])
-                box = QRectF(left, top, wide, high)
-                _write(painter, box, self.texts[row][column])
+                writer.write(left, top, self.texts[row][column])
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Measure texts anew in another font."""
+        super().changeEvent(event)
+        self._widths = {}
 
 
-def _write(painter: QPainter, box: QRectF, text: Text) -> None:
-    """Write the token above the number, or before it, or alone, as space allows."""
-    metrics = painter.fontMetrics()
-    letter, line = metrics.averageCharWidth(), metrics.height()
-    inner = box.adjusted(letter / 2, 0, -letter / 2, 0)
-    room = inner.width()
-    if room < FEWEST * letter or box.height() < 0.8 * line:
-        return
-    token, number = text
-    whole, number_room = (metrics.horizontalAdvance(part) for part in text)
-    if number and box.height() >= STACKED * line and number_room <= room:
-        upper = QRectF(inner.x(), box.center().y() - line, room, line)
-        painter.drawText(upper.translated(0, line), CENTRE, number)
-        inner = upper
-    elif number and whole + number_room + letter <= room:
-        painter.drawText(inner, RIGHT, number)
-        inner = inner.adjusted(0, 0, -number_room - letter / 2, 0)
-    if whole > inner.width():
-        elided = Qt.TextElideMode.ElideRight
-        token = metrics.elidedText(token, elided, math.floor(inner.width()))
-    painter.drawText(inner, CENTRE, token)
+class _Writer:
+    """Writes tokens and numbers into cells of one size, at points.
+
+    Qt is asked for the width of each text once: to align a text in a box it would lay
+    it out twice.
+    """
+
+    def __init__(
+        self, painter: QPainter, widths: dict[str, float], wide: float, high: float
+    ) -> None:
+        """``widths``: those known of texts, to be added to; a cell's size in pixels."""
+        self._painter, self._widths = painter, widths
+        self._metrics = QFontMetricsF(painter.font())
+        self._letter = painter.fontMetrics().averageCharWidth()
+        self._line = painter.fontMetrics().height()
+        self._room, self._high = wide - self._letter, high
+
+    def write(self, left: float, top: float, text: Text) -> None:
+        """Write the token above the number, or before it, or alone, as space allows."""
+        token, number = text
+        room, high, line = self._room, self._high, self._line
+        if room < FEWEST * self._letter or high < 0.8 * line:
+            return
+        left += self._letter / 2
+        whole, number_room = round(self._width(token)), round(self._width(number))
+        if number and high >= STACKED * line and number_room <= room:
+            middle = top + high / 2
+            self._put(left, room, middle, line, number)
+            top, high = middle - line, line
+        elif number and whole + number_room + self._letter <= room:
+            self._put(left, room, top, high, number, share=1)
+            room -= number_room + self._letter / 2
+        if whole > room:
+            elided = Qt.TextElideMode.ElideRight
+            token = self._painter.fontMetrics().elidedText(token, elided, int(room))
+        self._put(left, room, top, high, token)
+
+    def _put(
+        self,
+        left: float,
+        room: float,
+        top: float,
+        high: float,
+        text: str,
+        share: float = 0.5,
+    ) -> None:
+        """Write in the middle of a height; ``share`` of the free room is before it."""
+        metrics = self._metrics
+        before = share * (room - self._width(text))
+        down = (high - metrics.height()) / 2 + metrics.ascent()
+        self._painter.drawText(QPointF(left + before, top + down), text)
+
+    def _width(self, text: str) -> float:
+        if text not in self._widths:
+            self._widths[text] = self._metrics.horizontalAdvance(text)
+        return self._widths[text]

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QHeaderView, QWidget
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
 Role = Qt.ItemDataRole
+TITLE_ROLES = frozenset(map(int, (Role.DisplayRole, Role.ToolTipRole, Role.FontRole)))
 
 
 class TableModel(QAbstractTableModel):
@@ -47,8 +48,9 @@ class TableModel(QAbstractTableModel):
     def headerData(
         self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
     ) -> object:
-        """Return the title of a row or column in a role."""
-        return self._title(section, orientation, role)
+        """Return the title of a row or column in a role; Qt asks in many more."""
+        told = role in TITLE_ROLES
+        return self._title(section, orientation, role) if told else None
 
     def data(self, index: Index, role: int = Role.DisplayRole) -> object:
         """Return a cell in a role."""
