@@ -145,3 +145,13 @@ def test_rows_of_the_feed_forward_network_are_tokens_that_ask_nothing() -> None:
                 assert said == (
                     ("query (reads)", "query") if attends else ("token", "")
                 )
+
+
+@pytest.mark.parametrize("bias", ["all", "none"])
+def test_what_makes_queries_keys_and_values_has_its_biases(bias: str) -> None:
+    state = state_of(*traced(encoder_bias=bias, decoder_bias=bias))
+    formula = shown(state, "projections").formula
+    added = [f" + b_{letter}" in formula for letter in "QKV"]
+    assert added == [bias == "all"] * 3
+    assert formula.startswith("Q = X W_Q")
+    assert "K = M W_K" in formula

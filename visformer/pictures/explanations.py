@@ -119,7 +119,7 @@ def _architecture(scene: Scene) -> str:
     if trace is None or not len(trace) or not trace.steps:
         return _("Numbers flow from bottom to top; click a block to see its numbers.")
     return _(
-        "The lit path is step {step}: “{read}” enters at the bottom right; the next "
+        "The lit path is step {step}: “{read}” enters the decoder below; the next "
         "token is {choice}. Click a block.",
         step=len(trace),
         read=visible(trace.target[-1]),
@@ -173,8 +173,8 @@ _STAGES: dict[str, str] = {
         "heads."
     ),
     "projections": N_(
-        "The same rows three ways: what “{query}” asks for (Q), what “{key}” offers "
-        "(K) and hands over (V)."
+        "Rows three ways: what “{query}” asks for (Q), what “{key}” offers (K) and "
+        "hands over (V)."
     ),
     "query": N_("Q: what “{query}” asks for. Its row of X times W_Q, {d} numbers."),
     "key": N_("K: what “{key}” offers to be found by. Its row times W_K, {d} numbers."),

@@ -269,12 +269,12 @@ def sublayers_stage(subject: Subject) -> StagePicture:
 def _sublayers_formula(subject: Subject) -> str:
     if subject.trace.model.config.norm_first:
         return _(
-            "What each sublayer adds to a token's stream: its size | | (L2 norm) and "
+            "What each sublayer adds to a token's stream: its size (L2 norm) and "
             "its direction (cosine with the stream x). norm in, norm out: the size "
             "before and after its norm, which is applied to x before the sublayer"
         )
     return _(
-        "What each sublayer adds to a token's stream: its size | | (L2 norm) and its "
+        "What each sublayer adds to a token's stream: its size (L2 norm) and its "
         "direction (cosine with the stream x). norm in, norm out: the size before and "
         "after its norm, which is applied to the sum of x and what was added"
     )

@@ -195,6 +195,14 @@ def _projection_maps(subject: Subject, part: Projected) -> tuple[StageMap, ...]:
     )
 
 
+def _equation(subject: Subject, part: Projected) -> str:
+    """Write how a part is made, with its bias if it has one."""
+    letter = LETTERS[part]
+    weights = getattr(subject.rows().attention_weights(subject.kind), part)
+    bias = "" if weights.bias is None else f" + b_{letter}"
+    return f"{letter} = {_source(subject, part)} W_{letter}{bias}"
+
+
 def projections_stage(subject: Subject) -> StagePicture:
     """Show queries, keys and values side by side: one input, three weights."""
     parts: tuple[Projected, ...] = ("query", "key", "value")
@@ -203,15 +211,16 @@ def projections_stage(subject: Subject) -> StagePicture:
         _reads, result, at = _projected(subject, part)
         names.append(LETTERS[part].lower())
         values.append(result[at])
-    across = subject.kind == "cross"
+    formulas = ", ".join(_equation(subject, part) for part in parts)
     same = len({len(vector) for vector in values}) == 1
     return StagePicture(
         formula=_(
-            "Q = X W_Q, K = M W_K, V = M W_V: three weights; X is the decoder's "
-            "stream, M the encoder's output"
+            "{formulas}: three weights; X is the decoder's stream, M the encoder's "
+            "output",
+            formulas=formulas,
         )
-        if across
-        else _("Q = X W_Q, K = X W_K, V = X W_V: the same X, three weights"),
+        if subject.kind == "cross"
+        else _("{formulas}: the same X, three weights", formulas=formulas),
         maps=tuple(one for part in parts for one in _projection_maps(subject, part)),
         words=_(
             "{query} asks with its q, {key} is found by its k and gives its v. Head "

@@ -37,7 +37,7 @@ SAMPLES = (
         ENGLISH,
         N_("what “it” reads, and how “il” follows from it"),
     ),
-    Sample("I am a student.", ENGLISH, N_("short: each word finds its partner")),
+    Sample("I am a student.", ENGLISH, N_("short: “a” has no partner in French")),
     Sample("I have a cat.", ENGLISH, N_("the diagonal of word for word")),
     Sample("I have a dog and a cat.", ENGLISH, N_("one verb for two things")),
     Sample(
