@@ -290,3 +290,28 @@ def test_the_note_on_a_mask_follows_the_head(
     view.diagram.choose("decoder.0.self_attention.mask")
     show(view, replace(view.session.state, head=1))
     assert heads == [0, 1]
+
+
+def test_the_chosen_block_is_in_sight(view: ArchitectureView, trace: Trace) -> None:
+    """It is scrolled to in the layer that is looked at, and stays where it is seen."""
+
+    def is_seen() -> bool:
+        for _turn in range(3):
+            QApplication.processEvents()
+        drawing = view.diagram.drawing
+        assert drawing is not None
+        assert view.diagram.scrolls
+        middle = middle_of_block(view, drawing.chosen)
+        return view.diagram.visibleRegion().contains(middle)
+
+    view.resize(1100, 200)
+    bar = view.findChildren(QScrollArea)[0].verticalScrollBar()
+    assert is_seen()
+    for layer in (2, 0, 1):
+        bar.setValue(bar.maximum())
+        show(view, shown(trace, 2, layer=layer))
+        assert is_seen()
+    there = bar.value()
+    show(view, shown(trace, 3, layer=1))
+    assert is_seen()
+    assert bar.value() == there

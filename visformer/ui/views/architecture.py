@@ -82,6 +82,9 @@ class ArchitectureView(View):
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.diagram.walked.connect(self._follow)
+        # only then is there room to scroll to
+        bar = self._scroll.verticalScrollBar()
+        bar.rangeChanged.connect(lambda *_range: self.diagram.show_chosen())
         self.whole = QCheckBox(_("&Whole model"), self)
         self.whole.setToolTip(
             _("Show the whole model at once, in smaller text where it needs to be")
@@ -99,6 +102,9 @@ class ArchitectureView(View):
         self.diagram.draw(state)
         if self._changed("fit", state.model, state.layer, state.trace is None):
             self._fit()
+        drawing = self.diagram.drawing
+        if drawing is not None and self._changed("chosen", drawing.chosen):
+            self.diagram.show_chosen()
 
     def present(self, *, on: bool) -> None:
         """Show an audience the whole model at once."""
@@ -141,7 +147,7 @@ class ArchitectureView(View):
 class _Diagram(QWidget):
     """Paints a Drawing; a block is chosen with the mouse or the arrow keys."""
 
-    walked = Signal(QRectF)  # where the block chosen by a key stands
+    walked = Signal(QRectF)  # where the chosen block stands, to be seen
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -377,10 +383,12 @@ class _Diagram(QWidget):
             self.go(drawing.chosen)
         else:
             self.choose(drawing.walk(drawing.chosen, *WALKS[key]))
-            self._show_chosen()
+            self.show_chosen()
 
-    def _show_chosen(self) -> None:
-        box = self.drawing.box(self.chosen) if self.drawing is not None else None
+    def show_chosen(self) -> None:
+        """Ask for the chosen block to be in sight."""
+        drawing = self.drawing
+        box = drawing.box(drawing.chosen) if drawing is not None else None
         if box is not None:
             wide, high = self._units()
             place = box.x * wide, box.y * high, box.width * wide, box.height * high
