@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QColor, QIcon
-from PySide6.QtWidgets import QApplication, QToolButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QToolButton
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
@@ -101,3 +101,26 @@ def test_what_cannot_be_used_is_told_from_what_can(name: str, qtbot: QtBot) -> N
     theme.apply_theme(app, "light")
     assert theme.contrast(QColor(able), QColor(unable)) >= 1.5
     assert theme.contrast(QColor(unable), window) >= 4.5
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_the_arrows_of_a_dialog_for_files_are_seen(name: str, qtbot: QtBot) -> None:
+    """Where no system's own dialog is there, it is Qt's, whose arrows are black."""
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+    theme.apply_theme(app, name)
+    dialog = QFileDialog()
+    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
+    qtbot.addWidget(dialog)
+    buttons = {
+        part: dialog.findChild(QToolButton, f"{part}Button")
+        for part in ("back", "forward", "toParent")
+    }
+    inks = {part: ink(button.icon()) for part, button in buttons.items()}
+    ground = dialog.palette().window().color()
+    theme.apply_theme(app, "light")
+    assert {
+        part: colour
+        for part, colour in inks.items()
+        if theme.contrast(QColor(colour), ground) < 3
+    } == {}

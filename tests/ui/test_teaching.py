@@ -48,6 +48,16 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     assert "fed: “▁w” 0.0300; the model would say: “▁t1”" in tip
 
 
+def test_the_reference_is_named_once_beside_the_tokens(
+    taught: tuple[Pair, Trace],
+) -> None:
+    """By the mode, or by the drawer while the model runs free."""
+    (window, _engine), _trace = taught
+    assert window.drawer.button.text() == ""
+    window.session.set(trace=make_trace(target=5))
+    assert window.drawer.button.text() == "reference"
+
+
 def test_the_mode_pushes_no_picture(pair: Pair) -> None:
     window, engine = pair
     window.translate("one two")

@@ -65,6 +65,10 @@ QTabBar::tab {{
 QTabBar::tab:selected {{ color: {text}; border-bottom-color: {accent}; }}
 QTabBar::tab:hover {{ color: {text}; }}
 QTabBar::tab:focus {{ color: {accent}; }}
+QFileDialog {{
+    backward-icon: url("{left}"); forward-icon: url("{right}");
+    filedialog-parent-directory-icon: url("{up}");
+}}
 QMenu {{ background: {base}; color: {text}; border: 1px solid {line}; }}
 QMenu::item {{ padding: {space}px {wider}px; }}
 QMenu::item:selected {{ background: {accent}; color: {on_accent}; }}
@@ -122,6 +126,7 @@ def style_sheet(name: str, colours: Colours, line: int) -> str:
         on_accent=colours.on_accent,
         down=_arrow(name, "down"),
         up=_arrow(name, "up"),
+        left=_arrow(name, "left"),
         right=_arrow(name, "right"),
         check=_arrow(name, "check"),
         thin=max(1, line // 8),

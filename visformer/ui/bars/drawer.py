@@ -9,6 +9,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
 
 from visformer.language import _
+from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui import icons, theme
 from visformer.ui.widgets.plain_label import plain_label
@@ -93,6 +94,11 @@ def _in_use(state: State) -> list[str]:
             words.append(f"p {strategy.top_p:g}")
     if state.wish.limit is not None:
         words.append(_("limit {n}", n=state.wish.limit))
-    if state.wish.reference:
+    if state.wish.reference and not _says_so(state):
         words.append(_("reference"))
     return words
+
+
+def _says_so(state: State) -> bool:
+    """Tell whether the transport says that a reference is fed."""
+    return state.trace is not None and is_taught(state.trace)
