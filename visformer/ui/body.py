@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QStatusBar, QVBoxLayout, QWidget
 
 from visformer.ui import theme
+from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.message_stack import MessageStack
 from visformer.ui.bars.sentence import Sentence
@@ -16,6 +17,15 @@ from visformer.ui.large import LargePlace
 # In lines of text: below this height, and with this width, the transport stands at the
 # target tokens.
 LOW, WIDE = 40, 40
+MOVES = frozenset(
+    (
+        QEvent.Type.Resize,
+        QEvent.Type.Move,
+        QEvent.Type.Show,
+        QEvent.Type.Hide,
+        QEvent.Type.LayoutRequest,
+    )
+)
 
 
 class Body(QWidget):
@@ -34,7 +44,9 @@ class Body(QWidget):
         )
         self._rows = QVBoxLayout(self.chrome)
         self._rows.setContentsMargins(0, 0, 0, 0)
-        self._over: tuple[LargePlace, QWidget, Drawer, MessageStack] | None = None
+        self._over: (
+            tuple[LargePlace, QWidget, CandidatesPanel, Drawer, MessageStack] | None
+        ) = None
         self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
         self._low = self._sharing = False
         self._late = QTimer(self, singleShot=True, interval=0)
@@ -59,16 +71,18 @@ class Body(QWidget):
         self,
         place: LargePlace,
         titled: QWidget,
+        beside: CandidatesPanel,
         drawer: Drawer,
         messages: MessageStack,
     ) -> None:
         """Put the pictures below the rows, and over them what comes and goes.
 
-        ``titled``: what is below the titles, which nothing lies over.
+        ``titled``: what is below the titles, which nothing lies over; ``beside``: what
+        may have room below it for the messages.
         """
         self._column.addWidget(place, 1)
-        self._over = place, titled, drawer, messages
-        for part in (place, drawer):
+        self._over = place, titled, beside, drawer, messages
+        for part in (place, beside, drawer):
             part.installEventFilter(self)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -78,8 +92,7 @@ class Body(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Follow the pictures, and the drawer when it opens."""
-        kinds = QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show
-        if event.type() in (*kinds, QEvent.Type.LayoutRequest):
+        if event.type() in MOVES:
             self._settle()
         return False
 
@@ -139,9 +152,11 @@ class Body(QWidget):
     def _settle(self) -> None:
         if self._over is None:
             return
-        place, titled, drawer, messages = self._over
-        room = place.geometry()
-        messages.settle(room)
+        place, titled, beside, drawer, messages = self._over
+        room, aside = place.geometry(), QRect()
+        if beside.isVisible():
+            aside = beside.free_room().translated(beside.mapTo(self, QPoint()))
+        messages.settle(room, aside)
         if titled.isVisible():
             room.setTop(titled.mapTo(self, QPoint()).y())
         size = drawer.sizeHint().boundedTo(room.size())

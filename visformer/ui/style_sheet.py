@@ -105,6 +105,7 @@ KeyCap {{
 Drawer, MessageStack {{
     background: {raised}; border: 1px solid {line}; border-radius: {round}px;
 }}
+MessageStack {{ border-color: {faint}; }}
 """
 
 

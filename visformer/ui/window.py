@@ -159,7 +159,8 @@ class MainWindow(QMainWindow):
         self.status.stopped.connect(self.stop)
         body.add_rows(self.header, self.strips, play, self.sentence, self.status)
         messages = MessageStack(body, self._notice, self.restore)
-        body.fill(self.large, self.tabs.middle, self.drawer, messages)
+        over = self.drawer, messages
+        body.fill(self.large, self.tabs.middle, self.candidates, *over)
         self.setCentralWidget(body)
         self.setStatusBar(self.status)
         self.presentation = Presentation(self)

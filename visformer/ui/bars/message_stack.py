@@ -1,4 +1,4 @@
-"""What there is to say: over the lower edge of the pictures, so that nothing moves."""
+"""What there is to say: beside the pictures, or over their edge: nothing moves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from visformer.ui import theme
 
+LEAST_WIDTH, MOST = 10, 8  # of messages that stand aside, and their height, in lines
+
 
 class MessageStack(QFrame):
     """Lines below one another, as high as they need to be; hidden without any."""
@@ -16,7 +18,7 @@ class MessageStack(QFrame):
         super().__init__(parent)
         self.setAutoFillBackground(True)
         self.setFrameShape(QFrame.Shape.StyledPanel)
-        self._lines, self._room = lines, QRect()
+        self._lines, self._room, self._aside = lines, QRect(), QRect()
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
         column.setSpacing(0)
@@ -34,25 +36,35 @@ class MessageStack(QFrame):
         """Come and go with the lines."""
         kinds = QEvent.Type.ShowToParent, QEvent.Type.HideToParent
         if event.type() in (*kinds, QEvent.Type.LayoutRequest):
-            self.settle(self._room)
+            self.settle(self._room, self._aside)
         return False
 
     def event(self, event: QEvent) -> bool:
         """Take another place when a line's text is longer or shorter."""
         done = super().event(event)
         if event.type() == QEvent.Type.LayoutRequest:
-            self.settle(self._room)
+            self.settle(self._room, self._aside)
         return done
 
-    def settle(self, room: QRect) -> None:
-        """Stand at the lower edge of a part of the parent."""
-        self._room = room
+    def settle(self, room: QRect, aside: QRect) -> None:
+        """Stand ``aside``, or at the lower edge of ``room``; both in the parent.
+
+        ``aside`` is where nothing is, if anywhere; there may be too little of it.
+        """
+        self._room, self._aside = room, aside
         shown = [line for line in self._lines if not line.isHidden()]
         self.setVisible(bool(shown))
-        edge = theme.gap(self)
-        width = max(1, room.width() - 2 * edge)
+        least, edge = self.minimumSizeHint(), theme.gap(self)
+        inside = aside.adjusted(edge, edge, -edge, -edge)
+        line = self.fontMetrics().height()
+        narrow = inside.width() < max(least.width(), LEAST_WIDTH * line)
+        if narrow or self._high(inside.width()) > min(inside.height(), MOST * line):
+            inside = room.adjusted(edge, edge, -edge, -edge)
+        width = max(1, inside.width())
+        high = min(max(self._high(width), least.height()), room.height())
+        at = inside.bottom() + 1 - high
+        self.setGeometry(inside.right() + 1 - width, at, width, high)
+
+    def _high(self, width: int) -> int:
         layout = self.layout()
-        high = layout.totalHeightForWidth(width) if layout is not None else 0
-        high = min(max(high, self.minimumSizeHint().height()), room.height())
-        at = room.bottom() + 1 - edge - high
-        self.setGeometry(room.right() + 1 - edge - width, at, width, high)
+        return layout.totalHeightForWidth(width) if layout is not None else 0

@@ -1,0 +1,56 @@
+"""Messages stand below the next tokens where there is room, else over an edge."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, QRect
+from PySide6.QtWidgets import QApplication, QWidget
+
+from tests.ui.windows import Pair, answer
+from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.window import MainWindow
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    window, engine = pair
+    window.translate("a b")
+    answer(window, engine)
+    window.session.set(tab="attention")
+    return window
+
+
+def place(window: MainWindow, part: QWidget) -> QRect:
+    return QRect(part.mapTo(window, QPoint()), part.size())
+
+
+def told(window: MainWindow, words: str) -> QRect:
+    """Return where a message stands."""
+    window.session.set(notice=words)
+    for _turn in range(3):
+        QApplication.processEvents()
+    stack = window.findChildren(MessageStack)[0]
+    assert stack.isVisible()
+    assert window._notice.words.height() >= window._notice.words.heightForWidth(
+        window._notice.words.width()
+    )
+    return place(window, stack)
+
+
+def test_a_message_covers_no_picture_where_there_is_room(window: MainWindow) -> None:
+    view = window.tabs.shown
+    assert view is not None
+    message = told(window, "A sentence that is not short, and so of several lines.")
+    assert not message.intersects(place(window, view))
+    assert not message.intersects(place(window, window.candidates.summary))
+
+
+def test_without_room_it_lies_over_the_lower_edge(window: MainWindow) -> None:
+    long = told(window, "A very long sentence. " * 40)
+    assert long.width() > 0.9 * window.large.width()
+    window.side.show(False)
+    folded = told(window, "A short one.")
+    assert folded.width() > 0.9 * window.large.width()
+    assert folded.bottom() <= place(window, window.large).bottom()
+    window.side.show(True)
+    assert told(window, "A short one.").width() < 0.5 * window.large.width()
