@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.session.sessions import (
     OTHER,
@@ -15,6 +16,7 @@ from tests.session.sessions import (
     take,
     translated,
 )
+from visformer.core.layer_export import layer_parameters
 from visformer.engine.events import Replaced
 from visformer.engine.messages import (
     AllTokens,
@@ -32,10 +34,39 @@ from visformer.engine.messages import (
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Change, Next, Session, State
 from visformer.values.distribution import WholeDistribution
+from visformer.values.facts import StackName
+from visformer.values.layer_weights import LayerParameters
 
 ALL = WholeDistribution(
     ids=np.array([1, 0]), tokens=("b", "a"), probabilities=np.ones(2, np.float32)
 )
+
+
+def weights(layer: int, stack: StackName = "encoder") -> LayerParameters:
+    """Return the weights of a layer of the model that made TRACE."""
+    made = layer_parameters(tiny_checkpoint(), stack, 0)
+    return replace(made, model=TRACE.model, layer=layer)
+
+
+def test_a_layer_looked_at_before_is_not_asked_for_again(
+    session: Session, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.set(tab="computation", stage="norms", kind="encoder")
+    for layer in (0, 1):
+        session.set(layer=layer)
+        take(
+            session, ParametersDone(number=len(engine.asked), parameters=weights(layer))
+        )
+    asked = len(engine.asked)
+    session.set(layer=0)
+    assert len(engine.asked) == asked
+    assert not session.state.awaiting.side_requests
+    monkeypatch.setattr(side_requests, "MOST_WEIGHTS", 0)  # room for the newest alone
+    session.set(kind="cross")
+    take(session, ParametersDone(number=asked + 1, parameters=weights(0, "decoder")))
+    assert [known.stack for known in session.state.parameters] == ["decoder"]
 
 
 def test_the_tab_in_sight_asks_once_for_what_it_lacks(

@@ -22,7 +22,6 @@ from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
-from visformer.session import side_requests
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
@@ -127,25 +126,6 @@ def test_another_model_drops_the_weights(pair: Pair) -> None:
     window.receive(opened())
     assert window.session.state.parameters == ()
     assert len(engine.asked) == 2
-
-
-def test_a_layer_looked_at_before_is_not_asked_for_again(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window, engine = pair
-    window.session.set(stage="norms", layer=0)
-    give(window, engine)
-    window.session.set(stage="norms", layer=1)
-    give(window, engine)
-    asked = len(engine.asked)
-    window.session.set(stage="norms", layer=0)
-    assert not window.session.state.awaiting.side_requests
-    assert len(engine.asked) == asked
-    assert view_of(window).maps.isVisible()
-    monkeypatch.setattr(side_requests, "MOST_WEIGHTS", 0)  # room for the newest alone
-    window.session.set(kind="encoder")
-    give(window, engine)
-    assert [known.stack for known in window.session.state.parameters] == ["encoder"]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

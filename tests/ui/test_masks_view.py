@@ -31,6 +31,7 @@ from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.mask_thumb import MaskThumb
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
+from visformer.values.intervention import Causal, Intervention
 from visformer.values.trace import Trace
 
 W = TypeVar("W", bound=QWidget)
@@ -290,6 +291,40 @@ def test_the_mask_that_matters_is_large_and_a_click_changes_places(
     assert not chosen.isChecked()
     show(view, single(kind="encoder", batch=BATCH))  # chosen by a key
     assert heat_map.matrix.title == "encoder self: causal mask"
+
+
+def without_causal_mask(step: int) -> State:
+    """Return a run whose decoder reads every token, later ones too, at a step."""
+    made = make_trace(source=5, target=4, masked_value=-1e9)
+    masks = {**made.masks, "decoder": np.ones_like(made.masks["decoder"])}
+    change = Intervention(masks=(Causal(None),))
+    trace = replace(made, masks=masks, intervention=change)
+    return replace(single(), trace=trace, shown=trace.until(step), intervention=change)
+
+
+def test_without_the_causal_mask_the_leak_is_painted(view: MasksView) -> None:
+    show(view, without_causal_mask(4))
+    view.show()
+    heat_map = large(view)
+    assert heat_map.isVisible()
+    assert heat_map.matrix is not None
+    assert heat_map.matrix.alarms is not None
+    assert (heat_map.matrix.alarms == np.triu(np.ones((4, 4), bool), 1)).all()
+    assert "reads the later token" in words(view, "leaks")
+    assert "attend to" in words(view, "the large mask in words")
+    large(view, "causal mask of decoder self attention")
+    assert heat_map.matrix.alarms is None
+    show(view, single())
+    assert named(view, QLabel, "leaks").isHidden()  # nothing was changed
+
+
+def test_of_one_token_without_the_causal_mask_no_leak_is_denied(
+    view: MasksView,
+) -> None:
+    show(view, without_causal_mask(1))
+    view.show()
+    assert "No leak" not in words(view, "leaks")
+    assert "no later token to read yet" in words(view, "leaks")
 
 
 def test_a_mask_that_hides_nothing_is_words_and_no_dark_square(view: MasksView) -> None:

@@ -43,7 +43,7 @@ def leaks(trace: Trace) -> list[Leak]:
         if not (future | pads).any():
             continue
         for layer in range(trace.layers(kind)):
-            if _sealed(trace, kind, layer, future | pads):
+            if sealed(trace, kind, layer, future | pads):
                 continue
             weights = np.where(future | pads, trace.attention(kind, layer), 0)
             weights = np.where(real[:, None], np.nan_to_num(weights), 0)
@@ -56,8 +56,8 @@ def leaks(trace: Trace) -> list[Leak]:
     return sorted(all_leaks, key=lambda leak: -leak.weight)
 
 
-def _sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
-    """Whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
+def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
+    """Tell whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
     if trace.is_captured(kind, layer):
         return False
     mask = trace.mask(kind, layer)

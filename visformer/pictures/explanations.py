@@ -261,6 +261,12 @@ def _computation(scene: Scene) -> str:
 
 
 def _masks(scene: Scene) -> str:
+    trace = scene.trace
+    if trace is not None and trace.intervention.looks_ahead and len(trace.target) > 1:
+        return _(
+            "The causal mask is changed: a framed cell is a later word that the row "
+            "reads, and that is not known yet when the row's own word is written."
+        )
     return _(
         "Which columns each row may read: a causal mask hides later target tokens, "
         "a padding mask hides padding."

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks
+from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks, sealed
 from visformer.language import _, ngettext
 from visformer.pictures.absent import has_target
-from visformer.pictures.masks import attends_to_nothing, nothing_words
+from visformer.pictures.masks import (
+    MaskPart,
+    attends_to_nothing,
+    mask_picture,
+    nothing_words,
+)
+from visformer.pictures.picture import Matrix
 from visformer.text import visible
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
@@ -32,12 +40,20 @@ def leaking_cells(
     """
     future, pads, real = forbidden(trace, kind)
     hidden = (future | pads) & real[:, None]
-    if not hidden.any():
+    if not hidden.any() or sealed(trace, kind, layer, future | pads):
         return None
     weights = np.nan_to_num(trace.attention(kind, layer, head))  # [Q, K] or [H, Q, K]
     read: Bools = weights > LEAST
     cells: Bools = hidden & (read if read.ndim == 2 else read.any(0))
     return cells if cells.any() else None
+
+
+def mask_and_leaks(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
+    """Return one part of a layer's mask; in the combined one its leaks are framed."""
+    picture = mask_picture(trace, kind, part, layer)
+    if part != "combined":
+        return picture
+    return replace(picture, alarms=leaking_cells(trace, kind, layer))
 
 
 def leak_words(trace: Trace | None) -> str:
@@ -92,6 +108,13 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
                 else _("{kind}: {sentence}", **fields)
             )
     return " ".join(words)
+
+
+def run_words(trace: Trace | None) -> str:
+    """Say what leaks in a run; "" where nothing does, unless something was changed."""
+    if trace is None or not (trace.intervention or leaks(trace)):
+        return ""
+    return leak_words(trace)
 
 
 def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:

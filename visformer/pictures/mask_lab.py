@@ -11,8 +11,7 @@ import numpy as np
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
-from visformer.pictures.leak_words import leaking_cells
-from visformer.pictures.masks import mask_picture
+from visformer.pictures.leak_words import leaking_cells, mask_and_leaks
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
@@ -86,10 +85,7 @@ def paint_picture(
     if trace is None:
         return None
     kind, layer = selection.kind, painted_layer(trace, selection, field)
-    picture = replace(
-        mask_picture(trace, kind, "combined", layer),
-        alarms=leaking_cells(trace, kind, layer),
-    )
+    picture = mask_and_leaks(trace, kind, "combined", layer)
     title = _(
         "{kind} mask, {layer}: click a cell to change it",
         kind=_(KIND_NAMES[kind]),

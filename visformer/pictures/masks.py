@@ -170,11 +170,14 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
 
 
 def solid_words(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> str:
-    """Say in place of a picture that a mask hides nothing; "" if it hides something."""
+    """Say in place of a picture that a mask hides nothing.
+
+    "" if it hides something, or should: what it lets through is to be seen.
+    """
     mask = part_mask(trace, kind, part, layer)
     if not mask.size:
         return _(NO_CELLS)
-    if not mask.all():
+    if not mask.all() or (part == "combined" and surprise(trace, kind, layer)):
         return ""
     fields = {"kind": _(KIND_NAMES[kind]), "rows": len(mask), "columns": mask.shape[1]}
     if part == "padding":
@@ -365,13 +368,15 @@ def _difference_words(
         "key": token_words(keys[key], key),
     }
     if not allowed:
-        return _("the model's own mask also hides {key} from query {query}.", **pair)
+        return _("the mask that was used also hides {key} from query {query}.", **pair)
     if _key_pads(trace, kind)[key]:
         return _(
-            "the model's own mask also lets query {query} attend to pad {key}.", **pair
+            "the mask that was used also lets query {query} attend to pad {key}.",
+            **pair,
         )
     return _(
-        "the model's own mask also lets query {query} attend to {key}, a later token.",
+        "the mask that was used also lets query {query} attend to {key}, a later "
+        "token.",
         **pair,
     )
 

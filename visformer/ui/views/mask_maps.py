@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
+from visformer.pictures.leak_words import mask_and_leaks
 from visformer.pictures.masks import (
     PART_NAMES,
     PARTS,
@@ -102,7 +103,7 @@ class MaskMaps(QWidget):
         self._marked: AttentionCell | None = None
         self.large: MaskPlace = FIRST
         self._legend = paragraph(_("what the colours mean"))
-        self._about = paragraph(_("leaks of this row of the batch"))
+        self._about = paragraph(_("leaks"))
         self.map = HeatMap()
         self.map.clicked.connect(self._click)
         self.map.hovered.connect(self._hover)
@@ -219,7 +220,7 @@ class MaskMaps(QWidget):
                 self.picture.say("")
             else:
                 layer, head = self._places[kind]
-                self.map.draw(mask_picture(trace, kind, part, layer))
+                self.map.draw(mask_and_leaks(trace, kind, part, layer))
                 said = parts_of(trace)[part], note(trace, kind, part, layer, head)
                 self.note.setText(" ".join(said))
                 self.picture.say(solid_words(trace, kind, part, layer))

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.leak_words import batch_words
+from visformer.pictures.leak_words import batch_words, run_words
 from visformer.pictures.mask_lab import causal_of
 from visformer.pictures.masks import chosen
 from visformer.pictures.selection import AttentionCell
@@ -97,7 +97,7 @@ class MasksPage(View):
         if self._changed("kind", state.kind) and trace is not None:
             self._follow(state.kind)
         if self._changed("words", trace, state.batch, state.head, modified):
-            words = ""
+            words = run_words(trace)
             if state.batch:
                 words = batch_words(trace, state.head, modified=modified)
             self._maps.tell(words)
