@@ -165,10 +165,11 @@ def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
     number = len(engine.decodes)
     half = altered(plain, HIDDEN).until(2)
     window.receive(Decoded(number=number, trace=half, limit=9))
-    assert window.modified.words.text() == "Modified run: hide 3"
+    words = window.modified.words
+    qtbot.waitUntil(lambda: words.text() == "Modified run: hide 3")
     window.receive(Finished(number=number, step_ms=1.0))
     said = f"Modified run: hide 3. Original text: “{plain.text}”"
-    assert window.modified.words.text() == said
+    assert words.text() == said
 
 
 def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from visformer.language import N_, _
@@ -138,13 +139,18 @@ def token_pairs(
     """Label target rows: what each read, and the token of the step in ``rows``."""
     tokens, origins = chosen_tokens(steps), step_origins(steps)
     return tuple(
-        TokenPair(
-            name,
-            visible(tokens[row]),
-            short_choice(steps[row]) if origins[row] in FED else "",
-        )
-        for name, row in zip(names, rows, strict=True)
+        [
+            _pair(
+                name,
+                visible(tokens[row]),
+                short_choice(steps[row]) if origins[row] in FED else "",
+            )
+            for name, row in zip(names, rows, strict=True)
+        ]
     )
+
+
+_pair = lru_cache(maxsize=4096)(TokenPair)  # most are those of the step before
 
 
 def has_fed(steps: Sequence[Step]) -> bool:

@@ -29,9 +29,17 @@ _END = r"\w{3,}[.!?…]+[\"'”’»)]*\s+(?=\S)|[。！？]+[”’」』]*\s*(
 
 
 def source_notice(trace: Trace) -> str:
-    """Say what the model may not be able to read in its source; "" for nothing."""
-    said = (_cut(trace), _unknown(trace), _strange(trace), _several(trace))
-    return " ".join(filter(None, said))
+    """Say what the model may not be able to read in its source; "" for nothing.
+
+    It is kept with the run: no step changes it.
+    """
+
+    def made() -> str:
+        said = (_cut(trace), _unknown(trace), _strange(trace), _several(trace))
+        return " ".join(filter(None, said))
+
+    name = "notice", trace.source_text, trace.truncated_from
+    return trace.memo.made((trace.source,), name, made)
 
 
 def end_notice(trace: Trace, limit: int) -> str:

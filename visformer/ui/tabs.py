@@ -23,6 +23,7 @@ from visformer.ui import theme, views
 from visformer.ui.views.view import View
 from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.still import Still, StillSplitter
 
 FIRST = "sizes at first"  # a splitter's property
 AHEAD_MS = 200  # between imports of views, each of which takes some 20
@@ -58,11 +59,12 @@ class Tabs(QWidget):
         self.explanation = RoleLabel(_("what is seen here"))
         self.explanation.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.explanation.setAlignment(Qt.AlignmentFlag.AlignVCenter)
-        self.explanation.setSizePolicy(
+        self._said = Still(self.explanation)
+        self._said.setSizePolicy(
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
         self.explained = True  # whether the sentence is wanted
-        self.middle = QSplitter(Qt.Orientation.Horizontal)
+        self.middle = StillSplitter(Qt.Orientation.Horizontal)
         self.middle.setChildrenCollapsible(False)
         self.middle.addWidget(self._stack)
         self.middle.setStretchFactor(0, 1)
@@ -112,9 +114,9 @@ class Tabs(QWidget):
         least = self.fontMetrics().height()
         high = [max(least, count * (small.lineSpacing() + 2)) for count in lines]
         in_row = high[0] - titles.height() <= high[1]
-        self.explanation.setFixedHeight(high[0 if in_row else 1])
+        self._said.setFixedHeight(high[0 if in_row else 1])
         at = (0, 1, 1, 1) if in_row else (1, 0, 1, 3)
-        self._head.addWidget(self.explanation, *at)
+        self._head.addWidget(self._said, *at)
         self._room = beside if in_row else self.width()
         self._size_explanation()
 
@@ -175,7 +177,7 @@ class Tabs(QWidget):
         return self._views.get(self.name)
 
     def draw(self, state: State) -> None:
-        """Turn to the State's view and draw it; say what is seen there."""
+        """Turn to the State's view and draw it."""
         view = self.view(state.tab)
         index = self._names.index(state.tab)
         if self._stack.currentIndex() != index or self.bar.currentIndex() != index:
@@ -184,6 +186,10 @@ class Tabs(QWidget):
             self._stack.setCurrentIndex(index)
         view.draw(state)
         self._page(state.tab).fit()
+
+    def say(self, state: State) -> None:
+        """Say what is seen in the view that is drawn."""
+        view = self.view(state.tab)
         sentence = view.explanation(state) if self.explained else ""
         if sentence != self.explanation.text():
             self.explanation.setText(sentence)
@@ -200,7 +206,7 @@ class Tabs(QWidget):
     def explain(self, explained: bool) -> None:
         """Show or hide the sentence on what is seen."""
         self.explained = explained
-        self.explanation.setVisible(explained)
+        self._said.setVisible(explained)
         self._session.set()
 
     def _page(self, name: str) -> LeastSize:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSettings
+from PySide6.QtCore import QSettings, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import (
     QMainWindow,
@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from visformer.engine.events import Event
 from visformer.engine.messages import Opened
+from visformer.engine.mirror import Decoded
 from visformer.errors import VisformerError
 from visformer.language import _
 from visformer.pictures.about import readable, source_hint
@@ -89,6 +90,9 @@ class MainWindow(QMainWindow):
         self.appearance = Appearance(self)
         self._engine = engine
         self.health: Health | None = None  # what went wrong, once it is watched
+        self._is_step = False  # what is drawn now is a step just decoded
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
         self.held = HeldKeys(self, self._draw, lambda state: self.transport.draw(state))
         self.session = Session(self.held.draw, engine, needed)
         self._traces = TraceOpener(self.session, self.show_file, self)
@@ -177,6 +181,21 @@ class MainWindow(QMainWindow):
     # ---- drawing ---------------------------------------------------------------
 
     def _draw(self, state: State) -> None:
+        """Show a State; of a step just decoded the pictures first, all else after them.
+
+        So the event loop has its turn in between, and they are never late.
+        """
+        if self._is_step and not separately([partial(self.tabs.draw, state)]):
+            self._late.start()
+        else:
+            self._late.stop()
+            self._draw_all(state)
+
+    def _draw_late(self) -> None:
+        """Draw what stands around the pictures of a step."""
+        self._draw_all(self.session.state, pictures=False)
+
+    def _draw_all(self, state: State, *, pictures: bool = True) -> None:
         """Update every visible part from the State; one that fails stops no other."""
         if state.tab != self.tabs.name:
             self.large.restore()
@@ -187,7 +206,8 @@ class MainWindow(QMainWindow):
             self.drawer.draw,
             *(self.strips.draw, self.sentence.draw),
             *(self.side.draw, self.candidates.draw),
-            *(self.tabs.draw, self.presentation.draw),
+            *((self.tabs.draw,) if pictures else ()),
+            *(self.tabs.say, self.presentation.draw),
         ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
@@ -345,7 +365,9 @@ class MainWindow(QMainWindow):
 
     def receive(self, event: Event) -> None:
         """Handle an event of the engine, on the window's thread."""
+        self._is_step = isinstance(event, Decoded)
         self.session.do(receive, event)
+        self._is_step = False
         if isinstance(event, Opened):
             show_recent(self, self.memory.remember(event.path))
             self.memory.keep("answers", self.session.state.answers.text())

@@ -43,6 +43,19 @@ class AttentionFacts:
         """How many layers have it."""
         return len(self.scales)
 
+    def key_head(self, head: int) -> int:
+        """Return which of the ``key_heads`` a head reads: neighbours share one."""
+        return head // (self.heads // self.key_heads)
+
+    def read_by(self, head: int | None) -> slice | list[int]:
+        """Return which of the ``key_heads`` one head reads, or each of all heads."""
+        if head is not None:
+            at = self.key_head(head)
+            return slice(at, at + 1)
+        if self.key_heads == self.heads:
+            return slice(None)
+        return [self.key_head(one) for one in range(self.heads)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
@@ -93,9 +106,11 @@ class ModelFacts:
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers that have attention of this kind; 0 for none."""
+        facts = self.attention.get(kind) if isinstance(kind, str) else None
+        if facts is not None:
+            return facts.layers
         one_of("kind", kind, KINDS)
-        facts = self.attention.get(kind)
-        return 0 if facts is None else facts.layers
+        return 0
 
 
 class Description(NamedTuple):

@@ -126,9 +126,14 @@ class Trace:
 
     @property
     def whole(self) -> Trace:
-        """The Trace that this one was cut from by ``until``, or itself."""
-        whole = self.cut_from or self
-        return whole if same(whole.storage, self.storage) else self
+        """What this Trace was cut from by ``until``, or itself."""
+        return self.cut_from if self.cut_from and self._is_cut else self
+
+    @cached_property
+    def _is_cut(self) -> bool:
+        """Whether it shares the storage of the Trace that it was cut from."""
+        whole = self.cut_from
+        return whole is not None and same(whole.storage, self.storage)
 
     @cached_property
     def storage(self) -> tuple[object, ...]:
@@ -141,7 +146,8 @@ class Trace:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone, as a file has it: what belongs to others stays."""
         others = dict.fromkeys(("cut_from", "own_weights", *_OUTPUT))
-        own = {k: v for k, v in self.__dict__.items() if k != "storage"}
+        derived = "storage", "_is_cut"
+        own = {k: v for k, v in self.__dict__.items() if k not in derived}
         return {**own, **others, "memo": Memo()}
 
     def __repr__(self) -> str:
@@ -219,8 +225,7 @@ class Trace:
 
     def key_head(self, kind: Kind, head: int) -> int:
         """Return which of the ``key_heads`` a head reads: neighbours share one."""
-        facts = self._facts(kind)
-        return head // (facts.heads // facts.key_heads)
+        return self._facts(kind).key_head(head)
 
     def attention_heads(
         self, kind: Kind, layer: int, head: int | None = None
@@ -229,13 +234,11 @@ class Trace:
         self._check(kind, layer, 0 if head is None else head)
         facts = self._facts(kind)
         heads = slice(None) if head is None else slice(head, head + 1)
-        of_keys = [self.key_head(kind, h) for h in range(facts.heads)[heads]]
         keys = self._split_memory(kind, layer, "keys")
-        grouped = len(of_keys) > 1 and facts.key_heads < facts.heads
         captured = self.captured.get((kind, layer))
         return AttentionHeads(
             self._split_queries(kind, layer)[:, heads],
-            keys[:, of_keys] if grouped else keys[:, of_keys[0] : of_keys[-1] + 1],
+            keys[:, facts.read_by(head)],
             self.mask(kind, layer),
             facts.masked_value,
             self.scale(kind, layer),

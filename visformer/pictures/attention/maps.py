@@ -18,6 +18,8 @@ from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
+GROWTH = 8  # tokens by which the room for a run that is being decoded grows
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:
@@ -32,6 +34,22 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
     """Return the chosen layer and head, limited to what a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))
+
+
+def reserved(counts: tuple[int, int], kind: Kind, *, grows: bool) -> tuple[int, int]:
+    """Return the rows and columns that a map has room for; ``counts``: those decoded.
+
+    ``grows``: the run is being decoded. Then there is room for some more tokens, so
+    that most steps add a row and move nothing.
+    """
+    if not grows:
+        return counts
+    rows, columns = (-(-count // GROWTH) * GROWTH for count in counts)
+    queries, keys = sides(kind)
+    return (
+        rows if queries == "target" else counts[0],
+        columns if keys == "target" else counts[1],
+    )
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:

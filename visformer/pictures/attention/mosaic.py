@@ -49,6 +49,11 @@ class Mosaic:
     chosen: tuple[int, int]  # layer and head
     note: str  # what was done to the numbers before painting
 
+    @property
+    def grid(self) -> tuple[object, ...]:
+        """What the places of all thumbnails follow from."""
+        return self.layers, self.heads, self.height, self.width, self.shape
+
     def hit(self, x: float, y: float) -> tuple[int, int] | None:
         """Return the layer and head at a point of the image; None outside."""
         layer, head = int(y // max(1, self.height)), int(x // max(1, self.width))

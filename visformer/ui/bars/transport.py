@@ -92,15 +92,14 @@ class Transport(QWidget):
         super().changeEvent(event)
         if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
             self._show_icons()
+            self._tell(self._state.step, self._last, self._first)
 
     def draw(self, state: State) -> None:
         """Show where the current step is."""
         self._state = state
         step, first, last = state.step, self._first, self._last
         self.setVisible(state.trace is None or has_target(state.trace))
-        self._where.setText(
-            _where(step, last, first) if self.tells_end else _("step {n}", n=step)
-        )
+        self._tell(step, last, first)
         self.steps.setVisible(self.tells_end)
         with QSignalBlocker(self.steps):
             self.steps.setRange(first, last)
@@ -115,6 +114,21 @@ class Transport(QWidget):
         }
         for name, button in self._buttons.items():
             button.setEnabled(able[name])
+
+    def _tell(self, step: int, last: int, first: int) -> None:
+        """Say which step it is; nothing moves while its digits are as many."""
+        widest, more = (10 ** len(str(number)) - 1 for number in (last, first))
+        if self.tells_end:
+            said, room = (
+                _where(step, last, first),
+                _where(widest, widest, first and more),
+            )
+        else:
+            said, room = (_("step {n}", n=number) for number in (step, widest))
+        metrics = self.fontMetrics()
+        wide = max(metrics.horizontalAdvance(text) for text in (said, room))
+        self._where.setFixedSize(wide + metrics.averageCharWidth(), metrics.height())
+        self._where.setText(said)
 
     @property
     def _first(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 from PySide6.QtCore import QElapsedTimer, QTimer
@@ -14,7 +15,11 @@ from visformer.language import _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, offered_scale, shown_marks
 from visformer.pictures.attention.finder import find_words, head_finder
-from visformer.pictures.attention.maps import all_numbers, layer_and_head
+from visformer.pictures.attention.maps import (
+    all_numbers,
+    layer_and_head,
+    reserved,
+)
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
@@ -30,6 +35,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heads_pane import HeadsPane
 from visformer.ui.widgets.kind_panel import KindPanel
 from visformer.ui.widgets.kinds_pane import KindsPane
+from visformer.ui.widgets.label_text import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.token_canvas import SideToken
 from visformer.values.facts import KINDS, Kind
@@ -71,7 +77,7 @@ class AttentionView(View):
         super().__init__(session)
         self._needs: tuple[object, ...] = ()  # what the overview is made from
         self._readings: dict[Kind, Reading | None] = {}
-        self._longest: dict[Kind, tuple[str, str]] = {}
+        self._longest: dict[Kind, LongestLabels] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
         self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
         self._filling: Mosaic | None = None
@@ -155,7 +161,7 @@ class AttentionView(View):
         state, look = self._state, self._state.look
         if kind != state.kind:  # what is small is a map
             look = replace(look, form="map")
-        extent, longest = self._extents.get(kind), self._longest.get(kind, ("", ""))
+        extent, room = self._extents.get(kind), self._longest.get(kind, ((), ()))
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
         mass = look.mass if look.form == "arcs" else None
         shown = _Shown(state.shown, kind)
@@ -165,7 +171,7 @@ class AttentionView(View):
             else (0, 0)
         )
         looks = (*numbers, mass, *at, state.scale, kind == state.kind)
-        if self._changed(kind, shown, looks, extent, longest):
+        if self._changed(kind, shown, looks, extent, room):
             self._tasks.pop(kind, None)
             drawn = reading(state.shown, state.selection, look, kind)
             if drawn is None and state.shown is not None:
@@ -176,7 +182,7 @@ class AttentionView(View):
             picture = None if drawn is None else matrix(drawn, state.selection)
             if picture is not None and kind != state.kind and look.summary == "head":
                 picture = replace(picture, title=small_title(kind, *at))
-            panel.draw(picture, look, extent=extent, longest=longest)
+            panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:
             panel.mark(state.shown, drawn, shown_marks(drawn, state.cell), look)
@@ -296,26 +302,26 @@ class AttentionView(View):
     def _measure(self) -> None:
         """Reserve space for all that was decoded, so that cells keep their size."""
         trace, look = self._state.trace, self._state.look
-        if not self._changed("room", trace, look):
+        grows = self._state.awaiting.decoding
+        if not self._changed("room", trace, look, grows):
             return
         self._extents, self._longest = {}, {}
         if trace is None:
             return
         labels = {kind: whole_labels(trace, kind, look) for kind in trace.kinds}
-        longest = {
-            kind: [max(names, key=len, default="") for names in both]
-            for kind, both in labels.items()
-        }
         # one height of column labels, so that the maps start on one line
-        column = max((columns for _, columns in longest.values()), key=len)
+        every = chain.from_iterable(columns for _, columns in labels.values())
+        column = max(every, key=len, default="")
         for kind, (rows, columns) in labels.items():
-            self._extents[kind] = len(rows), len(columns)
-            self._longest[kind] = longest[kind][0], column
+            counts = len(rows), len(columns)
+            self._extents[kind] = reserved(counts, kind, grows=grows)
+            self._longest[kind] = longest(rows), (column, *longest(columns))
 
     def _extent(self, trace: Trace, kind: Kind) -> tuple[int, int]:
         """Rows and columns of the overview's thumbnails: every token decoded."""
         queries, keys = trace.tokens(kind)
-        return len(queries), len(keys)
+        grows = self._state.awaiting.decoding
+        return reserved((len(queries), len(keys)), kind, grows=grows)
 
     # ---- what the user does ----------------------------------------------------
 

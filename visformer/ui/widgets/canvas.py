@@ -22,7 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
-from visformer.ui.widgets.cell_digits import paint_digits
+from visformer.ui.widgets.cell_digits import have_room, paint_digits
 from visformer.ui.widgets.colour_map import (
     NAN,
     Bytes,
@@ -31,9 +31,10 @@ from visformer.ui.widgets.colour_map import (
     inks,
     nan_crosses,
 )
-from visformer.ui.widgets.map_cells import cells_in_sight, hidden_runs
+from visformer.ui.widgets.map_cells import cells_in_sight, changed_cells, hidden_runs
 from visformer.values.arrays import Bools, Floats
 
+HATCHED = np.uint16(256)  # beside a code
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
 DARK_BELOW = 128  # lightness of a ground
@@ -60,14 +61,15 @@ class Canvas(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setMouseTracking(True)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.view = QRectF(0, 0, 1, 1)  # what is visible, in cells
         self._whole = QRectF(0, 0, 1, 1)
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
         self._image = QImage()  # of them
         self._kept = QPixmap()  # the cells as they are painted
-        self._stale = True  # it is to be painted again
-        self._codes = NOTHING
+        self._stale: list[QRect] | None = None  # to be painted again; None: all
+        self._codes = self._looks = NOTHING  # and which of them are hatched, too
         self._values: Floats | None = None
         self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
@@ -94,14 +96,22 @@ class Canvas(QWidget):
         values: Floats | None = None,
     ) -> None:
         """Show codes [R, C] of ``values``, which are written too; R or C may be 0."""
+        before = self._looks
+        same = table is self._colours and codes.size <= WHOLE_UP_TO
         self._codes, self._colours, self.cells = codes, table, NOTHING
         self._values = values
         self._masked = masked if masked is not None and masked.any() else None
         self._hatched = None
+        self._looks = codes if self._masked is None else codes + HATCHED * self._masked
         unknown = codes == NAN
         self._unknown = unknown if unknown.any() else None
         self._show_image()
-        self._repaint()
+        # numbers are all written in the one way that tells them apart
+        written = self.digits and have_room(self.font(), self.view, QRectF(self.rect()))
+        if same and not written:
+            self._repaint(changed_cells(before, self._looks))
+        else:
+            self._repaint()
 
     def mark(
         self,
@@ -172,14 +182,22 @@ class Canvas(QWidget):
 
     # ---- painting --------------------------------------------------------------
 
-    def _repaint(self) -> None:
-        self._stale = True
-        self.update()
+    def _repaint(self, cells: list[QRectF] | None = None) -> None:
+        """Paint some rectangles of cells again, or everything."""
+        if cells is None:
+            self._stale = None
+            self.update()
+            return
+        for part in cells:
+            place = self._pixels(part).toAlignedRect().adjusted(-1, -1, 1, 1)
+            if self._stale is not None:
+                self._stale.append(place)
+            self.update(place)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow font and palette."""
         super().changeEvent(event)
-        self._stale = True
+        self._stale = None
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the cells, which are kept while the mouse moves, and what is marked."""
@@ -199,13 +217,15 @@ class Canvas(QWidget):
         ratio = self.devicePixelRatioF()
         size = self.size() * ratio
         if (self._kept.size(), self._kept.devicePixelRatio()) != (size, ratio):
-            self._kept, self._stale = QPixmap(size), True
+            self._kept, self._stale = QPixmap(size), None
             self._kept.setDevicePixelRatio(ratio)
-        if self._stale:
-            self._stale = False
+        stale, self._stale = self._stale, []
+        if stale is None or stale:
             with QPainter(self._kept) as painter:
                 painter.setFont(self.font())
-                self._paint_cells(painter, palette)
+                for part in [self.rect()] if stale is None else stale:
+                    painter.setClipRect(part)  # fastest in one rectangle
+                    self._paint_cells(painter, palette)
         return self._kept
 
     def _paint_cells(self, painter: QPainter, palette: QPalette) -> None:
@@ -301,7 +321,11 @@ class Canvas(QWidget):
 
     def box(self, row: int, column: int) -> QRect:
         """Return where a cell lies in the widget, in pixels."""
-        return self._pixels(QRectF(column, row, 1, 1)).toAlignedRect()
+        return self.place(QRectF(column, row, 1, 1))
+
+    def place(self, cells: QRectF) -> QRect:
+        """Return where some cells lie in the widget, in pixels."""
+        return self._pixels(cells).toAlignedRect()
 
     def _pixels(self, cells: QRectF) -> QRectF:
         """Return where a rectangle of cells lies in the widget, in pixels."""

@@ -17,6 +17,12 @@ LINES = 1.9  # of text that a cell's sides need: about 32 pixels at the usual si
 MARGIN = 0.5  # of a letter, on both sides of a number
 
 
+def have_room(font: QFont, view: QRectF, room: QRectF) -> bool:
+    """Tell whether cells are large enough for numbers; see ``paint_digits``."""
+    wide, high = room.width() / view.width(), room.height() / view.height()
+    return min(wide, high) >= LINES * QFontMetricsF(font).height()
+
+
 def paint_digits(
     painter: QPainter,
     values: Floats,
@@ -30,10 +36,9 @@ def paint_digits(
     ``codes`` [R, C] index ``inks``; ``view`` is what is visible, in cells, and ``room``
     where that is, in pixels.
     """
-    wide, high = room.width() / view.width(), room.height() / view.height()
-    body = QFontMetricsF(painter.font()).height()
-    if min(wide, high) < LINES * body or not values.size:
+    if not have_room(painter.font(), view, room) or not values.size:
         return
+    wide, high = room.width() / view.width(), room.height() / view.height()
     rows = range(max(0, math.floor(view.top())), _end(view.bottom(), values.shape[0]))
     first = max(0, math.floor(view.left()))
     last = _end(view.right(), values.shape[1])

@@ -42,6 +42,7 @@ class ColourBar(QWidget):
         self._boolean = False
         self._widths: dict[str, int] = {}  # of texts; and of the offer, once measured
         self._offer_wide: int | None = None
+        self._needs: dict[int, tuple[int, int]] = {}  # by width
         self.offer = QPushButton(self)
         self.offer.setFlat(True)
         self.offer.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -69,6 +70,7 @@ class ColourBar(QWidget):
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
+        self._needs.clear()
         keys = (
             (_("may attend"), HIGH, boolean),
             ("NaN", NAN, unknown),
@@ -93,6 +95,12 @@ class ColourBar(QWidget):
     def heightForWidth(self, width: int) -> int:
         """Return the height in pixels: one line, or two."""
         return self._line() * (2 if self._is_second(width) else 1)
+
+    def needs(self, width: int) -> tuple[int, int]:
+        """Return the height, and as much of ``width`` as is used; see ``wanted``."""
+        if width not in self._needs:
+            self._needs[width] = self.heightForWidth(width), self.wanted(width)
+        return self._needs[width]
 
     def wanted(self, room: int) -> int:
         """Return the width for as much of the scale's name as has room, with all else.
@@ -164,6 +172,7 @@ class ColourBar(QWidget):
         super().changeEvent(event)
         if "_widths" in self.__dict__:
             self._widths.clear()
+            self._needs.clear()
             self._offer_wide = None
 
     # ---- painting --------------------------------------------------------------

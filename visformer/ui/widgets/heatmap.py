@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
@@ -24,7 +24,7 @@ from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.kind_sign import KindSign
-from visformer.ui.widgets.label_text import are_numbers, labels_width
+from visformer.ui.widgets.label_text import LongestLabels, are_numbers, labels_width
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
 from visformer.ui.widgets.map_room import MapRoom, map_room
 from visformer.ui.widgets.new_row import NewRow, has_grown
@@ -48,8 +48,11 @@ class HeatMap(QWidget):
         self._stretch = stretch
         self._matrix: Matrix | None = None
         self._extent: tuple[int, int] | None = None
-        self._longest = ("", "")
-        self._room: tuple[object, ...] = ()  # what the arrangement depends on
+        self._longest: LongestLabels = (), ()
+        # what the places of the words, and of all else, depend on
+        self._worded: tuple[object, ...] = ()
+        self._room: tuple[object, ...] = ()
+        self._top = 0  # where the words end
         self._held = False  # it is worked out later
         labels = [plain_label(parent=self) for _ in range(5)]
         for label in labels:
@@ -97,12 +100,12 @@ class HeatMap(QWidget):
         matrix: Matrix | None,
         *,
         extent: tuple[int, int] | None = None,
-        longest: tuple[str, str] = ("", ""),
+        longest: LongestLabels = ((), ()),
     ) -> None:
         """Show a matrix; None shows that there is none.
 
-        ``extent`` reserves space for this many rows and columns, ``longest`` for a row
-        and a column label, so that cells stay in place while rows are added.
+        ``extent`` reserves space for this many rows and columns, ``longest`` for row
+        and column labels, so that cells stay in place while rows are added.
         """
         self._held, grown = False, has_grown(self._matrix, matrix)
         self.new_row.stop()
@@ -123,13 +126,12 @@ class HeatMap(QWidget):
         self._hint.setText(matrix.note if empty else "")
         self._sign.draw(matrix.sign)
         self._title.setText(matrix.title)
-        self._colour_title(matrix)
         self._gist.setText(matrix.gist)
         self._gist.setVisible(bool(matrix.gist))
         self._done.setText(matrix.done)
         self._column_axis.setText(matrix.column_axis)
         self._row_axis.set_text(matrix.row_axis, matrix.row_role)
-        self._colour_axis(matrix)
+        self._colour_words(matrix)
         self._paint_cells(matrix)
         self._arrange()
         self.canvas.set_border(matrix.border)
@@ -141,9 +143,8 @@ class HeatMap(QWidget):
             columns=() if column is None else (column,),
         )
         if grown and self.isVisible():
-            place = self.canvas.box(len(matrix.rows) - 1, 0)
-            place.setRight(self.canvas.box(0, len(matrix.columns) - 1).right())
-            self.new_row.start(place)
+            last = QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1)
+            self.new_row.start(last)
 
     def mark(
         self,
@@ -181,13 +182,18 @@ class HeatMap(QWidget):
         else:
             self.value.hide()
 
-    def _colour_axis(self, matrix: Matrix) -> None:
-        """Give the columns' title the hue of what a column is."""
-        palette = QPalette(self.palette())
-        ink = axis_ink(palette, matrix.column_role)
-        if self._column_axis.palette().placeholderText().color() != ink:
-            palette.setColor(QPalette.ColorRole.PlaceholderText, ink)
-            self._column_axis.setPalette(palette)
+    def _colour_words(self, matrix: Matrix) -> None:
+        """Give the title, and that of the columns, the hue of what they name."""
+        palette, roles = self.palette(), QPalette.ColorRole
+        column = axis_ink(palette, matrix.column_role)
+        for label, part, ink in (
+            (self._title, roles.WindowText, hue(palette, matrix.role)),
+            (self._column_axis, roles.PlaceholderText, column),
+        ):
+            if label.palette().color(part) != ink:
+                own = QPalette(palette)
+                own.setColor(part, ink)
+                label.setPalette(own)
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
@@ -216,29 +222,25 @@ class HeatMap(QWidget):
         matrix = self._matrix
         if matrix is None:
             self._hint.setGeometry(self.rect())
-            self._room = ()
+            self._room = self._worded = ()
             return
         rows, columns = self._extent or (len(matrix.rows), len(matrix.columns))
         extent = max(1, rows), max(1, columns)
+        size, font = self.size(), self.font()
         longest = (
-            labels_width(self.font(), (self._longest[0], *matrix.rows)),
-            labels_width(self.font(), (self._longest[1], *matrix.columns)),
+            labels_width(font, self._longest[0] or matrix.rows),
+            labels_width(font, self._longest[1] or matrix.columns),
         )
-        bar = self._bar.heightForWidth(self.width())
-        words = matrix.done, matrix.title, matrix.gist, matrix.sign, bar
+        words = size, font, matrix.done, matrix.title, matrix.gist, matrix.sign
+        if words != self._worded:
+            self._worded = words
+            self._top = self._place_words(gap(self) // 2)
+        bar = self._bar.needs(size.width())
         axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
-        room = (self.size(), extent, longest, self.font(), words, axes)
+        room = (size, extent, longest, font, self._top, bar, axes)
         if room != self._room:
             self._room = room
             self._place(extent, longest, numbered=axes[2])
-
-    def _colour_title(self, matrix: Matrix) -> None:
-        """Write a matrix of one role in its hue."""
-        palette = self.palette()
-        if matrix.role:
-            palette.setColor(QPalette.ColorRole.WindowText, hue(palette, matrix.role))
-        if palette != self._title.palette():
-            self._title.setPalette(palette)
 
     def _place(
         self, extent: tuple[int, int], longest: tuple[int, int], *, numbered: bool
@@ -247,8 +249,8 @@ class HeatMap(QWidget):
 
         Where labels would leave too little of it they are left out.
         """
-        edge = gap(self) // 2
-        metrics, top = self.fontMetrics(), self._place_words(edge)
+        edge, top = gap(self) // 2, self._top
+        metrics = self.fontMetrics()
         line, letter = metrics.height() + 2, metrics.averageCharWidth()
         bar = self._bar.heightForWidth(self.width() - 2 * edge)
         bottom = self.height() - bar - 2 * edge
@@ -369,8 +371,7 @@ class HeatMap(QWidget):
         """Use the widget's palette and font."""
         self._arrange()
         if self._matrix is not None:
-            self._colour_axis(self._matrix)
-            self._colour_title(self._matrix)
+            self._colour_words(self._matrix)
             self._paint_cells(self._matrix)
 
     # ---- mouse and keys --------------------------------------------------------

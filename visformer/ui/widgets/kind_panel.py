@@ -15,6 +15,7 @@ from visformer.pictures.picture import Matrix
 from visformer.ui.large import can_be_large
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.label_text import LongestLabels
 from visformer.ui.widgets.panel import Panel
 from visformer.ui.widgets.running_text import RunningText
 from visformer.values.trace import Trace
@@ -75,7 +76,7 @@ class KindPanel(QStackedWidget):
         look: Look,
         *,
         extent: tuple[int, int] | None,
-        longest: tuple[str, str],
+        longest: LongestLabels,
     ) -> None:
         """Show a matrix; ``mark`` says what is marked in it."""
         self._matrix, self._form = matrix, look.form

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 
 from PySide6.QtCore import Qt
@@ -12,22 +13,19 @@ from visformer.pictures.picture import TokenPair
 from visformer.ui.theme import sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
+LongestLabels = tuple[tuple[str, ...], tuple[str, ...]]  # of a map's rows and columns
 WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
+@lru_cache(maxsize=4096, typed=True)  # a pair may be equal to a plain label
 def short(label: str) -> str:
     """Cut a long label in the middle; of a pair, each token."""
     if isinstance(label, TokenPair):
-        return _short_pair(label.read, label.next, label.fed)
+        read, next = (_cut(token, LONGEST - 5) for token in (label.read, label.next))
+        return TokenPair(read, next, label.fed)
     return _cut(label, LONGEST)
 
 
-@lru_cache(maxsize=2048)
-def _short_pair(read: str, next: str, fed: str) -> str:
-    return TokenPair(_cut(read, LONGEST - 5), _cut(next, LONGEST - 5), fed)
-
-
-@lru_cache(maxsize=2048)
 def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
@@ -66,16 +64,16 @@ def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
     widest = max(
         (
             QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
-            for text in _longest(labels)
+            for text in longest(map(short, labels))
         ),
         default=0.0,
     )
     return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
 
 
-def _longest(labels: tuple[str, ...]) -> tuple[str, ...]:
-    texts = {short(label) for label in labels}
-    return tuple(sorted(texts, key=lambda text: (len(text), text))[-3:])
+def longest(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the few labels of the most characters: the widest is among them."""
+    return tuple(sorted(sorted(set(labels)), key=len)[-3:])
 
 
 @lru_cache(maxsize=64)

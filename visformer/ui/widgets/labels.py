@@ -92,7 +92,7 @@ class Labels(QWidget):
         """
         texts = self._texts
         if labels is not self._labels:  # marking alone comes with every mouse move
-            self._labels, texts = labels, tuple([short(label) for label in labels])
+            self._labels, texts = labels, tuple(map(short, labels))
             self._has_wide = any(map(is_wide, texts))
         if (texts, marked, current, role) != (
             self._texts,
@@ -172,9 +172,13 @@ class Labels(QWidget):
             self._arrange()
         ink, places = hue(self.palette(), self._role), self._places
         painter.setFont(self._fit.face)
-        if event.rect() != self.rect():
-            region = event.region()
-            places = [at for at in places if region.intersects(self._around(at[1]))]
+        part = event.rect()
+        if part != self.rect() and not (self._stand_side_by_side or self.brief):
+            over = 2 * self.fontMetrics().height()
+            first, last = part.top() - over, part.bottom() + over
+            if not self._rows:
+                first, last = part.left() - over, part.right() + over
+            places = [at for at in places if first <= at[1] <= last]
         turned = []
         for index, middle in places:
             if self._is_turned(index):
@@ -273,15 +277,15 @@ class Labels(QWidget):
         places = list(kept)
         for index in range(-(-first // every) * every, last, every):
             middle = self._middle(index)
-            if index in always or not self._is_whole(index, middle):
+            if index in always or any(abs(middle - one) < least for one in near):
                 continue
-            if all(abs(middle - one) >= least for one in near):
+            if not self._stand_side_by_side or self._is_whole(index, middle):
                 places.append((index, middle))
         return places
 
     def _is_whole(self, index: int, middle: float) -> bool:
         """Tell whether a number beside the others ends before the map's right edge."""
-        parent = self.parentWidget() if self._stand_side_by_side else None
+        parent = self.parentWidget()
         if parent is None:
             return True
         return middle + self._wide(self._texts[index]) / 2 <= parent.width() - self.x()

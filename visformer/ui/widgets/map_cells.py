@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QRectF
 
 from visformer.pictures.attention.mosaic import pooled
@@ -25,6 +26,27 @@ def hidden_runs(masked: Bools, view: QRectF) -> list[QRectF]:
     ends = np.nonzero(edges == -1)[1]
     runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
     return [QRectF(left + start, top + row, end - start, 1) for row, start, end in runs]
+
+
+def changed_cells(
+    before: NDArray[np.integer], now: NDArray[np.integer]
+) -> list[QRectF]:
+    """Return the rows, and the columns, that are new, gone or not as they were.
+
+    Both are [R, C] of one map, of which either may have grown.
+    """
+    high, wide = (min(pair) for pair in zip(before.shape, now.shape, strict=True))
+    rows, columns = (max(pair) for pair in zip(before.shape, now.shape, strict=True))
+    differ = (before[:high, :wide] != now[:high, :wide]).any(1)
+    at = np.flatnonzero(differ)
+    parts = [
+        QRectF(wide, 0, columns - wide, rows),
+        QRectF(0, high, columns, rows - high),
+    ]
+    if at.size:
+        first, last = int(at[0]), int(at[-1])
+        parts.append(QRectF(0, first, columns, last + 1 - first))
+    return [part for part in parts if not part.isEmpty()]
 
 
 def cells_in_sight(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, QRectF, Qt, QTimer, QVariantAnimation
+from PySide6.QtCore import QRectF, Qt, QTimer, QVariantAnimation
 from PySide6.QtGui import QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import Matrix
 from visformer.ui.motion import has_motion
+from visformer.ui.widgets.canvas import Canvas
 
 GLOW_MS = 200
 QUIET_MS = 40  # without another step: what comes faster does not glow
@@ -17,11 +18,12 @@ STRONGEST = 0.5  # opacity of the glow at its beginning
 class NewRow(QWidget):
     """Lies over a row of cells; the row below it is painted and right already."""
 
-    def __init__(self, canvas: QWidget) -> None:
+    def __init__(self, canvas: Canvas) -> None:
         super().__init__(canvas)
+        self._canvas = canvas
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
-        self._row = QRect()
+        self._cells = QRectF()
         self.quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self.quiet.timeout.connect(self._glow)
         self.glow = QVariantAnimation(self)
@@ -31,23 +33,26 @@ class NewRow(QWidget):
         self.glow.valueChanged.connect(lambda _: self.update())
         self.glow.finished.connect(self.hide)
 
-    def start(self, row: QRect) -> None:
-        """Glow over ``row``, in pixels of the canvas, unless pictures stand still."""
+    def start(self, cells: QRectF) -> None:
+        """Glow over ``cells`` of the canvas, unless pictures stand still."""
         self.stop()
-        if has_motion() and row.height() >= 2:
-            self._row = row
+        if has_motion():
+            self._cells = cells
             self.quiet.start()
 
     def _glow(self) -> None:
-        self.setGeometry(self._row)
-        self.show()
-        self.glow.start()
+        place = self._canvas.place(self._cells)
+        if place.height() >= 2:
+            self.setGeometry(place)
+            self.show()
+            self.glow.start()
 
     def stop(self) -> None:
         """End at once: another picture is there."""
         self.quiet.stop()
-        self.glow.stop()
-        self.hide()
+        if not self.isHidden():
+            self.glow.stop()
+            self.hide()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint a light that runs along the row and goes out; first nothing."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import cast
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
@@ -26,7 +27,13 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
-from visformer.ui.widgets.colour_map import codes, colour_table, coloured
+from visformer.ui.widgets.colour_map import (
+    NAN,
+    Bytes,
+    codes,
+    colour_table,
+    coloured,
+)
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.plain_keys import keeps
@@ -58,6 +65,7 @@ class Overview(QWidget):
         super().__init__()
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
+        self._codes: Bytes | None = None  # of the image
         self._image = QImage()
         self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
@@ -78,16 +86,40 @@ class Overview(QWidget):
 
     def draw(self, mosaic: Mosaic | None) -> None:
         """Show this grid; None shows that there is none."""
-        self._mosaic = mosaic
+        before, drawn = self._mosaic, self._codes
+        self._mosaic, self._codes = mosaic, None
         self._image, self._unknown = QImage(), False
         if mosaic is not None and mosaic.image.size:
-            self._image = coloured(
-                codes(mosaic.image, None), colour_table(self.palette())
-            )
-            self._unknown = bool(np.isnan(mosaic.image.max()))
+            self._codes = codes(mosaic.image, None)
+            self._image = coloured(self._codes, colour_table(self.palette()))
+            self._unknown = bool((self._codes == NAN).any())
         self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
-        self._repaint()
+        if before is None or drawn is None or self._ranking is not None:
+            self._repaint()
+        else:
+            self._repaint_new(before, drawn)
+
+    def _repaint_new(self, before: Mosaic, drawn: Bytes) -> None:
+        """Paint the rows and columns of thumbnails again that are not as before."""
+        now, shown = self._mosaic, self._codes
+        if now is None or shown is None or before.grid != now.grid:
+            self._repaint()
+            return
+        (high, wide), grid = (now.height, now.width), self._grid()
+        rows = (drawn != shown).any(1).reshape(now.layers, high).any(0)
+        rows[slice(*sorted((before.filled[0], now.filled[0])))] = True
+        first, last = sorted((before.filled[1], now.filled[1]))
+        at = np.flatnonzero(rows)
+        down, across = grid.height() / now.layers, grid.width() / now.heads
+        for layer in range(now.layers) if at.size else ():
+            y = grid.y() + down * (layer + int(at[0]) / high)
+            part = QRectF(grid.x(), y, grid.width(), down * (at[-1] + 1 - at[0]) / high)
+            self.update(part.toAlignedRect().adjusted(-1, -1, 1, 1))
+        for head in range(now.heads) if first < last else ():
+            x = grid.x() + across * (head + first / wide)
+            part = QRectF(x, grid.y(), across * (last - first) / wide, grid.height())
+            self.update(part.toAlignedRect().adjusted(-1, -1, 1, 1))
 
     def _tell(self) -> None:
         """Name the grid, and say what its colours or its order are."""
@@ -194,12 +226,15 @@ class Overview(QWidget):
         if self._mosaic is None or self.header.fold.isChecked():
             return
         grid = self._grid()
-        if not self._image.isNull():
+        parts = cast(Iterable[QRect], event.region())
+        for part in parts if not self._image.isNull() else ():
+            painter.setClipRect(part)  # fastest in one rectangle
             if self._ranking is None:
                 painter.drawImage(grid, self._image)
             else:
                 self._paint_ranked(painter, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
+        painter.setClipping(False)
         painter.setPen(palette.color(role.WindowText))
         if self._ranking is None:
             self._paint_labels(painter, grid, self._mosaic)
