@@ -8,7 +8,7 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.pictures.attention.attention import UNDECODED, attention_map
-from visformer.pictures.attention.maps import Marks, marks
+from visformer.pictures.attention.maps import Marks, marks, reserved
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
@@ -21,6 +21,14 @@ def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
     session = Session()
     session.set(trace=trace, step=len(trace) if step is None else step, **changes)
     return session.state
+
+
+def test_a_run_that_grows_has_room_for_the_next_eight_tokens() -> None:
+    assert reserved((5, 9), "decoder", grows=True) == (8, 16)
+    assert reserved((8, 9), "cross", grows=True) == (8, 9)
+    assert reserved((8, 9), "encoder", grows=True) == (8, 9)
+    assert reserved((0, 9), "cross", grows=True) == (0, 9)
+    assert reserved((5, 9), "decoder", grows=False) == (5, 9)
 
 
 def looked(state: State) -> tuple[Trace | None, Selection, Look]:

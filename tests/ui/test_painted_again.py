@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QEvent
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, grown, make_trace
 from tests.ui.windows import Pair
+from visformer.bench.time_window import attention_of
+from visformer.engine.messages import Finished
+from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
+from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import read_only
+from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 
@@ -38,7 +46,10 @@ def on_screen(window: MainWindow) -> QImage:
 
 def is_right(window: MainWindow) -> bool:
     """Tell whether all that is on screen is as if it were painted now."""
-    shown, fresh = on_screen(window), window.grab().toImage()
+    shown = on_screen(window)
+    for canvas in window.findChildren(Canvas):  # they keep what they have painted
+        QApplication.sendEvent(canvas, QEvent(QEvent.Type.FontChange))
+    fresh = window.grab().toImage()
     return shown == fresh.convertToFormat(QImage.Format.Format_RGB32)
 
 
@@ -75,6 +86,42 @@ def test_a_growing_run_is_painted_as_a_whole_one(
     assert on_screen(window) == pixels
     if zoom:
         window.appearance.zoom_by(0)
+
+
+@pytest.mark.parametrize("kind", ["cross", "decoder"])
+def test_a_run_that_is_decoded_is_painted_right_and_stands_still(
+    pair: Pair, window: MainWindow, kind: Kind
+) -> None:
+    traces = grown(uneven(make_trace(12, 30, heads=4, sharpness=3.0)))
+    window.session.set(kind=kind)
+    window.translate("one two")
+    window.session.set(cursor=30)
+    number, places = len(pair[1].decodes), []
+    for trace in traces:
+        window.receive(Decoded(number=number, trace=trace, limit=30))
+        assert is_right(window), len(trace)
+        assert window.session.state.step == len(trace)
+        cells = attention_of(window).maps[kind].canvas
+        places.append((cells.geometry(), cells.view))
+    assert len(traces) >= 30
+    moves = sum(one != other for one, other in pairwise(places[5:]))
+    assert 0 < moves <= 6  # room for eight tokens at a time; and the labels' widths
+    window.receive(Finished(number=number, step_ms=1.0))
+    assert cells.view.height() == 30
+    assert is_right(window)
+
+
+def test_what_stands_around_the_pictures_follows_a_step(
+    qtbot: QtBot, pair: Pair, window: MainWindow
+) -> None:
+    traces = grown(make_trace(6, 3))
+    window.translate("one two")
+    number = len(pair[1].decodes)
+    window.receive(Decoded(number=number, trace=traces[-1], limit=9))
+    map_of_it = attention_of(window).maps["cross"].matrix
+    assert map_of_it is not None
+    assert len(map_of_it.rows) == len(window.session.state.shown or ())
+    qtbot.waitUntil(lambda: len(window.strips.source._row.chips) == 6)
 
 
 def test_wherever_one_goes_all_is_painted_that_changed(window: MainWindow) -> None:

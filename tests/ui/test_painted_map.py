@@ -21,7 +21,7 @@ from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
-from visformer.ui.widgets.canvas import ALARM
+from visformer.ui.widgets.canvas_marks import ALARM
 from visformer.ui.widgets.cell_texts import CellTexts
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, codes, colour_table
 from visformer.ui.widgets.heatmap import HeatMap

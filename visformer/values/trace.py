@@ -146,8 +146,7 @@ class Trace:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone, as a file has it: what belongs to others stays."""
         others = dict.fromkeys(("cut_from", "own_weights", *_OUTPUT))
-        derived = "storage", "_is_cut"
-        own = {k: v for k, v in self.__dict__.items() if k not in derived}
+        own = {k: v for k, v in vars(self).items() if k not in ("storage", "_is_cut")}
         return {**own, **others, "memo": Memo()}
 
     def __repr__(self) -> str:

@@ -9,8 +9,6 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
-    QColor,
-    QImage,
     QMouseEvent,
     QPaintEngine,
     QPainter,
@@ -22,7 +20,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
+from visformer.ui.widgets.canvas_marks import (
+    paint_alarms,
+    paint_border,
+    paint_focus,
+)
 from visformer.ui.widgets.cell_digits import have_room, paint_digits
+from visformer.ui.widgets.cell_pixels import paint_pixels
 from visformer.ui.widgets.colour_map import (
     NAN,
     Bytes,
@@ -31,13 +35,16 @@ from visformer.ui.widgets.colour_map import (
     inks,
     nan_crosses,
 )
-from visformer.ui.widgets.map_cells import cells_in_sight, changed_cells, hidden_runs
+from visformer.ui.widgets.map_cells import (
+    Run,
+    cells_in_sight,
+    changed_cells,
+    hidden_runs,
+)
 from visformer.values.arrays import Bools, Floats
 
 HATCHED = np.uint16(256)  # beside a code
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
-ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
-DARK_BELOW = 128  # lightness of a ground
 MOST_ALARMS = 2_000  # cells
 WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
 ZOOM_STEP = 1.25
@@ -66,7 +73,7 @@ class Canvas(QWidget):
         self._whole = QRectF(0, 0, 1, 1)
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
-        self._image = QImage()  # of them
+        self._inked = np.zeros((0, 0), np.uint32)  # their colours
         self._kept = QPixmap()  # the cells as they are painted
         self._stale: list[QRect] | None = None  # to be painted again; None: all
         self._codes = self._looks = NOTHING  # and which of them are hatched, too
@@ -74,9 +81,9 @@ class Canvas(QWidget):
         self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
-        self._hatched: list[QRectF] | None = None  # visible hidden cells, once needed
+        self._hatched: list[Run] | None = None  # visible hidden cells, once needed
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
-        self._crossed: list[QRectF] = []  # visible ones, found with the hatched
+        self._crossed: list[Run] = []  # visible ones, found with the hatched
         self._alarms: list[list[int]] = []  # rows and columns
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._cell: tuple[int, int] | None = None
@@ -107,8 +114,7 @@ class Canvas(QWidget):
         self._unknown = unknown if unknown.any() else None
         self._show_image()
         # numbers are all written in the one way that tells them apart
-        written = self.digits and have_room(self.font(), self.view, QRectF(self.rect()))
-        if same and not written:
+        if same and not self._writes_digits:
             self._repaint(changed_cells(before, self._looks))
         else:
             self._repaint()
@@ -178,9 +184,14 @@ class Canvas(QWidget):
         elif codes is self.cells:
             return
         self.cells, self._rect = codes, rect
-        self._image = coloured(codes, self._colours)
+        self._inked = coloured(codes, self._colours)
 
     # ---- painting --------------------------------------------------------------
+
+    @property
+    def _writes_digits(self) -> bool:
+        room = QRectF(self.rect())
+        return self.digits and have_room(self.font(), self.view, room)
 
     def _repaint(self, cells: list[QRectF] | None = None) -> None:
         """Paint some rectangles of cells again, or everything."""
@@ -203,11 +214,10 @@ class Canvas(QWidget):
         """Paint the cells, which are kept while the mouse moves, and what is marked."""
         painter, palette = QPainter(self), self.palette()
         if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-            self._paint_cells(painter, palette)  # texts and lines stay what they are
+            # texts and lines stay what they are
+            self._paint_cells(painter, palette, self.rect())
         else:
             painter.drawPixmap(0, 0, self._cells_kept(palette))
-        self._paint_border(painter, palette)
-        self._paint_alarms(painter, palette)
         self._paint_marks(painter, palette)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(palette.color(QPalette.ColorRole.Mid), 1))
@@ -224,25 +234,27 @@ class Canvas(QWidget):
             with QPainter(self._kept) as painter:
                 painter.setFont(self.font())
                 for part in [self.rect()] if stale is None else stale:
-                    painter.setClipRect(part)  # fastest in one rectangle
-                    self._paint_cells(painter, palette)
+                    painter.setClipRect(part)
+                    self._paint_cells(painter, palette, part)
         return self._kept
 
-    def _paint_cells(self, painter: QPainter, palette: QPalette) -> None:
-        """Paint the image, hatch hidden cells, cross out NaN, write the numbers."""
-        painter.fillRect(self.rect(), palette.window())
-        if not self._image.isNull():
-            painter.drawImage(self._pixels(self._rect), self._image)
-        self._hatch(painter, palette)
-        if self.digits and self._values is not None:
-            colours = inks(self._colours, palette)
-            values, room = self._values, QRectF(self.rect())
+    def _paint_cells(self, painter: QPainter, palette: QPalette, part: QRect) -> None:
+        """Paint a part: the cells, hatch hidden ones, cross out NaN, write numbers."""
+        painter.fillRect(part, palette.window())
+        (wide, high), (rows, columns) = self._pitch, self._inked.shape
+        if self._inked.size:
+            place, ratio = self._rect, self.devicePixelRatioF()
+            corner = self._pixels(place).topLeft()
+            pitch = wide * (place.width() / columns), high * (place.height() / rows)
+            paint_pixels(painter, self._inked, corner, pitch, part, ratio=ratio)
+        self._hatch(painter, palette, part)
+        if self._values is not None and self._writes_digits:
+            colours, room = inks(self._colours, palette), QRectF(self.rect())
+            values = self._values
             paint_digits(painter, values, self._codes, colours, self.view, room)
 
-    def _hatch(self, painter: QPainter, palette: QPalette) -> None:
-        width = self.width() / self.view.width()
-        height = self.height() / self.view.height()
-        if min(width, height) < HATCHED_FROM:
+    def _hatch(self, painter: QPainter, palette: QPalette, part: QRect) -> None:
+        if min(self._pitch) < HATCHED_FROM:
             return
         if self._hatched is None:
             masked, unknown = self._masked, self._unknown
@@ -254,70 +266,37 @@ class Canvas(QWidget):
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QBrush(colour, Qt.BrushStyle.BDiagPattern))
-        if self._hatched:
-            painter.drawRects([self._pixels(run) for run in self._hatched])
+        painter.drawRects(self._runs_in(self._hatched, part))
         if self._crossed:
             painter.setBrush(nan_crosses())
-            painter.drawRects([self._pixels(run) for run in self._crossed])
+            painter.drawRects(self._runs_in(self._crossed, part))
 
-    def _paint_border(self, painter: QPainter, palette: QPalette) -> None:
-        if self._border is None:
-            return
-        rows, columns = self._border
-        after = self._pixels(QRectF(columns, rows, 0, 0)).topLeft()
-        colours = palette.color(QPalette.ColorRole.Base), palette.windowText().color()
-        for colour, wide in zip(colours, (4, 2), strict=True):
-            painter.setPen(QPen(colour, wide))
-            if rows:
-                painter.drawLine(
-                    QPointF(0, after.y()), QPointF(self.width(), after.y())
-                )
-            if columns:
-                painter.drawLine(
-                    QPointF(after.x(), 0), QPointF(after.x(), self.height())
-                )
-
-    def _paint_alarms(self, painter: QPainter, palette: QPalette) -> None:
-        """Frame each cell, and put a sign into it where there is room."""
-        if not self._alarms:
-            return
-        ground = palette.color(QPalette.ColorRole.Base)
-        colour = QColor(ALARM[ground.lightness() < DARK_BELOW])
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        font = painter.font()
-        font.setBold(True)
-        painter.setFont(font)
-        sign = self.fontMetrics().height()
-        for row, column in self._alarms:
-            cell = self._pixels(QRectF(column, row, 1, 1))
-            inner = cell.adjusted(1.5, 1.5, -1.5, -1.5)
-            for edge, wide in ((ground, 4), (colour, 2)):
-                painter.setPen(QPen(edge, wide))
-                painter.drawRect(inner)
-            if min(cell.width(), cell.height()) >= sign:
-                spot = QRectF(0, 0, 0.8 * sign, sign)
-                spot.moveCenter(cell.center())
-                painter.fillRect(spot, ground)
-                painter.drawText(spot, Qt.AlignmentFlag.AlignCenter, "!")
+    def _runs_in(self, runs: list[Run], part: QRect) -> list[QRectF]:
+        """Return where those runs of cells lie, in pixels, that are in these lines."""
+        (wide, high), left, top = self._pitch, self.view.x(), self.view.y()
+        first = math.floor(part.top() / high + top) - 1
+        last = math.ceil((part.bottom() + 1) / high + top)
+        return [
+            QRectF((x - left) * wide, (y - top) * high, count * wide, high)
+            for x, y, count in runs
+            if first <= y <= last
+        ]
 
     def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        accent = palette.color(QPalette.ColorRole.Highlight)
-        bands = [QRectF(0, row, self._whole.width(), 1) for row in self._rows]
-        bands += [
-            QRectF(column, 0, 1, self._whole.height()) for column in self._columns
-        ]
-        painter.setPen(QPen(accent, 1))
-        for band in bands:
-            painter.drawRect(self._pixels(band))
-        if self._cell is None:
-            return
-        frame = self._pixels(QRectF(self._cell[1], self._cell[0], 1, 1))
-        for colour, wide in ((palette.color(QPalette.ColorRole.Base), 5), (accent, 3)):
-            pen = QPen(colour, wide)
-            pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
-            painter.setPen(pen)
-            painter.drawRect(frame)
+        if self._border is not None:
+            rows, columns = self._border
+            corner = self._pixels(QRectF(columns, rows, 0, 0)).topLeft()
+            paint_border(painter, palette, (rows > 0, columns > 0), corner)
+        if self._alarms:
+            boxes = [self._pixels(QRectF(x, y, 1, 1)) for y, x in self._alarms]
+            paint_alarms(painter, palette, boxes)
+        whole = self._whole
+        bands = [QRectF(0, row, whole.width(), 1) for row in self._rows]
+        bands += [QRectF(column, 0, 1, whole.height()) for column in self._columns]
+        cell = None
+        if self._cell is not None:
+            cell = self._pixels(QRectF(self._cell[1], self._cell[0], 1, 1))
+        paint_focus(painter, palette, list(map(self._pixels, bands)), cell)
 
     def box(self, row: int, column: int) -> QRect:
         """Return where a cell lies in the widget, in pixels."""
@@ -329,10 +308,14 @@ class Canvas(QWidget):
 
     def _pixels(self, cells: QRectF) -> QRectF:
         """Return where a rectangle of cells lies in the widget, in pixels."""
-        x = self.width() / self.view.width()
-        y = self.height() / self.view.height()
-        left, top = (cells.x() - self.view.x()) * x, (cells.y() - self.view.y()) * y
-        return QRectF(left, top, cells.width() * x, cells.height() * y)
+        (wide, high), view = self._pitch, self.view
+        left, top = (cells.x() - view.x()) * wide, (cells.y() - view.y()) * high
+        return QRectF(left, top, cells.width() * wide, cells.height() * high)
+
+    @property
+    def _pitch(self) -> tuple[float, float]:
+        """The width and height of a cell, in pixels."""
+        return self.width() / self.view.width(), self.height() / self.view.height()
 
     # ---- the mouse -------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QImage, QPalette
+from PySide6.QtGui import QBrush, QColor, QPalette
 
+from visformer.ui.widgets.cell_pixels import CellColours
 from visformer.values.arrays import Bools, Floats
 
 Bytes = NDArray[np.uint8]
@@ -78,17 +79,17 @@ def _table(dark: bool, signed: bool, masked: str) -> Bytes:
     return colours
 
 
-def coloured(codes: Bytes, colours: Bytes) -> QImage:
-    """Return codes [R, C] as an image, one pixel each, in a ``colour_table``."""
-    if not codes.size:
-        return QImage()
-    high, wide = codes.shape
-    inks = colours[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]  # as Format_RGB32 has them
-    image = QImage(wide, high, QImage.Format.Format_RGB32)
-    # several times faster than QImage.convertToFormat from indices
-    pixels = np.frombuffer(image.bits(), "<u4").reshape(high, wide)
-    np.take(inks, codes, out=pixels, mode="clip")
-    return image
+def coloured(codes: Bytes, colours: Bytes) -> CellColours:
+    """Return the colours of codes [R, C], as Format_RGB32 has them."""
+    found: CellColours = _packed(colours.tobytes()).take(codes, mode="clip")
+    return found
+
+
+@lru_cache(maxsize=16)
+def _packed(colours: bytes) -> CellColours:
+    table = np.frombuffer(colours, np.uint8).reshape(-1, 4)
+    packed: CellColours = table[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]
+    return packed
 
 
 def inks(colours: Bytes, palette: QPalette) -> list[QColor]:

@@ -12,10 +12,11 @@ from visformer.pictures.attention.mosaic import pooled
 from visformer.ui.widgets.colour_map import Bytes
 from visformer.values.arrays import Bools
 
+Run = tuple[int, int, int]  # first column, row, how many cells
 MOST_HATCHED = 4_000  # rectangles
 
 
-def hidden_runs(masked: Bools, view: QRectF) -> list[QRectF]:
+def hidden_runs(masked: Bools, view: QRectF) -> list[Run]:
     """Join adjacent visible hidden cells of a row; [] if there are too many."""
     top, left = math.floor(view.top()), math.floor(view.left())
     part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
@@ -25,7 +26,7 @@ def hidden_runs(masked: Bools, view: QRectF) -> list[QRectF]:
         return []
     ends = np.nonzero(edges == -1)[1]
     runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return [QRectF(left + start, top + row, end - start, 1) for row, start, end in runs]
+    return [(left + start, top + row, end - start) for row, start, end in runs]
 
 
 def changed_cells(

@@ -12,7 +12,6 @@ from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
     QHelpEvent,
-    QImage,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -27,6 +26,7 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
+from visformer.ui.widgets.cell_pixels import image_of, paint_pixels
 from visformer.ui.widgets.colour_map import (
     NAN,
     Bytes,
@@ -66,7 +66,7 @@ class Overview(QWidget):
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
         self._codes: Bytes | None = None  # of the image
-        self._image = QImage()
+        self._inked = np.zeros((0, 0), np.uint32)  # their colours
         self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
         self._order: Order = "place"
@@ -88,10 +88,10 @@ class Overview(QWidget):
         """Show this grid; None shows that there is none."""
         before, drawn = self._mosaic, self._codes
         self._mosaic, self._codes = mosaic, None
-        self._image, self._unknown = QImage(), False
+        self._unknown = False
         if mosaic is not None and mosaic.image.size:
             self._codes = codes(mosaic.image, None)
-            self._image = coloured(self._codes, colour_table(self.palette()))
+            self._inked = coloured(self._codes, colour_table(self.palette()))
             self._unknown = bool((self._codes == NAN).any())
         self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
@@ -227,10 +227,10 @@ class Overview(QWidget):
             return
         grid = self._grid()
         parts = cast(Iterable[QRect], event.region())
-        for part in parts if not self._image.isNull() else ():
-            painter.setClipRect(part)  # fastest in one rectangle
+        for part in parts if self._codes is not None else ():
+            painter.setClipRect(part)
             if self._ranking is None:
-                painter.drawImage(grid, self._image)
+                self._paint_cells(painter, grid, part)
             else:
                 self._paint_ranked(painter, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
@@ -246,6 +246,12 @@ class Overview(QWidget):
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
         painter.setPen(pen)
         painter.drawRect(frame)
+
+    def _paint_cells(self, painter: QPainter, grid: QRectF, part: QRect) -> None:
+        (rows, columns), ratio = self._inked.shape, self.devicePixelRatioF()
+        pitch = grid.width() / columns, grid.height() / rows
+        within = part.intersected(grid.toAlignedRect())
+        paint_pixels(painter, self._inked, grid.topLeft(), pitch, within, ratio=ratio)
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Cover what is not decoded yet, and the gaps; frame the thumbnails."""
@@ -268,11 +274,12 @@ class Overview(QWidget):
 
     def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
         """Paint every thumbnail at the place of its rank."""
+        image = image_of(self._inked)
         for layer in range(mosaic.layers):
             for head in range(mosaic.heads):
                 x, y, width, height = mosaic.frame(layer, head)
                 source = QRectF(x, y, width, height)
-                painter.drawImage(self._box(layer, head), self._image, source)
+                painter.drawImage(self._box(layer, head), image, source)
 
     def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
         """Write on every thumbnail which head it is, and its measure."""
