@@ -128,8 +128,9 @@ def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     full = (label.full if isinstance(label, TokenPair) else label for label in labels)
     if not unit:
         return tuple(full)
-    name = _("{unit} {label}")  # looked up once: a layer has thousands of units
-    return tuple(name.format(unit=unit, label=label) for label in full)
+    # looked up once: a layer has thousands of units
+    name = _("{unit} {label}", unit=unit, label="\0")
+    return tuple(name.replace("\0", label) for label in full)
 
 
 Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts
