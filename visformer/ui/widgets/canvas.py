@@ -16,6 +16,7 @@ from PySide6.QtGui import (
     QPalette,
     QPen,
     QPixmap,
+    QRegion,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QApplication, QWidget
@@ -75,7 +76,7 @@ class Canvas(QWidget):
         self._rect = QRectF()  # where they lie, in cells
         self._inked = np.zeros((0, 0), np.uint32)  # their colours
         self._kept = QPixmap()  # the cells as they are painted
-        self._stale: list[QRect] | None = None  # to be painted again; None: all
+        self._stale = QRegion()  # what of them is to be painted again
         self._codes = self._looks = NOTHING  # and which of them are hatched, too
         self._values: Floats | None = None
         self.digits = True  # written in cells that are large enough
@@ -196,19 +197,18 @@ class Canvas(QWidget):
     def _repaint(self, cells: list[QRectF] | None = None) -> None:
         """Paint some rectangles of cells again, or everything."""
         if cells is None:
-            self._stale = None
+            self._stale = QRegion(self.rect())
             self.update()
             return
         for part in cells:
             place = self._pixels(part).toAlignedRect().adjusted(-1, -1, 1, 1)
-            if self._stale is not None:
-                self._stale.append(place)
+            self._stale += place
             self.update(place)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow font and palette."""
         super().changeEvent(event)
-        self._stale = None
+        self._stale = QRegion(self.rect())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the cells, which are kept while the mouse moves, and what is marked."""
@@ -227,15 +227,14 @@ class Canvas(QWidget):
         ratio = self.devicePixelRatioF()
         size = self.size() * ratio
         if (self._kept.size(), self._kept.devicePixelRatio()) != (size, ratio):
-            self._kept, self._stale = QPixmap(size), None
+            self._kept, self._stale = QPixmap(size), QRegion(self.rect())
             self._kept.setDevicePixelRatio(ratio)
-        stale, self._stale = self._stale, []
-        if stale is None or stale:
+        stale, self._stale = self._stale, QRegion()
+        if not stale.isEmpty():
             with QPainter(self._kept) as painter:
+                painter.setClipRegion(stale)
                 painter.setFont(self.font())
-                for part in [self.rect()] if stale is None else stale:
-                    painter.setClipRect(part)
-                    self._paint_cells(painter, palette, part)
+                self._paint_cells(painter, palette, stale.boundingRect())
         return self._kept
 
     def _paint_cells(self, painter: QPainter, palette: QPalette, part: QRect) -> None:

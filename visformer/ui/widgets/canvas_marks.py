@@ -37,11 +37,11 @@ def paint_alarms(painter: QPainter, palette: QPalette, cells: list[QRectF]) -> N
     sign = painter.fontMetrics().height()
     font.setBold(True)
     painter.setFont(font)
+    frames = [cell.adjusted(1.5, 1.5, -1.5, -1.5) for cell in cells]
+    for edge, wide in ((ground, 4), (colour, 2)):
+        painter.setPen(QPen(edge, wide))
+        painter.drawRects(frames)  # many at once, many times faster
     for cell in cells:
-        inner = cell.adjusted(1.5, 1.5, -1.5, -1.5)
-        for edge, wide in ((ground, 4), (colour, 2)):
-            painter.setPen(QPen(edge, wide))
-            painter.drawRect(inner)
         if min(cell.width(), cell.height()) >= sign:
             spot = QRectF(0, 0, 0.8 * sign, sign)
             spot.moveCenter(cell.center())

@@ -38,17 +38,21 @@ def paint_pixels(
     left, columns = _cells_at(*across, colours.shape[1], ratio)
     top, rows = _cells_at(*down, colours.shape[0], ratio)
     if rows.size and columns.size:
-        image = image_of(colours.take(columns, 1).take(rows, 0))
+        pixels = colours.take(columns, 1).take(rows, 0)
+        image = _image_on(pixels)
         image.setDevicePixelRatio(ratio)
         painter.drawImage(QPointF(left / ratio, top / ratio), image)
 
 
 def image_of(colours: CellColours) -> QImage:
     """Return an image with a pixel for each cell."""
-    if not colours.size:
-        return QImage()
+    return _image_on(colours).copy() if colours.size else QImage()
+
+
+def _image_on(colours: CellColours) -> QImage:
+    """Return an image that has its pixels in these very numbers."""
     (high, wide), form = colours.shape, QImage.Format.Format_RGB32
-    return QImage(colours.data, wide, high, 4 * wide, form).copy()
+    return QImage(colours.data, wide, high, 4 * wide, form)
 
 
 def _cells_at(

@@ -76,6 +76,7 @@ class HeatMap(QWidget):
         self.new_row = NewRow(self.canvas)
         self.value = CellValue(self)
         self._cell: tuple[int, int] | None = None
+        self._marked: tuple[object, ...] = ()
         self._hint.raise_()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -161,6 +162,10 @@ class HeatMap(QWidget):
         if self._matrix is None:
             return
         matrix = self._matrix
+        marked = matrix, cell, rows, columns, value
+        if marked == self._marked:
+            return
+        self._marked = marked
         self.canvas.mark(cell, rows, columns)
         self._row_labels.draw(
             matrix.rows, rows, current=matrix.current, role=matrix.row_role

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import cast
+from collections.abc import Callable
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
@@ -226,15 +225,12 @@ class Overview(QWidget):
         if self._mosaic is None or self.header.fold.isChecked():
             return
         grid = self._grid()
-        parts = cast(Iterable[QRect], event.region())
-        for part in parts if self._codes is not None else ():
-            painter.setClipRect(part)
+        if self._codes is not None:
             if self._ranking is None:
-                self._paint_cells(painter, grid, part)
+                self._paint_cells(painter, grid, event.rect())
             else:
                 self._paint_ranked(painter, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
-        painter.setClipping(False)
         painter.setPen(palette.color(role.WindowText))
         if self._ranking is None:
             self._paint_labels(painter, grid, self._mosaic)
