@@ -106,11 +106,19 @@ class ModelFacts:
 
     def layers(self, kind: Kind) -> int:
         """Return the number of layers that have attention of this kind; 0 for none."""
+        facts = self._of(kind)
+        return len(facts.scales) if facts is not None else 0
+
+    def heads(self, kind: Kind) -> int:
+        """Return the number of heads of each layer of this kind; 0 without layers."""
+        facts = self._of(kind)
+        return facts.heads if facts is not None and facts.scales else 0
+
+    def _of(self, kind: Kind) -> AttentionFacts | None:
         facts = self.attention.get(kind) if isinstance(kind, str) else None
-        if facts is not None:
-            return facts.layers
-        one_of("kind", kind, KINDS)
-        return 0
+        if facts is None:
+            one_of("kind", kind, KINDS)
+        return facts
 
 
 class Description(NamedTuple):

@@ -166,7 +166,7 @@ class Trace:
 
     def heads(self, kind: Kind) -> int:
         """Return the number of heads of each layer of this kind; 0 without layers."""
-        return self._facts(kind).heads if self.layers(kind) else 0
+        return self.model.heads(kind)
 
     def key_heads(self, kind: Kind) -> int:
         """Return how many heads have keys and values: fewer where heads share them."""
@@ -378,7 +378,7 @@ class Trace:
 
     def _check(self, kind: Kind, layer: int, head: int) -> None:
         facts = self._facts(kind)
-        known = whole_number("layer", layer) < facts.layers
+        known = whole_number("layer", layer) < len(facts.scales)
         if not (known and whole_number("head", head) < facts.heads):
             raise InputError(
                 _(

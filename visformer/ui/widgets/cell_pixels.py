@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRect, QRectF, QSizeF
 from PySide6.QtGui import QImage, QPaintEngine, QPainter
+
+from visformer.values.arrays import read_only
 
 CellColours = NDArray[np.uint32]  # of each cell: 0xffRRGGBB
 
@@ -55,6 +58,7 @@ def _image_on(colours: CellColours) -> QImage:
     return QImage(colours.data, wide, high, 4 * wide, form)
 
 
+@lru_cache(maxsize=128)
 def _cells_at(
     room: tuple[int, int], corner: float, pitch: float, count: int, ratio: float
 ) -> tuple[int, NDArray[np.intp]]:
@@ -66,4 +70,5 @@ def _cells_at(
     middles = (np.arange(first, last) + 0.5) / ratio
     at = np.floor((middles - corner) / pitch).astype(np.intp)
     inside = np.flatnonzero((at >= 0) & (at < count))
-    return first + int(inside[0]) if inside.size else first, at[inside]
+    start = first + int(inside[0]) if inside.size else first
+    return start, read_only(at[inside])

@@ -273,15 +273,14 @@ class Labels(QWidget):
         kept = self._apart(sorted(always))
         if self.brief:
             return kept
-        near = [middle for _, middle in kept]
-        places = list(kept)
-        for index in range(-(-first // every) * every, last, every):
-            middle = self._middle(index)
-            if index in always or any(abs(middle - one) < least for one in near):
-                continue
-            if not self._stand_side_by_side or self._is_whole(index, middle):
-                places.append((index, middle))
-        return places
+        others = range(-(-first // every) * every, last, every)
+        pitch, start = self._fit.pitch, self._middle(0)
+        free = [(at, start + at * pitch) for at in others if at not in always]
+        for _, near in kept:
+            free = [place for place in free if not -least < place[1] - near < least]
+        if self._stand_side_by_side:
+            free = [place for place in free if self._is_whole(*place)]
+        return kept + free
 
     def _is_whole(self, index: int, middle: float) -> bool:
         """Tell whether a number beside the others ends before the map's right edge."""
