@@ -28,7 +28,7 @@ from visformer.ui.widgets.label_text import LongestLabels, are_numbers, labels_w
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
 from visformer.ui.widgets.map_room import MapRoom, map_room
 from visformer.ui.widgets.new_row import NewRow, has_grown
-from visformer.ui.widgets.plain_label import plain_label, wrapped_height
+from visformer.ui.widgets.plain_label import plain_label, wrapped_height, write_in
 
 TITLED = 20  # lines of a map's width from which its title is large
 EMPTY = N_("Nothing to show yet.")
@@ -110,9 +110,10 @@ class HeatMap(QWidget):
         """
         self._held, grown = False, has_grown(self._matrix, matrix)
         self.new_row.stop()
+        if (self._matrix is None) != (matrix is None) or matrix is None:
+            for part in (self._title, self._done, self._bar, self.canvas):
+                part.setVisible(matrix is not None)
         self._matrix, self._extent, self._longest = matrix, extent, longest
-        for part in (self._title, self._done, self._bar, self.canvas):
-            part.setVisible(matrix is not None)
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
         if matrix is None:
@@ -190,15 +191,9 @@ class HeatMap(QWidget):
     def _colour_words(self, matrix: Matrix) -> None:
         """Give the title, and that of the columns, the hue of what they name."""
         palette, roles = self.palette(), QPalette.ColorRole
-        column = axis_ink(palette, matrix.column_role)
-        for label, part, ink in (
-            (self._title, roles.WindowText, hue(palette, matrix.role)),
-            (self._column_axis, roles.PlaceholderText, column),
-        ):
-            if label.palette().color(part) != ink:
-                own = QPalette(palette)
-                own.setColor(part, ink)
-                label.setPalette(own)
+        write_in(self._title, roles.WindowText, hue(palette, matrix.role))
+        faint = axis_ink(palette, matrix.column_role)
+        write_in(self._column_axis, roles.PlaceholderText, faint)
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QRect, QRectF
 
-from visformer.pictures.attention.mosaic import pooled
+from visformer.pictures.attention.mosaic import Mosaic, pooled
 from visformer.ui.widgets.colour_map import Bytes
 from visformer.values.arrays import Bools
 
@@ -48,6 +48,33 @@ def changed_cells(
         first, last = int(at[0]), int(at[-1])
         parts.append(QRectF(0, first, columns, last + 1 - first))
     return [part for part in parts if not part.isEmpty()]
+
+
+def new_parts(
+    before: Mosaic, now: Mosaic, changed: NDArray[np.intp], grid: QRectF
+) -> list[QRect]:
+    """Return what is new in thumbnails that lie in ``grid``, in pixels.
+
+    ``changed``: rows of the image that are not as before. Of all thumbnails it is the
+    same rows, with those in between, and the columns that came or went.
+    """
+    (high, wide), parts = (now.height, now.width), []
+    rows = np.zeros(high, bool)
+    rows[changed % high] = True
+    rows[slice(*sorted((before.filled[0], now.filled[0])))] = True
+    at = np.flatnonzero(rows)
+    across, down = grid.width() / now.heads, grid.height() / now.layers
+    if at.size:
+        first, last = int(at[0]) / high, (int(at[-1]) + 1) / high
+        for layer in range(now.layers):
+            y = grid.y() + down * (layer + first)
+            parts.append(QRectF(grid.x(), y, grid.width(), down * (last - first)))
+    first, last = (edge / wide for edge in sorted((before.filled[1], now.filled[1])))
+    if first < last:
+        for head in range(now.heads):
+            x = grid.x() + across * (head + first)
+            parts.append(QRectF(x, grid.y(), across * (last - first), grid.height()))
+    return [part.toAlignedRect().adjusted(-1, -1, 1, 1) for part in parts]
 
 
 def cells_in_sight(

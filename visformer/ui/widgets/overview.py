@@ -25,16 +25,15 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
-from visformer.ui.widgets.cell_pixels import image_of, paint_pixels
+from visformer.ui.widgets.cell_pixels import CellColours, image_of, paint_pixels
 from visformer.ui.widgets.colour_map import (
-    NAN,
-    Bytes,
     codes,
     colour_table,
     coloured,
 )
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
+from visformer.ui.widgets.map_cells import new_parts
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import head_words
@@ -43,6 +42,7 @@ CAPTION = 0.45  # of a thumbnail's height, for its caption
 SMALLEST = 0.6  # of the text's size
 GAP = 5  # pixels between thumbnails
 LEAST = 24  # pixels of a thumbnail's sides: a long, flat one is stretched
+NO_CELLS: CellColours = np.zeros((0, 0), np.uint32)
 STEPS = {
     Qt.Key.Key_Left: (0, -1),
     Qt.Key.Key_Right: (0, 1),
@@ -64,8 +64,8 @@ class Overview(QWidget):
         super().__init__()
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
-        self._codes: Bytes | None = None  # of the image
-        self._inked = np.zeros((0, 0), np.uint32)  # their colours
+        self._inked = NO_CELLS  # the colours of its image
+        self._table = colour_table(self.palette())  # that they are of
         self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
         self._order: Order = "place"
@@ -85,40 +85,33 @@ class Overview(QWidget):
 
     def draw(self, mosaic: Mosaic | None) -> None:
         """Show this grid; None shows that there is none."""
-        before, drawn = self._mosaic, self._codes
-        self._mosaic, self._codes = mosaic, None
-        self._unknown = False
+        before, self._mosaic = self._mosaic, mosaic
+        table = colour_table(self.palette())
+        stays = self._inked.size > 0 and table is self._table and self._is_grid(before)
+        self._table, self._unknown = table, False
         if mosaic is not None and mosaic.image.size:
-            self._codes = codes(mosaic.image, None)
-            self._inked = coloured(self._codes, colour_table(self.palette()))
-            self._unknown = bool((self._codes == NAN).any())
+            image = mosaic.image
+            self._unknown = bool(np.isnan(image.max()))
+            if before is not None and stays:
+                rows = np.flatnonzero((before.image != image).any(1))
+                self._inked[rows] = coloured(codes(image[rows], None), table)
+                for part in new_parts(before, mosaic, rows, self._grid()):
+                    self.update(part)
+            else:
+                self._inked = coloured(codes(image, None), table)
+        else:
+            self._inked = NO_CELLS
         self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
-        if before is None or drawn is None or self._ranking is not None:
+        if not stays:
             self._repaint()
-        else:
-            self._repaint_new(before, drawn)
 
-    def _repaint_new(self, before: Mosaic, drawn: Bytes) -> None:
-        """Paint the rows and columns of thumbnails again that are not as before."""
-        now, shown = self._mosaic, self._codes
-        if now is None or shown is None or before.grid != now.grid:
-            self._repaint()
-            return
-        (high, wide), grid = (now.height, now.width), self._grid()
-        rows = (drawn != shown).any(1).reshape(now.layers, high).any(0)
-        rows[slice(*sorted((before.filled[0], now.filled[0])))] = True
-        first, last = sorted((before.filled[1], now.filled[1]))
-        at = np.flatnonzero(rows)
-        down, across = grid.height() / now.layers, grid.width() / now.heads
-        for layer in range(now.layers) if at.size else ():
-            y = grid.y() + down * (layer + int(at[0]) / high)
-            part = QRectF(grid.x(), y, grid.width(), down * (at[-1] + 1 - at[0]) / high)
-            self.update(part.toAlignedRect().adjusted(-1, -1, 1, 1))
-        for head in range(now.heads) if first < last else ():
-            x = grid.x() + across * (head + first / wide)
-            part = QRectF(x, grid.y(), across * (last - first) / wide, grid.height())
-            self.update(part.toAlignedRect().adjusted(-1, -1, 1, 1))
+    def _is_grid(self, other: Mosaic | None) -> bool:
+        """Tell whether the thumbnails stand where another's stood."""
+        now = self._mosaic
+        if now is None or other is None or self._ranking is not None:
+            return False
+        return now.grid == other.grid
 
     def _tell(self) -> None:
         """Name the grid, and say what its colours or its order are."""
@@ -225,7 +218,7 @@ class Overview(QWidget):
         if self._mosaic is None or self.header.fold.isChecked():
             return
         grid = self._grid()
-        if self._codes is not None:
+        if self._inked.size:
             if self._ranking is None:
                 self._paint_cells(painter, grid, event.rect())
             else:

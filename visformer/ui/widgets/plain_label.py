@@ -5,7 +5,14 @@ from __future__ import annotations
 import html
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QPalette
+from PySide6.QtGui import (
+    QColor,
+    QFontMetrics,
+    QHelpEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolTip, QWidget
 
 MOST_CHARACTERS = 40  # whose room a label asks for
@@ -100,6 +107,14 @@ def paragraph(name: str, text: str = "") -> QLabel:
     label.setWordWrap(True)
     label.setAccessibleName(name)
     return label
+
+
+def write_in(label: QLabel, role: QPalette.ColorRole, ink: QColor) -> None:
+    """Give a label's palette a colour in this role, unless it has it."""
+    if label.palette().color(role) != ink:
+        palette = QPalette(label.palette())
+        palette.setColor(role, ink)
+        label.setPalette(palette)
 
 
 def wrapped_height(metrics: QFontMetrics, text: str, width: int) -> int:
