@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace, with_config
+from visformer.pictures.batch_examples import batch_examples
 from visformer.pictures.masks import (
     PARTS,
     attends_to_nothing,
@@ -229,3 +230,20 @@ def test_the_weights_quoted_are_of_the_layer_and_head() -> None:
     assert "gets the same weight, 0." in nothing_words(trace, "decoder", 1, 0)
     assert "NaN" in nothing_words(trace, "decoder", 1, 1)
     assert "NaN" in note(trace, "decoder", "combined", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "examples"),
+    [
+        ("It was too tired.", ("It was too tired.", "It was", "It")),
+        ("5 9 7 8 6 4", ("5 9 7 8 6 4", "5 9 7", "5 9")),
+        ("attention", ("attention", "atten", "at")),
+        ("我有一只猫。", ("我有一只猫。", "我有一", "我有")),
+        ("a", ("a",)),
+        ("", ("",)),
+    ],
+)
+def test_a_batch_begins_with_what_its_model_can_read(
+    sentence: str, examples: tuple[str, ...]
+) -> None:
+    assert batch_examples(sentence) == examples

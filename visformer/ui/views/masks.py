@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.batch_examples import batch_examples
 from visformer.pictures.leak_words import batch_words, run_words
 from visformer.pictures.mask_lab import causal_of
 from visformer.pictures.masks import chosen
@@ -24,7 +25,6 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Causal, Intervention
 
 ROOM = 1.25  # times the least width: then the batch stands beside the masks
-SAMPLES = ("I have a cat.", "Thank you.")
 
 
 def _turned(change: Intervention) -> Intervention:
@@ -76,7 +76,7 @@ class MasksPage(View):
         """Show the batch if there is one, otherwise the sentence on screen."""
         self._state = state
         if state.trace is not None:
-            self._batch.offer((state.trace.source_text, *SAMPLES))
+            self._batch.offer(batch_examples(state.trace.source_text))
         shown = state.batch, state.shown, state.model, state.busy
         if self._changed("batch panel", *shown):
             self._batch.draw(state, fresh=self._changed("batch", state.batch))
