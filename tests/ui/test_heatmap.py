@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
-from PySide6.QtWidgets import QFileDialog, QLabel
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QGuiApplication,
+    QImage,
+    QPalette,
+)
+from PySide6.QtWidgets import QFileDialog, QLabel, QWidget
+from pytestqt.qtbot import QtBot
 
 from tests.ui.exports import csv_of
+from tests.ui.painted import painted
 from visformer.pictures.picture import Matrix, TokenPair
 from visformer.ui.widgets.colour_map import (
     HIGH,
@@ -23,7 +32,8 @@ from visformer.ui.widgets.colour_map import (
 )
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import short
+from visformer.ui.widgets.label_text import cut_to, short
+from visformer.ui.widgets.labels import Labels
 
 
 def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
@@ -220,6 +230,31 @@ def test_long_labels_are_cut_in_the_middle() -> None:
     # an arrow in a token is no border: each side of a pair is cut by itself
     assert short(TokenPair("▁a → b", "c")) == "▁a → b → c"
     assert short("▁incomprehensible → ▁x") == "▁incomp…e → ▁x"
+
+
+@pytest.mark.parametrize(("fed", "arrow"), [("", "→"), ("fed: “▁x” 0.5", "⇢")])
+def test_a_pair_that_is_cut_keeps_its_arrow(fed: str, arrow: str, qapp: object) -> None:
+    metrics = QFontMetrics(QFont())
+    pair = TokenPair("▁Elle", "▁abandonna", fed)
+    whole = metrics.horizontalAdvance(pair)
+    for room in range(metrics.horizontalAdvance(f"……{arrow}"), whole):
+        text = cut_to(pair, metrics, room)
+        assert metrics.horizontalAdvance(text) <= room
+        assert all(text.split(arrow))  # something of both tokens
+    assert cut_to(pair, metrics, whole - 1).startswith(f"▁Elle{arrow}")
+
+
+def test_labels_with_little_room_are_cut_pair_by_pair(qtbot: QtBot) -> None:
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    labels = Labels(Qt.Orientation.Vertical, parent)
+    labels.draw((TokenPair("▁Elle", "▁donna"), "▁extraordinary"), (), current=0)
+    labels.look_at(0.0, 2.0)
+    labels.resize(7 * labels.fontMetrics().averageCharWidth(), 80)
+    pair, plain = (word.text for word in painted(labels).words)
+    assert "→" in pair
+    assert "…" in pair
+    assert "…" in plain
 
 
 def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
-from visformer.pictures.picture import TokenPair
+from visformer.pictures.picture import ARROW, FED_ARROW, TokenPair
 from visformer.ui.theme import sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
@@ -31,6 +31,20 @@ def _cut(text: str, longest: int) -> str:
         return text
     head = longest // 2
     return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
+
+
+def cut_to(label: str, metrics: QFontMetrics, room: int) -> str:
+    """Cut a label to ``room`` pixels; of a pair each token, so that its arrow stays."""
+    middle = Qt.TextElideMode.ElideMiddle
+    if not isinstance(label, TokenPair):
+        return metrics.elidedText(label, middle, room)
+    arrow = (FED_ARROW if label.fed else ARROW).strip()
+    left = max(0, room - metrics.horizontalAdvance(arrow))
+    tokens = label.read, label.next
+    wide = [metrics.horizontalAdvance(token) for token in tokens]
+    rooms = [max(left // 2, left - other) for other in reversed(wide)]
+    read, next = map(metrics.elidedText, tokens, (middle, middle), rooms)
+    return f"{read}{arrow}{next}"
 
 
 def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:

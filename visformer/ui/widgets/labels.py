@@ -23,6 +23,7 @@ from visformer.ui.widgets.label_text import (
     WIDE_SIZE,
     are_numbers,
     axis_title,
+    cut_to,
     is_wide,
     label_font,
     labels_width,
@@ -212,8 +213,7 @@ class Labels(QWidget):
             metrics = painter.fontMetrics() if special else self._fit.metrics
             wide = metrics.horizontalAdvance(text) if special else self._wide(text)
             if wide > box.width():
-                cut = Qt.TextElideMode.ElideMiddle
-                text = metrics.elidedText(text, cut, int(box.width()))
+                text = cut_to(text, metrics, int(box.width()))
         painter.drawText(box, side, text)
         if special:
             painter.setFont(self._fit.face)
