@@ -12,6 +12,7 @@ from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.ui import theme
 from visformer.ui.bars.chip_painter import LATER
+from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.icons import SIDE, dress
 from visformer.ui.widgets.plain_label import Hint
 from visformer.ui.window import MainWindow
@@ -39,12 +40,30 @@ def ink(icon: QIcon, mode: QIcon.Mode = NORMAL) -> str:
 def test_icons_have_the_colour_of_every_theme(window: MainWindow) -> None:
     """A theme alone, without another size of the text, dresses them all."""
     own = (window.header.go, window.header.more, window.header.present)
-    buttons = (*own, window.sentence.copy, window.drawer.button)
+    steps = window.transport.findChildren(QToolButton)
+    buttons = (*own, window.sentence.copy, window.drawer.button, *steps)
     for name in ("dark", "light", "contrast", "light"):
         window.appearance.set_theme(name)
         QApplication.processEvents()
-        inks = {button.accessibleName(): ink(button.icon()) for button in buttons}
-        assert inks == dict.fromkeys(inks, theme.THEMES[name].text)
+        look = theme.THEMES[name]
+        for mode, colour in ((NORMAL, look.text), (DISABLED, look.off)):
+            inks = {one.accessibleName(): ink(one.icon(), mode) for one in buttons}
+            assert inks == dict.fromkeys(inks, colour)
+
+
+def test_the_arrows_of_a_strip_grow_with_the_text(window: MainWindow) -> None:
+    ends = [
+        button
+        for strip in window.findChildren(TokenStrip)
+        for button in strip.findChildren(QToolButton)
+    ]
+    assert len(ends) >= 4
+    for percent in (50, -50):
+        window.appearance.zoom_by(percent)
+        QApplication.processEvents()
+        assert {end.iconSize().height() for end in ends} == {
+            end.fontMetrics().height() for end in ends
+        }
 
 
 def test_the_status_bar_keeps_off_the_edges(window: MainWindow) -> None:

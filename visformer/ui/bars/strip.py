@@ -90,9 +90,10 @@ class TokenStrip(QScrollArea):
                 self.ensureVisible(box.center().x(), 0, box.width(), 0)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the font."""
+        """Follow palette and font."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and "_ends" in self.__dict__:
+        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
+        if event.type() in kinds and "_ends" in self.__dict__:
             for button, shape in zip(self._ends, ("unfold", "fold"), strict=True):
                 icons.dress(button, shape)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QSignalBlocker, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QHBoxLayout,
@@ -18,7 +18,7 @@ from visformer.language import _
 from visformer.pictures.absent import has_target
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
-from visformer.ui.icons import icon
+from visformer.ui.icons import dress
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.side_by_side import in_line
@@ -80,12 +80,8 @@ class Transport(QWidget):
         return button
 
     def _show_icons(self) -> None:
-        palette, height = self.palette(), self.fontMetrics().height()
         for name, button in self._buttons.items():
-            shape = "pause" if name == "play" and self.playing else name
-            colours = palette.buttonText().color(), palette.mid().color()
-            button.setIcon(icon(shape, *colours))
-            button.setIconSize(QSize(height, height))
+            dress(button, "pause" if name == "play" and self.playing else name)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow palette and font."""
