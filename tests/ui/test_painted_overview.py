@@ -123,6 +123,19 @@ def test_captions_stand_on_the_heads_that_they_name(overview: Overview) -> None:
         assert rows[place // HEADS][place % HEADS].contains(word.x, word.y)
 
 
+@pytest.mark.parametrize("wide", [500, 260, 180, 90])
+def test_a_caption_without_room_loses_its_measure_first(
+    overview: Overview, wide: int
+) -> None:
+    captions = tuple(f"L{layer + 1} H{head + 1} −0.93" for layer, head in RANKED)
+    overview.rank("maximum", Ranking(RANKED, captions, "highest"), "highest")
+    overview.resize(wide, 260)
+    written = [word.text for word in painted(overview).words if word.text[:1] == "L"]
+    names = [caption[:5] for caption in captions]
+    expected = {500: list(captions), 260: names, 180: names, 90: []}
+    assert written == expected[wide]
+
+
 def test_what_is_not_decoded_is_not_painted(overview: Overview) -> None:
     overview.draw(replace(mosaic(), filled=(2, 5)))
     image = pixels(overview)

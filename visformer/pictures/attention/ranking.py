@@ -52,6 +52,11 @@ class Ranking:
     captions: tuple[str, ...]  # in the same order: "L2 H5 0.93"
     words: str
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads' names without their measures, in the same order: "L2 H5"."""
+        return tuple(_name(*place) for place in self.order)
+
 
 def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | None]:
     """Yield None after each head, then the Ranking; nothing for order "place".
@@ -67,7 +72,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
             value, caption = _measured(
                 head_weights(trace, kind, layer, head), order, kind
             )
-            caption = f"L{layer + 1} H{head + 1} {caption}"
+            caption = f"{_name(layer, head)} {caption}"
             rank = value if order == "entropy" else -abs(value)
             ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
@@ -78,6 +83,10 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
         tuple(caption for *_rank, caption in ranked),
         order_words(order, kind),
     )
+
+
+def _name(layer: int, head: int) -> str:
+    return f"L{layer + 1} H{head + 1}"
 
 
 def order_words(order: Order, kind: Kind) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, QSizeF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
@@ -36,10 +36,9 @@ from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.map_cells import new_parts
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.thumbnail_captions import fitted
 from visformer.words import head_words
 
-CAPTION = 0.45  # of a thumbnail's height, for its caption
-SMALLEST = 0.6  # of the text's size
 GAP = 5  # pixels between thumbnails
 LEAST = 24  # pixels of a thumbnail's sides: a long, flat one is stretched
 NO_CELLS: CellColours = np.zeros((0, 0), np.uint32)
@@ -271,18 +270,15 @@ class Overview(QWidget):
                 painter.drawImage(self._box(layer, head), image, source)
 
     def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
-        """Write on every thumbnail which head it is, and its measure."""
-        font, high = self.font(), self._box(0, 0).height()
-        share = CAPTION * high / self.fontMetrics().height()
-        font.setPointSizeF(font.pointSizeF() * min(1.0, max(SMALLEST, share)))
+        """Write on every thumbnail which head it is, and its measure if it has room."""
+        room = self._box(0, 0).size() - QSizeF(GAP + 2, 0)
+        font, captions = fitted(ranking, self.font(), room)
         painter.setFont(font)
         metrics = QFontMetrics(font)
         ground = self.palette().color(QPalette.ColorRole.Window)
         ground.setAlphaF(0.85)
-        for (layer, head), caption in zip(ranking.order, ranking.captions, strict=True):
-            box = self._box(layer, head).adjusted(1, 1, -GAP - 1, -GAP - 1)
-            room, cut = int(box.width()), Qt.TextElideMode.ElideRight
-            text = metrics.elidedText(caption, cut, room)
+        for head, text in zip(ranking.order, captions, strict=False):
+            box = self._box(*head).adjusted(1, 1, -GAP - 1, -GAP - 1)
             box.setTop(max(box.top(), box.bottom() - metrics.height()))
             box.setWidth(metrics.horizontalAdvance(text) + 2)
             painter.fillRect(box, ground)
