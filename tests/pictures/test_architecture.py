@@ -17,7 +17,7 @@ from visformer.pictures.diagram.blocks import Counts, counts_table, goal, runs
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.picture import csv_text
 from visformer.session.state import Session, State
-from visformer.values.facts import BlockParameters
+from visformer.values.facts import AttentionFacts, BlockParameters, Kind
 from visformer.values.trace import Trace
 
 
@@ -363,6 +363,22 @@ def test_a_long_target_shows_its_newest_tokens() -> None:
     assert tokens[-1].title == trace.target[-1]
     assert len(tokens) < 40
     assert "…" in texts(drawing)
+
+
+def test_the_attention_that_is_looked_at_is_shown_inside() -> None:
+    trace = make_trace()
+    parts = {
+        "encoder": "encoder.1.self_attention",
+        "decoder": "decoder.1.self_attention",
+        "cross": "decoder.1.cross_attention",
+    }
+    for kind, part in parts.items():
+        assert drawn(shown(trace, kind=kind, layer=1)).chosen == part
+    own: dict[Kind, AttentionFacts] = {"encoder": trace.model.attention["encoder"]}
+    alone = replace(trace.model, attention=own)  # it has no other kind
+    made = architecture(None, alone, shown(trace, kind="cross").selection)
+    assert made is not None
+    assert made.chosen == "encoder.0.self_attention"
 
 
 def test_without_a_model_there_is_no_diagram() -> None:

@@ -63,7 +63,7 @@ def architecture(
     bottom = max(high, min(lines, high + MARGIN)) - MARGIN
     return _joined(
         Stacks(trace, model, selection.layer, each, gap, bottom, closed),
-        chosen if _exists(model, chosen) else _first(model, selection.layer, closed),
+        chosen if _exists(model, chosen) else _first(model, selection, closed),
         said=sentence(trace),
         head=selection.head,
         width=width,
@@ -88,14 +88,17 @@ def _apart(
     return kept
 
 
-def _first(model: ModelFacts, layer: int, closed: frozenset[str]) -> str:
-    """Return the block whose inside is shown before the user chooses one."""
-    kind = model.kinds[-1]
+def _first(model: ModelFacts, selection: Selection, closed: frozenset[str]) -> str:
+    """Return the block whose inside is shown before the user chooses one.
+
+    It is the attention that is looked at, or the last kind that the model has.
+    """
+    kind = selection.kind if selection.kind in model.kinds else model.kinds[-1]
     stack = "encoder" if kind == "encoder" else "decoder"
     if stack in closed:
         return "output" if model.known is not None else f"{stack}.0"
     part = "cross_attention" if kind == "cross" else "self_attention"
-    return f"{stack}.{min(layer, model.layers(kind) - 1)}.{part}"
+    return f"{stack}.{min(selection.layer, model.layers(kind) - 1)}.{part}"
 
 
 def _exists(model: ModelFacts, chosen: str) -> bool:

@@ -179,7 +179,8 @@ class _Diagram(QWidget):
 
     def draw(self, state: State) -> None:
         """Show a State; do nothing where what is shown is unchanged."""
-        needs = (state.trace, state.shown, state.model, state.layer, state.head)
+        at = state.kind, state.layer, state.head
+        needs = (state.trace, state.shown, state.model, at)
         if not self._changed("diagram", *needs):
             return
         follows = self._is_next(state)
@@ -223,8 +224,9 @@ class _Diagram(QWidget):
 
     def _lay_out(self) -> None:
         state = self._state
-        needs = (self._room, self.font().key(), state.model, state.layer, self._closed)
-        if self._changed("size of the text", *needs, state.trace is None, self.whole):
+        at, font = (state.kind, state.layer), self.font().key()
+        needs = self._room, font, state.model, at, self._closed, self.whole
+        if self._changed("size of the text", *needs, state.trace is None):
             self._fit()
         wide, high = self._units()
         self.drawing = self._drawing_of(self.chosen)
@@ -270,7 +272,8 @@ class _Diagram(QWidget):
         wide, high = self._units()
         columns = (self._room.width() - self._bars) / wide
         lines = (self._room.height() - self._bars) / high
-        state, at = self._state, (self._state.layer, self._state.head)
+        state = self._state
+        at = state.kind, state.layer, state.head
         needs = state.shown, state.model, at, chosen, columns, lines, self._closed
         if self._changed("drawing", *needs):
             self._drawn = architecture(
