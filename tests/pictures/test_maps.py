@@ -23,11 +23,12 @@ def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
     return session.state
 
 
-def test_a_run_that_grows_has_room_for_the_next_eight_tokens() -> None:
+def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
     assert reserved((5, 9), "decoder", grows=True) == (8, 16)
+    assert reserved((17, 17), "decoder", grows=True) == (32, 32)
     assert reserved((8, 9), "cross", grows=True) == (8, 9)
     assert reserved((8, 9), "encoder", grows=True) == (8, 9)
-    assert reserved((0, 9), "cross", grows=True) == (0, 9)
+    assert reserved((0, 9), "cross", grows=True) == (8, 9)
     assert reserved((5, 9), "decoder", grows=False) == (5, 9)
 
 

@@ -105,7 +105,7 @@ def test_a_run_that_is_decoded_is_painted_right_and_stands_still(
         places.append((cells.geometry(), cells.view))
     assert len(traces) >= 30
     moves = sum(one != other for one, other in pairwise(places[5:]))
-    assert 0 < moves <= 6  # room for eight tokens at a time; and the labels' widths
+    assert 0 < moves <= 6  # room for 8, 16 and 32 tokens; and the labels' widths
     window.receive(Finished(number=number, step_ms=1.0))
     assert cells.view.height() == 30
     assert is_right(window)

@@ -234,14 +234,14 @@ class Trace:
         facts = self._facts(kind)
         heads = slice(None) if head is None else slice(head, head + 1)
         keys = self._split_memory(kind, layer, "keys")
-        captured = self.captured.get((kind, layer))
+        captured, biases = self.captured.get((kind, layer)), self.biases.get(kind)
         return AttentionHeads(
             self._split_queries(kind, layer)[:, heads],
             keys[:, facts.read_by(head)],
             self.mask(kind, layer),
             facts.masked_value,
-            self.scale(kind, layer),
-            of_heads(self.added(kind, layer), heads),
+            self.intervention.scale(facts.scales[layer], layer),
+            None if biases is None else of_heads(biases[layer], heads),
             None if captured is None else captured[heads],
         )
 

@@ -29,15 +29,15 @@ def attention_map(
     return None if shown is None else matrix(shown, selection)
 
 
-def matrix(shown: Reading, selection: Selection) -> Matrix:
-    """Shade a Reading."""
+def matrix(shown: Reading, selection: Selection, title: str = "") -> Matrix:
+    """Shade a Reading; ``title``: in place of its own."""
     values = shown.values
     shades, ends, note = shade(values, selection.scale)
     last = shown.rows_of((shown.query_tokens - 1,)) if values.size else ()
     if not values.size:
         note = shown.note or (_(HIDDEN) if shown.query_tokens else _(UNDECODED))
     return Matrix(
-        title=shown.title,
+        title=title or shown.title,
         values=values,
         shade=shades,
         rows=shown.rows,

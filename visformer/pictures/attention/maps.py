@@ -18,7 +18,7 @@ from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
-GROWTH = 8  # tokens by which the room for a run that is being decoded grows
+FEWEST = 8  # tokens that there is room for while a run is decoded; then twice as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,24 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
 def reserved(counts: tuple[int, int], kind: Kind, *, grows: bool) -> tuple[int, int]:
     """Return the rows and columns that a map has room for; ``counts``: those decoded.
 
-    ``grows``: the run is being decoded. Then there is room for some more tokens, so
-    that most steps add a row and move nothing.
+    ``grows``: the run is being decoded. Then there is room for up to as many tokens
+    again, so that hardly any step moves what is there.
     """
     if not grows:
         return counts
-    rows, columns = (-(-count // GROWTH) * GROWTH for count in counts)
+    rows, columns = (_doubled(count) for count in counts)
     queries, keys = sides(kind)
     return (
         rows if queries == "target" else counts[0],
         columns if keys == "target" else counts[1],
     )
+
+
+def _doubled(count: int) -> int:
+    room = FEWEST
+    while room < count:
+        room *= 2
+    return room
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -159,7 +159,7 @@ class AttentionView(View):
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
         state, look = self._state, self._state.look
-        if kind != state.kind:  # what is small is a map
+        if kind != state.kind and look.form != "map":  # what is small is a map
             look = replace(look, form="map")
         extent, room = self._extents.get(kind), self._longest.get(kind, ((), ()))
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
@@ -179,9 +179,9 @@ class AttentionView(View):
                 self._begin(kind, parts)
                 return
             self._readings[kind] = drawn
-            picture = None if drawn is None else matrix(drawn, state.selection)
-            if picture is not None and kind != state.kind and look.summary == "head":
-                picture = replace(picture, title=small_title(kind, *at))
+            small = kind != state.kind and look.summary == "head"
+            title = small_title(kind, *at) if small else ""
+            picture = None if drawn is None else matrix(drawn, state.selection, title)
             panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:

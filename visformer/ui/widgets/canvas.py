@@ -69,7 +69,6 @@ class Canvas(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setMouseTracking(True)
-        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.view = QRectF(0, 0, 1, 1)  # what is visible, in cells
         self._whole = QRectF(0, 0, 1, 1)
         self.cells = NOTHING  # codes of what is painted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from functools import lru_cache
 
 from PySide6.QtCore import Qt
@@ -78,14 +77,15 @@ def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
     widest = max(
         (
             QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
-            for text in longest(map(short, labels))
+            for text in longest(tuple(map(short, labels)))
         ),
         default=0.0,
     )
     return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
 
 
-def longest(labels: Iterable[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def longest(labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return the few labels of the most characters: the widest is among them."""
     return tuple(sorted(sorted(set(labels)), key=len)[-3:])
 

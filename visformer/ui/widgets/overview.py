@@ -224,9 +224,10 @@ class Overview(QWidget):
                 self._paint_ranked(painter, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
         painter.setPen(palette.color(role.WindowText))
-        if self._ranking is None:
+        beside = event.rect().left() < grid.x() - 4 or event.rect().top() < grid.y() - 4
+        if self._ranking is None and beside:
             self._paint_labels(painter, grid, self._mosaic)
-        else:
+        elif self._ranking is not None:
             self._paint_captions(painter, self._ranking)
         wide = 3 if self.hasFocus() else 2  # in the gap: it hides nothing
         frame = self._box(*self._chosen).adjusted(-wide, -wide, wide - GAP, wide - GAP)
