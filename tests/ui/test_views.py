@@ -23,7 +23,7 @@ from visformer.ui.views.view import View
 class LengthView(View):
     """How many tokens there are; a click goes back to the start."""
 
-    name, title = "length", "Length"
+    name, title, purpose = "length", "Length", "How many tokens there are."
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -50,6 +50,9 @@ def test_a_view_is_drawn_and_its_click_reaches_the_state(
     window.tabs.bar.setCurrentIndex(len(views.VIEWS) - 1)
     assert window.session.state.tab == "length"
     assert window.tabs.bar.tabText(window.tabs.bar.currentIndex()) == "Length"
+    tips = [window.tabs.bar.tabToolTip(at) for at in range(len(views.VIEWS))]
+    assert tips[-1] == "How many tokens there are."
+    assert all(tip.endswith(".") for tip in tips)
     view = window.tabs.shown
     assert isinstance(view, LengthView)
     assert view.button.text() == "3 tokens"
@@ -87,7 +90,9 @@ def test_a_view_is_found_by_its_name(
 ) -> None:
     monkeypatch.setattr(tabs, "AHEAD_MS", 0)
     loaded: list[str] = []
-    entries = [views.LazyView(v.name, v.title, v.class_name) for v in views.VIEWS]
+    entries = [
+        views.LazyView(v.name, v.title, v.class_name, v.purpose) for v in views.VIEWS
+    ]
 
     def load(name: str) -> ModuleType:
         loaded.append(name)

@@ -54,7 +54,7 @@ class Tabs(QWidget):
         self.setFocusProxy(self.bar)
         self._stack = QStackedWidget()
         for view in self._classes.values():
-            self.bar.addTab(_(view.title))
+            self.bar.setTabToolTip(self.bar.addTab(_(view.title)), _(view.purpose))
             self._stack.addWidget(LeastSize())
         self.explanation = RoleLabel(_("what is seen here"))
         self.explanation.setForegroundRole(QPalette.ColorRole.PlaceholderText)

@@ -24,9 +24,10 @@ class LazyView:
     The start imports the view on screen alone.
     """
 
-    def __init__(self, name: str, title: str, kind: str) -> None:
-        """``kind``: the name of its class."""
+    def __init__(self, name: str, title: str, kind: str, purpose: str) -> None:
+        """``kind``: its class by name; ``purpose``: what it shows, in a sentence."""
         self.name, self.title, self.class_name = name, title, kind
+        self.purpose = purpose
 
     def __call__(self, session: Session) -> View:
         """Build it."""
@@ -47,10 +48,40 @@ class LazyView:
 
 
 VIEWS: tuple[LazyView, ...] = (
-    LazyView("architecture", N_("Architecture"), "ArchitectureView"),
-    LazyView("positions", N_("Positions"), "PositionsView"),
-    LazyView("attention", N_("Attention"), "AttentionView"),
-    LazyView("computation", N_("Computation"), "ComputationView"),
-    LazyView("masks", N_("Masks"), "MasksView"),
-    LazyView("output", N_("Output"), "OutputView"),
+    LazyView(
+        "architecture",
+        N_("Architecture"),
+        "ArchitectureView",
+        N_("The model as a diagram, with its shapes and numbers of parameters."),
+    ),
+    LazyView(
+        "positions",
+        N_("Positions"),
+        "PositionsView",
+        N_("How the model is told where in the sentence each token stands."),
+    ),
+    LazyView(
+        "attention",
+        N_("Attention"),
+        "AttentionView",
+        N_("Which tokens each token reads, and how much of each, head by head."),
+    ),
+    LazyView(
+        "computation",
+        N_("Computation"),
+        "ComputationView",
+        N_("How one layer computes its numbers, stage by stage."),
+    ),
+    LazyView(
+        "masks",
+        N_("Masks"),
+        "MasksView",
+        N_("Which tokens may read which, and what happens if that is changed."),
+    ),
+    LazyView(
+        "output",
+        N_("Output"),
+        "OutputView",
+        N_("How the decoder's output becomes the next token."),
+    ),
 )

@@ -21,6 +21,7 @@ class View(QWidget):
 
     name: ClassVar[str]  # in the State and on the command line
     title: ClassVar[str]  # on screen, marked for the catalogue
+    purpose: ClassVar[str] = ""  # what it shows, in a sentence: its tab's tip
     pages: ClassVar[tuple[type[View], ...]] = ()
     fills: ClassVar[bool] = False  # presented without the next tokens beside it
 
