@@ -11,12 +11,15 @@ from pytestqt.qtbot import QtBot
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Decode
-from visformer.pictures.attention.strips import Chip
+from visformer.pictures.attention.strips import Chip, source_strip, target_strip
+from visformer.pictures.look import Look
 from visformer.pictures.teacher_forcing import score_words
+from visformer.session.state import Session
 from visformer.ui.bars.strip import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
 from visformer.ui.widgets.table_model import Role
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 
 @pytest.fixture
@@ -140,8 +143,24 @@ def test_the_cross_ends_it_at_once(
 
 
 def test_a_chip_says_who_fed_it_and_its_loss() -> None:
-    words = chip_words(Chip("a", 7, 0.5, False, False, fed="fed: “a”", loss=2.0))
-    assert words == "id 7, weight 0.5000\nfed: “a”\nloss = −ln p = 2 nats"
+    words = chip_words(Chip("a", 7, 0.0, False, False, fed="fed: “a”", loss=2.0))
+    assert words == "id 7\nfed: “a”\nloss = −ln p = 2 nats"
+
+
+def test_only_a_chip_that_is_read_has_a_weight() -> None:
+    trace = make_trace()
+    session = Session()
+    session.set(trace=trace, step=3)
+    shown = session.state.shown, session.state.selection, Look()
+    source, target = source_strip(*shown), target_strip(*shown)
+    weights = trace.attention("cross", 0, 0)[2]
+    for chip, weight in zip(source, weights, strict=True):
+        first, _rest = chip_words(chip).split(" (")
+        assert first == f"id {chip.id}, weight {probability(float(weight))}"
+    for chip in target[:-1]:
+        words = f"id {chip.id}\nnot read by cross · layer 1, head 1"
+        assert chip_words(chip) == words
+    assert chip_words(target[-1]) == f"id {target[-1].id}\nno row has read it yet"
 
 
 def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:

@@ -44,6 +44,7 @@ class Chip(NamedTuple):
     loss: float | None = None  # −ln p in nats, of a token of a reference
     later: bool = False  # fed after the current step
     filled: bool = False  # masked, and the best tokens in its place are known
+    read: bool = False  # by the row in focus: its tint is a weight
 
 
 def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
@@ -71,6 +72,12 @@ def _tints(
     layer, head = layer_and_head(trace, selection, cell.kind)
     weights: Floats = head_weights(trace, cell.kind, layer, head)[cell.query]
     return weights
+
+
+def _is_read(trace: Trace, selection: Selection, reads: tuple[Kind, ...]) -> bool:
+    """Tell whether the row in focus reads this strip."""
+    cell = focus(trace, selection)
+    return cell is not None and cell.kind in reads
 
 
 def _done(
@@ -115,11 +122,12 @@ def source_strip(
     reads: tuple[Kind, ...] = "encoder", "cross"
     tints = _tints(trace, selection, look, reads, length)
     marks, done = set(), _done(trace, selection, look, reads)
+    read = _is_read(trace, selection, reads)
     if cell is not None and cell.kind != "decoder":
         marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
     tokens = zip(trace.source, trace.source_ids.tolist(), tints.tolist(), strict=True)
     chips = [
-        Chip(visible(token), id, tint, index == masked, index in marks, done)
+        Chip(visible(token), id, tint, index == masked, index in marks, done, read=read)
         for index, (token, id, tint) in enumerate(tokens)
     ]
     for index in trace.fills:
@@ -196,8 +204,10 @@ def first_chip(trace: Trace) -> int:
 def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...]:
     """Return all target tokens read so far."""
     cell = selection.cell
-    tints = _tints(trace, selection, look, ("decoder",), len(trace))
-    marks, done = set(), _done(trace, selection, look, ("decoder",))
+    reads: tuple[Kind, ...] = ("decoder",)
+    tints = _tints(trace, selection, look, reads, len(trace))
+    marks, done = set(), _done(trace, selection, look, reads)
+    read = _is_read(trace, selection, reads)
     if cell is not None and cell.kind != "encoder":
         marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
     fed = {
@@ -207,7 +217,7 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
     }
     tokens = zip(trace.target, trace.target_ids.tolist(), tints.tolist(), strict=True)
     chips = [
-        Chip(visible(token), id, tint, False, index in marks, done)
+        Chip(visible(token), id, tint, False, index in marks, done, read=read)
         for index, (token, id, tint) in enumerate(tokens)
     ]
     for index in fed.keys() & set(range(len(chips))):

@@ -22,10 +22,10 @@ from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, 
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
-CHIP_WORDS = {  # by whether it is masked, and something was done to its weight
-    (False, False): N_("id {id}, weight {weight}"),
+CHIP_WORDS = {  # by whether it is masked, and read: has a weight
+    (False, False): N_("id {id}"),
     (False, True): N_("id {id}, weight {weight} ({done})"),
-    (True, False): N_("id {id}, masked, weight {weight}"),
+    (True, False): N_("id {id}, masked"),
     (True, True): N_("id {id}, masked, weight {weight} ({done})"),
 }
 WIDTHS = 4096  # of texts that are kept
@@ -256,14 +256,15 @@ class _ChipRow(QWidget):
 
 
 def chip_words(chip: Chip) -> str:
-    """Say what a chip is: its token's id and weight; who fed it, and its loss."""
+    """Say what a chip is: its token's id, weight, who fed it, and its loss."""
     lines = [
         _(
-            CHIP_WORDS[chip.filled, bool(chip.done)],
+            CHIP_WORDS[chip.filled, chip.read],
             id=chip.id,
             weight=probability(chip.tint),
             done=chip.done,
         ),
+        "" if chip.read else chip.done,
         chip.fed,
     ]
     if chip.loss is not None:
