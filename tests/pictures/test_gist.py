@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.pictures.attention.finder import head_finder
-from visformer.pictures.attention.gist import gist_words
+from visformer.pictures.attention.gist import NO_GIST, gist_of
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
@@ -44,7 +45,10 @@ def resting() -> Floats:
 def test_a_head_is_described_by_its_measure(
     kind: Kind, weights: Floats, words: str
 ) -> None:
-    assert gist_words(make_trace(N, N), kind, weights) == words
+    gist = gist_of(make_trace(N, N), kind, weights)
+    assert gist.words == words
+    assert bool(gist.meaning) == bool(words)
+    assert re.findall(r"\d\.\d\d", words) == re.findall(r"\d\.\d\d", gist.meaning)[:1]
 
 
 def test_only_one_heads_own_weights_are_described() -> None:
@@ -53,7 +57,7 @@ def test_only_one_heads_own_weights_are_described() -> None:
     for look in (Look(summary="mean"), Look(words=True)):
         shown = reading(trace, selection, look, "cross")
         assert shown is not None
-        assert shown.gist == ""
+        assert shown.gist == NO_GIST
 
 
 def test_the_finder_names_the_head_with_most_weight() -> None:

@@ -326,5 +326,18 @@ def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
     top = heat_map.canvas.y()
     heat_map.resize(200, 360)
     assert gist.y() > title.geometry().bottom()
-    assert not gist.cut  # type: ignore[attr-defined]
+    assert not gist.cut
     assert heat_map.canvas.y() > top
+
+
+def test_a_gist_says_where_the_mouse_rests_what_its_number_is(
+    heat_map: HeatMap,
+) -> None:
+    picture = replace(matrix(5, 5), title="decoder self", gist="rests on <s>: 0.57")
+    heat_map.draw(replace(picture, gist_meaning="mean weight & 0.57."))
+    label = heat_map._gist
+    assert heat_map.childAt(label.geometry().center()) is label
+    words = "rests on &lt;s&gt;: 0.57<br>mean weight &amp; 0.57."
+    assert label.toolTip() == f"<qt>{words}</qt>"
+    heat_map.draw(matrix(5, 5))
+    assert label.toolTip() == ""

@@ -53,7 +53,8 @@ def matrix(shown: Reading, selection: Selection, title: str = "") -> Matrix:
         current=last[0] if last and shown.kind != "encoder" else None,
         offer=_offer(values, selection.scale),
         sign=shown.kind,
-        gist=shown.gist,
+        gist=shown.gist.words,
+        gist_meaning=shown.gist.meaning,
         row_role="query",
         column_role="key",
     )

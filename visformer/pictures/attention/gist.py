@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from visformer.analysis.head_measures import maximum, neighbour, place_correlation
@@ -24,34 +27,105 @@ NEIGHBOUR_WORDS = {
     "itself": N_("reads itself: {weight}"),
     "next": N_("reads the token after: {weight}"),
 }
+NEIGHBOUR_MEANINGS = {
+    "previous": N_(
+        "The weight on the token before, mean over the queries: "
+        "mean over q of w(q, q − 1) = {weight}. It is said from {least} on."
+    ),
+    "itself": N_(
+        "The weight on the token itself, mean over the queries: "
+        "mean over q of w(q, q) = {weight}. It is said from {least} on."
+    ),
+    "next": N_(
+        "The weight on the token after, mean over the queries: "
+        "mean over q of w(q, q + 1) = {weight}. It is said from {least} on."
+    ),
+}
 
 
-def gist_words(trace: Trace, kind: Kind, weights: Floats) -> str:
+class Gist(NamedTuple):
+    """What a head does, in a few words, and what their number is, in sentences."""
+
+    words: str
+    meaning: str
+
+
+NO_GIST = Gist("", "")
+
+
+def gist_of(trace: Trace, kind: Kind, weights: Floats) -> Gist:
     """Say what weights [Q, K] have in common, with its measure; "" if nothing much."""
     rows, columns = weights.shape
     if rows < FEWEST or columns < FEWEST or weights.size > MOST:
-        return ""
-    if kind == "cross":
-        along = place_correlation(weights)
-        if along >= ALIGNED:
-            return _("aligned {measure}", measure=decimals(along, 2))
-        if along <= -ALIGNED:
-            return _("aligned backwards {measure}", measure=decimals(along, 2))
-    else:
-        name, weight = neighbour(weights)
-        if weight >= HABIT:
-            return _(NEIGHBOUR_WORDS[name], weight=decimals(weight, 2))
+        return NO_GIST
+    return (
+        (_along(weights) if kind == "cross" else _beside(weights))
+        or _resting(weights, trace.tokens(kind)[1])
+        or _spread(weights)
+        or NO_GIST
+    )
+
+
+def _along(weights: Floats) -> Gist | None:
+    measure = place_correlation(weights)
+    words = _("aligned {measure}", measure=decimals(measure, 2))
+    if measure <= -ALIGNED:
+        words = _("aligned backwards {measure}", measure=decimals(measure, 2))
+    elif not measure >= ALIGNED:  # NaN, too
+        return None
+    meaning = _(
+        "Correlation of a query's position q with the mean position of the keys that "
+        "it reads, Σ k · w(q, k): {measure} over {queries} queries. 1 is in order, −1 "
+        "backwards; it is said from ±{least} on.",
+        measure=decimals(measure, 2),
+        queries=len(weights),
+        least=ALIGNED,
+    )
+    return Gist(words, meaning)
+
+
+def _beside(weights: Floats) -> Gist | None:
+    name, weight = neighbour(weights)
+    if not weight >= HABIT:
+        return None
+    fields = {"weight": decimals(weight, 2), "least": HABIT}
+    return Gist(
+        _(NEIGHBOUR_WORDS[name], **fields), _(NEIGHBOUR_MEANINGS[name], **fields)
+    )
+
+
+def _resting(weights: Floats, keys: Sequence[str]) -> Gist | None:
     means = weights.mean(0)
-    if np.isnan(means).any():
-        return ""
     rest = int(means.argmax())
-    if means[rest] >= HABIT:
-        return _(
-            "rests on “{token}”: {weight}",
-            token=visible(trace.tokens(kind)[1][rest]),
-            weight=decimals(float(means[rest]), 2),
-        )
+    if np.isnan(means).any() or means[rest] < HABIT:
+        return None
+    fields = {
+        "token": visible(keys[rest]),
+        "weight": decimals(float(means[rest]), 2),
+        "queries": len(weights),
+        "least": HABIT,
+    }
+    meaning = _(
+        "The weight on “{token}”, mean over all {queries} queries: {weight}. No other "
+        "key has more; it is said from {least} on.",
+        **fields,
+    )
+    return Gist(_("rests on “{token}”: {weight}", **fields), meaning)
+
+
+def _spread(weights: Floats) -> Gist | None:
     peak = maximum(weights)
-    if peak < SPREAD:
-        return _("spread out: largest weights {weight}", weight=decimals(peak, 2))
-    return ""
+    if not peak < SPREAD or np.isnan(weights).any():
+        return None
+    fields = {
+        "weight": decimals(peak, 2),
+        "keys": weights.shape[1],
+        "even": decimals(1 / weights.shape[1], 2),
+        "most": SPREAD,
+    }
+    meaning = _(
+        "The largest weight of a row, mean over the rows: {weight}. If all {keys} keys "
+        "were read alike it would be {even}; it is said below {most}.",
+        **fields,
+    )
+    return Gist(_("spread out: largest weights {weight}", **fields), meaning)

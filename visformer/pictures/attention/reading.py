@@ -20,7 +20,7 @@ from visformer.analysis.subwords import (
     word_text,
 )
 from visformer.language import _
-from visformer.pictures.attention.gist import gist_words
+from visformer.pictures.attention.gist import NO_GIST, Gist, gist_of
 from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
 from visformer.pictures.attention.reading_words import (
     done_words,
@@ -60,7 +60,7 @@ class Reading:
     keys: Groups | None = None
     axes: tuple[str, str]  # what a row and a column are
     border: tuple[int, int] | None = None  # rows and columns of the prompt
-    gist: str = ""  # what one head does, in a few words
+    gist: Gist = NO_GIST  # what one head does
     note: str = ""  # why there is nothing to show
 
     def cell(self, row: int, column: int) -> AttentionCell:
@@ -129,7 +129,7 @@ def reading(
             kind=kind,
             title=title_words(trace, selection, look, kind),
             done=done_words(trace, look, kind, layer),
-            gist=gist_words(trace, kind, weights),
+            gist=gist_of(trace, kind, weights),
             values=weights,
             rows=rows,
             columns=columns,

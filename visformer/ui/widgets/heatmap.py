@@ -23,6 +23,7 @@ from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import NAN, codes, colour_table
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.gist_label import GistLabel
 from visformer.ui.widgets.kind_sign import KindSign
 from visformer.ui.widgets.label_text import LongestLabels, are_numbers, labels_width
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
@@ -54,14 +55,15 @@ class HeatMap(QWidget):
         self._room: tuple[object, ...] = ()
         self._top = 0  # where the words end
         self._held = False  # it is worked out later
-        labels = [plain_label(parent=self) for _ in range(5)]
+        labels = [plain_label(parent=self) for _ in range(4)]
         for label in labels:
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._title, self._gist, self._column_axis, self._hint, self._done = labels
+        self._title, self._column_axis, self._hint, self._done = labels
+        self._gist = GistLabel(self)
         self._hint.setWordWrap(True)
         self._done.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for label in (self._gist, self._column_axis, self._hint):
+        for label in (self._column_axis, self._hint):
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self._sign = KindSign(self)
         self._row_axis = Caption(self)
@@ -128,7 +130,7 @@ class HeatMap(QWidget):
         self._hint.setText(matrix.note if empty else "")
         self._sign.draw(matrix.sign)
         self._title.setText(matrix.title)
-        self._gist.setText(matrix.gist)
+        self._gist.draw(matrix)
         self._gist.setVisible(bool(matrix.gist))
         self._done.setText(matrix.done)
         self._column_axis.setText(matrix.column_axis)
@@ -359,11 +361,8 @@ class HeatMap(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         """Follow palette, font and style."""
         super().changeEvent(event)
-        kinds = (
-            QEvent.Type.PaletteChange,
-            QEvent.Type.FontChange,
-            QEvent.Type.StyleChange,
-        )
+        of = QEvent.Type
+        kinds = of.PaletteChange, of.FontChange, of.StyleChange
         if event.type() in kinds and hasattr(self, "canvas"):
             self._dress()
 

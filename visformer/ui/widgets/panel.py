@@ -17,6 +17,7 @@ from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.gist_label import GistLabel
 from visformer.ui.widgets.kind_sign import KindSign
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.widgets.running_text import RunningText
@@ -33,9 +34,9 @@ class Panel(QWidget):
         super().__init__()
         self.canvas = canvas
         self._matrix: Matrix | None = None
-        self._title, self._gist = plain_label(), plain_label(faint=True)
+        self._title, self._gist = plain_label(), GistLabel()
         self._done, self._note = paragraph(name), paragraph(name)
-        for label in (self._title, self._gist, self._done, self._note):
+        for label in (self._title, self._done, self._note):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._note.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self._bar = ColourBar(self)
@@ -68,7 +69,7 @@ class Panel(QWidget):
         empty = matrix is None or not matrix.values.size
         self._title.setText(matrix.title if matrix is not None else "")
         self._sign.draw(matrix.sign if matrix is not None else None)
-        self._gist.setText(matrix.gist if matrix is not None else "")
+        self._gist.draw(matrix)
         self._done.setText(matrix.done if matrix is not None else "")
         self._done.setVisible(bool(self._done.text()))
         said = matrix.note if matrix is not None and empty else note
