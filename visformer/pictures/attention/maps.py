@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from visformer.pictures.picture import Table, named
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide
-from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
@@ -62,21 +62,19 @@ def _doubled(count: int) -> int:
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return row and column labels; target rows name the next token too.
 
-    They are cached: every picture of a step has the same ones. Steps in a file are
-    told apart without reading them.
+    They are kept with the Trace: every picture of a step has the same ones.
     """
     queries, keys = sides(kind)
     columns = _tokens_of(trace, keys)
     if queries == "source" or not trace.steps:
         return _tokens_of(trace, queries), columns
-    chosen = chosen_tokens(trace.steps), step_origins(trace.steps)
-    name = "pairs", len(trace), chosen
-    rows: tuple[str, ...] | None = trace.memo.find(trace.storage, name)
-    if rows is None:
+    if trace not in _PAIRS:
         names = _tokens_of(trace, queries)
-        rows = token_pairs(names, trace.steps, range(len(names)))
-        trace.memo.keep(trace.storage, name, rows, len(rows))
-    return rows, columns
+        _PAIRS[trace] = token_pairs(names, trace.steps, range(len(names)))
+    return _PAIRS[trace], columns
+
+
+_PAIRS: WeakKeyDictionary[Trace, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def _tokens_of(trace: Trace, side: SentenceSide) -> tuple[str, ...]:

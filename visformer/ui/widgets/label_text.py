@@ -87,7 +87,7 @@ def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
 @lru_cache(maxsize=64)
 def longest(labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return the few labels of the most characters: the widest is among them."""
-    return tuple(sorted(sorted(set(labels)), key=len)[-3:])
+    return tuple(sorted(dict.fromkeys(labels), key=len)[-3:])
 
 
 @lru_cache(maxsize=64)
