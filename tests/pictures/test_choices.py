@@ -28,6 +28,7 @@ from visformer.pictures.selection import Selection
 from visformer.session.state import Session
 from visformer.values.step import Origin, step_origins
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 SELECTION = Selection(kind="cross", layer=0, head=0)
 OWN = ("predict", "chosen", "chose ")
@@ -111,11 +112,15 @@ def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
     every = all_numbers(trace, "cross")
     assert every is not None
     assert any(said in row for row in every.rows)
-    assert export_words(trace) == "by step, 2: ▁w (forced)"
+    best = probability(trace.steps[1].candidates[0].probability)
+    told = f"▁w (forced; the model would say: “▁t1” {best})"
+    assert export_words(trace) == f"by step, 2: {told}"
     all_fed = fed(trace, dict.fromkeys(range(3), "reference"))
     assert pairs_axis(all_fed.steps) == "query: target read ⇢ fed"
+    p = probability(all_fed.steps[2].probability)
     assert export_words(all_fed) == (
-        "teacher forcing: 3 tokens are fed from the reference"
+        "teacher forcing: 3 tokens are fed from the reference; "
+        f"step 3, fed: “▁t2” {p}; the model would say the same"
     )
 
 

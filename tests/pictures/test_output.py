@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.lenses import plain_lens
-from tests.traces import VOCABULARY, make_trace, with_config
+from tests.traces import VOCABULARY, fed, make_trace, with_config
 from visformer.pictures.logit_lens import (
     BEST,
     MOST_STEPS,
@@ -302,3 +302,16 @@ def test_how_the_lens_was_made_is_said(choices: dict[str, Any], words: str) -> N
     assert words in said
     assert "the last row is the model's own prediction" in said.replace("Last", "last")
     assert "not what the model computes" in said
+
+
+def test_the_lens_in_full_names_what_the_model_would_have_said() -> None:
+    trace = fed(make_trace(target=6, layers=3), {1: "reference"}, wrong=(1,))
+    state = state_of(2, trace=trace)
+    steps, layers = all_lens(*of(state), "best"), step_lens(state.shown, state.lens)
+    assert steps is not None
+    assert layers is not None
+    said = "▁w (fed; the model would say: “▁t1” "
+    assert steps.matrix.rows[1] == "2: ▁w (fed)"
+    assert steps.matrix.table.rows[1].startswith(f"2: {said}")
+    assert layers.matrix.columns[0] == "▁w (fed)"
+    assert layers.matrix.table.columns[0].startswith(said)

@@ -75,6 +75,12 @@ _MARKED: dict[Who, str] = {
     "forced": N_("{token} (forced)"),
     "reference": N_("{token} (fed)"),
 }
+_TOLD: dict[tuple[Who, bool], str] = {  # with what the model would have said
+    ("forced", True): N_("{token} (forced; the model would say the same)"),
+    ("forced", False): N_("{token} (forced; the model would say: {best})"),
+    ("reference", True): N_("{token} (fed; the model would say the same)"),
+    ("reference", False): N_("{token} (fed; the model would say: {best})"),
+}
 
 
 def is_fed(step: Step) -> bool:
@@ -116,6 +122,13 @@ def marked_token(step: Step) -> str:
     """Name a step's token, and whether it was forced or fed."""
     token, who = visible(step.token), who_chose(step)
     return _(_MARKED[who], token=token) if who in _MARKED else token
+
+
+def told_token(step: Step) -> str:
+    """Name a step's token and, where it was forced or fed, the model's own."""
+    told = _TOLD.get((who_chose(step), is_best(step)))
+    token = visible(step.token)
+    return _(told, token=token, best=model_says(step)) if told else token
 
 
 def best_token(step: Step) -> str:

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.choices import marked_token
+from visformer.pictures.choices import marked_token, told_token
 from visformer.pictures.output import current_row, known_rows
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import FullLabel, Matrix
 from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
@@ -94,7 +94,7 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         for layer in range(len(look.tokens))
     )
     columns = (
-        marked_token(step),
+        FullLabel(marked_token(step), told_token(step)),
         *(_("best {rank}", rank=n) for n in range(1, count + 1)),
     )
     matrix = Matrix(
@@ -109,6 +109,12 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         note=_("probability, linear"),
     )
     return Written(matrix, texts)
+
+
+def _step_label(trace: Trace, row: int) -> FullLabel:
+    step = trace.steps[row]
+    names = marked_token(step), told_token(step)
+    return FullLabel(*(f"{row + 1}: {name}" for name in names))
 
 
 def steps_range(trace: Trace) -> range:
@@ -139,7 +145,7 @@ def all_lens(
         title=_(title, first=rows.start + 1, last=rows.stop),
         values=values,
         shade=np.clip(values, 0, 1),
-        rows=tuple(f"{row + 1}: {marked_token(trace.steps[row])}" for row in rows),
+        rows=tuple(_step_label(trace, row) for row in rows),
         columns=_layers(layers),
         row_axis=_("step: its token"),
         column_axis=_("after layer"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visformer.language import _, ngettext
-from visformer.pictures.choices import marked_token
+from visformer.pictures.choices import short_choice, told_token
 from visformer.values.intervention import Intervention
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
@@ -57,8 +57,12 @@ def _fed_words(trace: Trace) -> tuple[str, str]:
         "teacher forcing: {n:,} tokens are fed from the reference",
         count,
     )
+    if origins and origins[-1] == "reference":
+        choice = short_choice(trace.steps[-1])
+        now = _("step {step}, {choice}", step=len(trace), choice=choice)
+        fed = "; ".join((fed, now))
     named = ", ".join(
-        _("{step}: {token}", step=row + 1, token=marked_token(trace.steps[row]))
+        _("{step}: {token}", step=row + 1, token=told_token(trace.steps[row]))
         for row in forced[:MOST_NAMED]
     )
     more = len(forced) - MOST_NAMED

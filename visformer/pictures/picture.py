@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -37,7 +37,19 @@ ARROW = " → "  # from the token that a row read to the one that the model chos
 FED_ARROW = " ⇢ "  # to one that the user forced or a reference fed
 
 
-class TokenPair(str):
+class FullLabel(str):
+    """A label in a picture, and in full: as it is written outside of it."""
+
+    full: str
+
+    def __new__(cls, label: str, full: str) -> Self:
+        """Keep both."""
+        made = super().__new__(cls, label)
+        made.full = full
+        return made
+
+
+class TokenPair(FullLabel):
     """A target row's label: the token that it read, and the next one.
 
     ``fed`` says who fed the next one and what the model would have said; it is "" where
@@ -48,16 +60,12 @@ class TokenPair(str):
     next: str
     fed: str
 
-    def __new__(cls, read: str, next: str, fed: str = "") -> TokenPair:
-        """Write both, with an arrow between them."""
-        label = super().__new__(cls, f"{read}{FED_ARROW if fed else ARROW}{next}")
-        label.read, label.next, label.fed = read, next, fed
-        return label
-
-    @property
-    def full(self) -> str:
-        """The label with all that is known of the next token."""
-        return f"{self.read}{ARROW}{self.fed}" if self.fed else self
+    def __new__(cls, read: str, next: str, fed: str = "") -> Self:
+        """Write both, with an arrow between them; in full, all that ``fed`` says."""
+        label = f"{read}{FED_ARROW if fed else ARROW}{next}"
+        made = super().__new__(cls, label, f"{read}{ARROW}{fed}" if fed else label)
+        made.read, made.next, made.fed = read, next, fed
+        return made
 
 
 def bare(label: str) -> str:
@@ -126,7 +134,7 @@ class Matrix:
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Write labels in full, after what they count unless they are tokens (unit "")."""
-    full = (label.full if isinstance(label, TokenPair) else label for label in labels)
+    full = (label.full if isinstance(label, FullLabel) else label for label in labels)
     if not unit:
         return tuple(full)
     # looked up once: a layer has thousands of units
