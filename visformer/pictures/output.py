@@ -218,6 +218,11 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
         return None
     vector = trace.decoder_output[-1]
     # the same names at every step, so that the table need not be built again
+    columns = trace.memo.made(
+        (trace.model,),
+        "dimensions",
+        lambda: tuple(map(dimension_words, range(len(vector)))),
+    )
     names, values = ["Z[t]"], [vector]
     look = current_row(trace, lens)
     if look is not None:
@@ -225,7 +230,7 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
         values += [look.weight, vector * look.weight]
     return Numbers(
         rows=tuple(names),
-        columns=tuple(map(dimension_words, range(len(vector)))),
+        columns=columns,
         values=np.stack(values),
         axis="model",
     )

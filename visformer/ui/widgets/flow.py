@@ -13,6 +13,7 @@ class Flow(QLayout):
 
     def __init__(self, parent: QWidget, *widgets: QWidget) -> None:
         super().__init__(parent)
+        self._heights: dict[int, int] = {}  # by width, until something changes
         self._items: list[QLayoutItem] = []
         self.setContentsMargins(0, 0, 0, 0)
         for widget in widgets:
@@ -37,7 +38,15 @@ class Flow(QLayout):
 
     def heightForWidth(self, width: int) -> int:
         """Return the height of all rows."""
-        return self._place(QRect(0, 0, width, 0), move=False)
+        if width not in self._heights:
+            self._heights[width] = self._place(QRect(0, 0, width, 0), move=False)
+        return self._heights[width]
+
+    def invalidate(self) -> None:
+        """Forget the heights: Qt says that something has changed."""
+        if "_heights" in self.__dict__:
+            self._heights.clear()
+        super().invalidate()
 
     def setGeometry(self, rect: QRect) -> None:
         super().setGeometry(rect)

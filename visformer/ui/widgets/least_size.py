@@ -27,10 +27,17 @@ class _LeastBox(QBoxLayout):
     def heightForWidth(self, width: int) -> int:
         if self._asking:
             return super().heightForWidth(width)
-        self._asking = True
-        least = self.minimumHeightForWidth(width)
-        self._asking = False
-        return least
+        known: dict[int, int] = self.__dict__.setdefault("_known", {})
+        if width not in known:
+            self._asking = True
+            known[width] = self.minimumHeightForWidth(width)
+            self._asking = False
+        return known[width]
+
+    def invalidate(self) -> None:
+        """Forget the heights: Qt says that something has changed."""
+        self.__dict__.pop("_known", None)
+        super().invalidate()
 
 
 class LeastColumn(_LeastBox):
