@@ -8,7 +8,7 @@ from functools import lru_cache
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
-from visformer.pictures.picture import ARROW, FED_ARROW, TokenPair
+from visformer.pictures.picture import ARROW, FED_ARROW, TokenPair, bare
 from visformer.ui.theme import sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
@@ -33,17 +33,29 @@ def _cut(text: str, longest: int) -> str:
 
 
 def cut_to(label: str, metrics: QFontMetrics, room: int) -> str:
-    """Cut a label to ``room`` pixels; of a pair each token, so that its arrow stays."""
-    middle = Qt.TextElideMode.ElideMiddle
+    """Cut a label to ``room`` pixels; of a pair each token, so that its arrow stays.
+
+    Where no letter of either would be left, only the next token is written.
+    """
     if not isinstance(label, TokenPair):
-        return metrics.elidedText(label, middle, room)
+        return metrics.elidedText(label, Qt.TextElideMode.ElideMiddle, room)
     arrow = (FED_ARROW if label.fed else ARROW).strip()
     left = max(0, room - metrics.horizontalAdvance(arrow))
     tokens = label.read, label.next
     wide = [metrics.horizontalAdvance(token) for token in tokens]
     rooms = [max(left // 2, left - other) for other in reversed(wide)]
-    read, next = map(metrics.elidedText, tokens, (middle, middle), rooms)
-    return f"{read}{arrow}{next}"
+    read, next = (_begun(metrics, *one) for one in zip(tokens, rooms, strict=True))
+    if len(read) > 1 or read == label.read:
+        return f"{read}{arrow}{next}"
+    return f"{arrow}{_begun(metrics, label.next, left)}"
+
+
+def _begun(metrics: QFontMetrics, token: str, room: int) -> str:
+    """Return a token, or as many of its first letters as fit."""
+    if metrics.horizontalAdvance(token) <= room:
+        return token
+    begun = metrics.elidedText(bare(token), Qt.TextElideMode.ElideRight, room)
+    return begun.replace("……", "…")  # the token was cut in the middle already
 
 
 def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:
