@@ -112,7 +112,7 @@ class HeatMap(QWidget):
         """
         self._held, grown = False, has_grown(self._matrix, matrix)
         self.new_row.stop()
-        if (self._matrix is None) != (matrix is None) or matrix is None:
+        if self._matrix is None or matrix is None:
             for part in (self._title, self._done, self._bar, self.canvas):
                 part.setVisible(matrix is not None)
         self._matrix, self._extent, self._longest = matrix, extent, longest
