@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QColor, QImage, QPainter, QPalette
 
 from tests.ui.painted import Painted, fixed_font, painted, pixels
 from visformer.pictures.attention.mosaic import Mosaic
@@ -179,3 +180,17 @@ def test_folded_it_is_one_line_that_names_the_head(overview: Overview) -> None:
     assert words[0] == "all heads: layer 2, head 3"
     assert "L1" not in words
     assert overview.head_at(QPointF(250, 5)) is None
+
+
+def test_no_cell_is_painted_where_the_grid_ends_with_a_gap(overview: Overview) -> None:
+    image, grid = (
+        QImage(overview.size(), QImage.Format.Format_RGB32),
+        overview._grid(),
+    )
+    image.fill(Qt.GlobalColor.magenta)
+    with QPainter(image) as painter:
+        overview._paint_cells(painter, grid, overview.rect())
+    y, magenta = round(grid.center().y()), QColor(Qt.GlobalColor.magenta)
+    # on a screen that scales by 1.5 its last pixels might show beside what covers it
+    assert image.pixelColor(math.ceil(grid.right()) - 2, y) == magenta
+    assert image.pixelColor(round(grid.right()) - GAP, y) != magenta

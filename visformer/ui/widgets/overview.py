@@ -239,7 +239,8 @@ class Overview(QWidget):
     def _paint_cells(self, painter: QPainter, grid: QRectF, part: QRect) -> None:
         (rows, columns), ratio = self._inked.shape, self.devicePixelRatioF()
         pitch = grid.width() / columns, grid.height() / rows
-        within = part.intersected(grid.toAlignedRect())
+        end = grid.adjusted(0, 0, -GAP / 2, -GAP / 2)  # the last gap is covered anyway
+        within = part.intersected(end.toAlignedRect())
         paint_pixels(painter, self._inked, grid.topLeft(), pitch, within, ratio=ratio)
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
