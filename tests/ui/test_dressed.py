@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QToolButton
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
-from tests.ui.windows import Pair, answer
+from tests.ui.windows import Pair, answer, themed
 from visformer.ui import theme
 from visformer.ui.bars.chip_painter import LATER
 from visformer.ui.bars.strip import TokenStrip
@@ -109,15 +109,12 @@ def test_the_drawer_covers_no_title(window: MainWindow) -> None:
 
 @pytest.mark.parametrize("name", theme.THEMES)
 def test_what_cannot_be_used_is_told_from_what_can(name: str, qtbot: QtBot) -> None:
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
-    theme.apply_theme(app, name)
-    button = QToolButton()
-    qtbot.addWidget(button)
-    dress(button, "play")
-    able, unable = (ink(button.icon(), mode) for mode in (NORMAL, DISABLED))
-    window = button.palette().window().color()
-    theme.apply_theme(app, "light")
+    with themed(name):
+        button = QToolButton()
+        qtbot.addWidget(button)
+        dress(button, "play")
+        able, unable = (ink(button.icon(), mode) for mode in (NORMAL, DISABLED))
+        window = button.palette().window().color()
     assert theme.contrast(QColor(able), QColor(unable)) >= 1.5
     assert theme.contrast(QColor(unable), window) >= 4.5
 
@@ -125,21 +122,18 @@ def test_what_cannot_be_used_is_told_from_what_can(name: str, qtbot: QtBot) -> N
 @pytest.mark.parametrize("name", theme.THEMES)
 def test_the_arrows_of_a_dialog_for_files_are_seen(name: str, qtbot: QtBot) -> None:
     """Where no system's own dialog is there, it is Qt's, whose arrows are black."""
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
-    theme.apply_theme(app, name)
-    dialog = QFileDialog()
-    dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
-    qtbot.addWidget(dialog)
     parts = ("backButton", "forwardButton", "toParentButton")
-    inks = {
-        button.objectName(): ink(button.icon())
-        for button in dialog.findChildren(QToolButton)
-        if button.objectName() in parts
-    }
+    with themed(name):
+        dialog = QFileDialog()
+        dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
+        qtbot.addWidget(dialog)
+        inks = {
+            button.objectName(): ink(button.icon())
+            for button in dialog.findChildren(QToolButton)
+            if button.objectName() in parts
+        }
+        ground = dialog.palette().window().color()
     assert len(inks) == len(parts)
-    ground = dialog.palette().window().color()
-    theme.apply_theme(app, "light")
     assert {
         part: colour
         for part, colour in inks.items()

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
+from tests.ui.windows import themed
 from visformer.ui import theme
 from visformer.ui.bars import chip_painter
 from visformer.ui.bars.chip_painter import tinted
@@ -59,22 +60,19 @@ def test_tokens_are_legible_whatever_their_weight(name: str, qtbot: QtBot) -> No
 
 @pytest.mark.parametrize("name", theme.THEMES)
 def test_the_words_on_a_button_that_is_on_are_legible(name: str, qtbot: QtBot) -> None:
-    app = QApplication.instance()
-    assert isinstance(app, QApplication)
-    theme.apply_theme(app, name)
     button = QToolButton()
     qtbot.addWidget(button)
     button.setText("MMMM")
     button.setCheckable(True)
     button.setChecked(True)
-    button.resize(button.sizeHint())
-    image = button.grab().toImage()
+    with themed(name):
+        button.resize(button.sizeHint())
+        image = button.grab().toImage()
     inside = [
         image.pixelColor(x, y)
         for x in range(4, image.width() - 4)
         for y in range(4, image.height() - 4)
     ]
-    theme.apply_theme(app, "light")
     darkest, lightest = min(inside, key=luminance), max(inside, key=luminance)
     assert contrast(darkest, lightest) >= 4.5
 

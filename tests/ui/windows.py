@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QPoint, QSettings
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -21,6 +24,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session.state import Session, State
+from visformer.ui.theme import apply_theme
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.view import View
 from visformer.ui.window import MainWindow
@@ -123,6 +127,16 @@ def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -
     window.receive(Decoded(number=number, trace=made, limit=20))
     window.receive(Finished(number=number, step_ms=2.5))
     return made
+
+
+@contextmanager
+def themed(name: str) -> Iterator[None]:
+    """Dress the application in a theme, then in the light one again."""
+    app = QApplication.instance()
+    assert isinstance(app, QApplication)
+    apply_theme(app, name)
+    yield
+    apply_theme(app, "light")
 
 
 def middle_of_block(view: ArchitectureView, id: str) -> QPoint:

@@ -46,12 +46,12 @@ def loss_share(loss: float) -> float:
     return min(1.0, max(0.0, loss / MOST_LOSS)) if loss == loss else 1.0
 
 
-def is_taught(trace: Trace) -> bool:
+def is_taught(trace: Trace | None) -> bool:
     """Tell whether every token of a run was fed from a reference.
 
     The last one may be the model's own: a pass over ids ends there.
     """
-    steps = trace.steps
+    steps = () if trace is None else trace.steps
     if not steps or steps[0].origin != "reference":
         return False  # of a long run in a file no other step is read
     return set(step_origins(steps)[:-1]) <= {"reference"}

@@ -67,17 +67,18 @@ def gist_of(trace: Trace, kind: Kind, weights: Floats) -> Gist:
 
 
 def _along(weights: Floats) -> Gist | None:
-    measure = place_correlation(weights)
-    words = _("aligned {measure}", measure=decimals(measure, 2))
-    if measure <= -ALIGNED:
-        words = _("aligned backwards {measure}", measure=decimals(measure, 2))
-    elif not measure >= ALIGNED:  # NaN, too
+    along = place_correlation(weights)
+    if not abs(along) >= ALIGNED:  # NaN, too
         return None
+    measure = decimals(along, 2)
+    words = _("aligned {measure}", measure=measure)
+    if along < 0:
+        words = _("aligned backwards {measure}", measure=measure)
     meaning = _(
         "Correlation of a query's position q with the mean position of the keys that "
         "it reads, Σ k · w(q, k): {measure} over {queries} queries. 1 is in order, −1 "
         "backwards; it is said from ±{least} on.",
-        measure=decimals(measure, 2),
+        measure=measure,
         queries=len(weights),
         least=ALIGNED,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from visformer.language import _
 from visformer.pictures.absent import captured_words
-from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.choices import pairs_axis, token_pairs
 from visformer.pictures.picture import Table, named
 from visformer.pictures.selection import AttentionCell, Selection
@@ -44,19 +44,12 @@ def reserved(counts: tuple[int, int], kind: Kind, *, grows: bool) -> tuple[int, 
     """
     if not grows:
         return counts
-    rows, columns = (_doubled(count) for count in counts)
+    rows, columns = (doubled(FEWEST, count) for count in counts)
     queries, keys = sides(kind)
     return (
         rows if queries == "target" else counts[0],
         columns if keys == "target" else counts[1],
     )
-
-
-def _doubled(count: int) -> int:
-    room = FEWEST
-    while room < count:
-        room *= 2
-    return room
 
 
 def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -79,7 +79,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     weights = _kept(trace, key)
     if weights is not None:
         return weights
-    whole = trace.whole.until(_rows_derived(len(trace)))
+    whole = trace.whole.until(doubled(FEWEST, len(trace)))
     kept: _KeptWeights | None = whole.memo.find(whole.storage, key)
     queries = len(trace.tokens(key[0])[0])
     if kept is None or kept.weights.shape[1] < queries:
@@ -135,12 +135,11 @@ def _with_room(shape: tuple[int, int, int], old: Floats | None) -> Floats:
     return room
 
 
-def _rows_derived(shown: int) -> int:
-    """Return the number of rows to derive where so many are shown."""
-    rows = FEWEST
-    while rows < shown:
-        rows *= 2
-    return rows
+def doubled(least: int, count: int) -> int:
+    """Return ``least``, or twice that, or four times, ...: the first from ``count``."""
+    while least < count:
+        least *= 2
+    return least
 
 
 def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:

@@ -94,11 +94,6 @@ def _in_use(state: State) -> list[str]:
             words.append(f"p {strategy.top_p:g}")
     if state.wish.limit is not None:
         words.append(_("limit {n}", n=state.wish.limit))
-    if state.wish.reference and not _says_so(state):
+    if state.wish.reference and not is_taught(state.trace):  # the transport says it
         words.append(_("reference"))
     return words
-
-
-def _says_so(state: State) -> bool:
-    """Tell whether the transport says that a reference is fed."""
-    return state.trace is not None and is_taught(state.trace)

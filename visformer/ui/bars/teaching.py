@@ -18,7 +18,7 @@ from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui.changed import Changed
 from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.plain_label import plain_label, write_in
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.role_label import RoleLabel
 
@@ -73,7 +73,7 @@ class TeachingPanel(QWidget):
         wish, trace = state.wish, state.trace
         if not self._changed("all", trace, wish.reference, wish.fed, state.opened):
             return
-        taught = trace is not None and is_taught(trace)
+        taught = is_taught(trace)
         there = taught or bool(wish.reference)
         self.setVisible(there)
         if not there:
@@ -104,10 +104,8 @@ class TeachingPanel(QWidget):
         self.tag.setFont(sized(self.font(), 1.0, bold=True))
         for label in (self.words, self.legend):
             label.setFont(sized(self.font(), CAPTION))
-        palette = QPalette(self.tag.palette())
-        palette.setColor(QPalette.ColorRole.WindowText, fed_colour(self.palette()))
-        if palette != self.tag.palette():
-            self.tag.setPalette(palette)
+        fed = fed_colour(self.palette())
+        write_in(self.tag, QPalette.ColorRole.WindowText, fed)
 
 
 def _side(name: str, tip: str) -> QToolButton:

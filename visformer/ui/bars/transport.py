@@ -253,7 +253,7 @@ class StrategyControls(QWidget):
     def draw(self, state: State) -> None:
         """Show how tokens are chosen; a value being typed stays."""
         strategy, limit = state.wish.strategy, state.wish.limit
-        taught = state.trace is not None and is_taught(state.trace)
+        taught = is_taught(state.trace)
         self.taught.setVisible(taught)
         self.name.setVisible(not taught)
         if (strategy, limit) == self._drawn:

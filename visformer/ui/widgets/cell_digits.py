@@ -18,7 +18,7 @@ MARGIN = 0.5  # of a letter, on both sides of a number
 
 
 def have_room(font: QFont, view: QRectF, room: QRectF) -> bool:
-    """Tell whether cells are large enough for numbers; see ``paint_digits``."""
+    """Tell whether cells are large enough for numbers."""
     wide, high = room.width() / view.width(), room.height() / view.height()
     return min(wide, high) >= LINES * QFontMetricsF(font).height()
 
@@ -31,12 +31,12 @@ def paint_digits(
     view: QRectF,
     room: QRectF,
 ) -> None:
-    """Write the numbers [R, C] of the visible cells; none where one has no room.
+    """Write the numbers [R, C] of the visible cells, which ``have_room``.
 
-    ``codes`` [R, C] index ``inks``; ``view`` is what is visible, in cells, and ``room``
-    where that is, in pixels.
+    None is written where one is too wide. ``codes`` [R, C] index ``inks``; ``view`` is
+    what is visible, in cells, and ``room`` where that is, in pixels.
     """
-    if not have_room(painter.font(), view, room) or not values.size:
+    if not values.size:
         return
     wide, high = room.width() / view.width(), room.height() / view.height()
     rows = range(max(0, math.floor(view.top())), _end(view.bottom(), values.shape[0]))

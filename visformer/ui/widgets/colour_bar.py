@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
+from visformer.ui.widgets.plain_label import write_in
 from visformer.ui.widgets.plain_tip import plain_tip
 
 RAMP = 12  # letters of the colours' width; less where there is no room
@@ -152,11 +153,8 @@ class ColourBar(QWidget):
         return self._offer_wide
 
     def _place_offer(self) -> None:
-        palette = self.palette()
-        link = palette.color(QPalette.ColorRole.Link)
-        if self.offer.palette().color(QPalette.ColorRole.ButtonText) != link:
-            palette.setColor(QPalette.ColorRole.ButtonText, link)
-            self.offer.setPalette(palette)
+        link = self.palette().color(QPalette.ColorRole.Link)
+        write_in(self.offer, QPalette.ColorRole.ButtonText, link)
         line, wide = self._line(), min(self._offer_room(), self.width())
         if self._is_second(self.width()):
             self.offer.setGeometry(0, line, wide, line)

@@ -26,11 +26,7 @@ from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
 from visformer.ui.widgets.cell_pixels import CellColours, image_of, paint_pixels
-from visformer.ui.widgets.colour_map import (
-    codes,
-    colour_table,
-    coloured,
-)
+from visformer.ui.widgets.colour_map import codes, colour_table, coloured
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.map_cells import new_parts

@@ -109,12 +109,12 @@ def paragraph(name: str, text: str = "") -> QLabel:
     return label
 
 
-def write_in(label: QLabel, role: QPalette.ColorRole, ink: QColor) -> None:
-    """Give a label's palette a colour in this role, unless it has it."""
-    if label.palette().color(role) != ink:
-        palette = QPalette(label.palette())
+def write_in(words: QWidget, role: QPalette.ColorRole, ink: QColor) -> None:
+    """Give a label or button a colour in this role of its palette, unless it has it."""
+    if words.palette().color(role) != ink:
+        palette = QPalette(words.palette())
         palette.setColor(role, ink)
-        label.setPalette(palette)
+        words.setPalette(palette)
 
 
 def wrapped_height(metrics: QFontMetrics, text: str, width: int) -> int:
