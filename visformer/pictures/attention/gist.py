@@ -30,15 +30,15 @@ NEIGHBOUR_WORDS = {
 NEIGHBOUR_MEANINGS = {
     "previous": N_(
         "The weight on the token before, mean over the queries: "
-        "mean over q of w(q, q − 1) = {weight}. It is said from {least} on."
+        "mean over q of w(q, q − 1) = {weight}. These words are shown from {least} on."
     ),
     "itself": N_(
         "The weight on the token itself, mean over the queries: "
-        "mean over q of w(q, q) = {weight}. It is said from {least} on."
+        "mean over q of w(q, q) = {weight}. These words are shown from {least} on."
     ),
     "next": N_(
         "The weight on the token after, mean over the queries: "
-        "mean over q of w(q, q + 1) = {weight}. It is said from {least} on."
+        "mean over q of w(q, q + 1) = {weight}. These words are shown from {least} on."
     ),
 }
 
@@ -77,7 +77,7 @@ def _along(weights: Floats) -> Gist | None:
     meaning = _(
         "Correlation of a query's position q with the mean position of the keys that "
         "it reads, Σ k · w(q, k): {measure} over {queries} queries. 1 is in order, −1 "
-        "backwards; it is said from ±{least} on.",
+        "backwards; these words are shown from ±{least} on.",
         measure=measure,
         queries=len(weights),
         least=ALIGNED,
@@ -108,7 +108,7 @@ def _resting(weights: Floats, keys: Sequence[str]) -> Gist | None:
     }
     meaning = _(
         "The weight on “{token}”, mean over all {queries} queries: {weight}. No other "
-        "key has more; it is said from {least} on.",
+        "key has more; these words are shown from {least} on.",
         **fields,
     )
     return Gist(_("rests on “{token}”: {weight}", **fields), meaning)
@@ -126,7 +126,7 @@ def _spread(weights: Floats) -> Gist | None:
     }
     meaning = _(
         "The largest weight of a row, mean over the rows: {weight}. If all {keys} keys "
-        "were read alike it would be {even}; it is said below {most}.",
+        "were read alike it would be {even}; these words are shown below {most}.",
         **fields,
     )
     return Gist(_("spread out: largest weights {weight}", **fields), meaning)
