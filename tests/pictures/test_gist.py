@@ -18,6 +18,7 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 
 N = 8
+SELECTION = Selection(kind="cross", layer=0, head=0)
 EYE: Floats = np.eye(N, dtype=np.float32)
 EVEN: Floats = np.full((N, N), 1 / N, np.float32)
 
@@ -45,7 +46,9 @@ def resting() -> Floats:
 def test_a_head_is_described_by_its_measure(
     kind: Kind, weights: Floats, words: str
 ) -> None:
-    gist = gist_of(make_trace(N, N), kind, weights)
+    shown = reading(make_trace(N, N), SELECTION, Look(), kind)
+    assert shown is not None
+    gist = gist_of(replace(shown, values=weights))
     assert gist.words == words
     assert bool(gist.meaning) == bool(words)
     assert re.findall(r"\d\.\d\d", words) == re.findall(r"\d\.\d\d", gist.meaning)[:1]
@@ -53,11 +56,8 @@ def test_a_head_is_described_by_its_measure(
 
 def test_only_one_heads_own_weights_are_described() -> None:
     trace = make_trace(N, N, sharpness=9)
-    selection = Selection(kind="cross", layer=0, head=0)
     for look in (Look(summary="mean"), Look(words=True)):
-        shown = reading(trace, selection, look, "cross")
-        assert shown is not None
-        assert shown.gist == NO_GIST
+        assert gist_of(reading(trace, SELECTION, look, "cross")) == NO_GIST
 
 
 def test_the_finder_names_the_head_with_most_weight() -> None:

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 from tests.ui.painted import fixed_font, painted
 from tests.ui.test_heatmap import matrix, middle
 from tests.ui.test_painted_map import middle_of, named
+from visformer.pictures.attention.gist import NO_GIST, Gist
 from visformer.pictures.picture import Matrix, ranged
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
@@ -23,7 +24,10 @@ from visformer.ui.widgets.map_room import LEAST
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    widget = HeatMap()
+    return shown_map(qtbot, HeatMap())
+
+
+def shown_map(qtbot: Any, widget: HeatMap) -> HeatMap:
     qtbot.addWidget(widget)
     fixed_font(widget)
     widget.resize(400, 360)
@@ -318,9 +322,11 @@ def test_titles_of_axes_are_shortened_to_what_they_name(
 
 
 def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
-    heat_map: HeatMap,
+    qtbot: Any,
 ) -> None:
-    heat_map.draw(replace(matrix(5, 5), title="decoder self", gist="rests on it: 0.57"))
+    heat_map = shown_map(qtbot, HeatMap(gist=True))
+    heat_map.draw(replace(matrix(5, 5), title="decoder self"))
+    heat_map.say(Gist("rests on it: 0.57", ""))
     title, gist = heat_map._title, heat_map._gist
     assert gist.x() > title.geometry().right()
     top = heat_map.canvas.y()
@@ -328,16 +334,18 @@ def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
     assert gist.y() > title.geometry().bottom()
     assert not gist.cut
     assert heat_map.canvas.y() > top
+    heat_map.say(NO_GIST)
+    assert heat_map.canvas.y() > top  # it moves nothing
 
 
 def test_a_gist_says_where_the_mouse_rests_what_its_number_is(
     heat_map: HeatMap,
 ) -> None:
-    picture = replace(matrix(5, 5), title="decoder self", gist="rests on <s>: 0.57")
-    heat_map.draw(replace(picture, gist_meaning="mean weight & 0.57."))
+    heat_map.draw(replace(matrix(5, 5), title="decoder self"))
+    heat_map.say(Gist("rests on <s>: 0.57", "mean weight & 0.57."))
     label = heat_map._gist
     assert heat_map.childAt(label.geometry().center()) is label
     words = "rests on &lt;s&gt;: 0.57<br>mean weight &amp; 0.57."
     assert label.toolTip() == f"<qt>{words}</qt>"
-    heat_map.draw(matrix(5, 5))
+    heat_map.say(NO_GIST)
     assert label.toolTip() == ""

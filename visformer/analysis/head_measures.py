@@ -51,15 +51,18 @@ def place_correlation(weights: Floats) -> float:
     """
     if not weights.size:
         return math.nan
-    rows = weights.astype(np.float64)
-    sums = rows.sum(axis=1)  # [Q]
-    known = sums > 0  # False for NaN
-    queries = np.flatnonzero(known).astype(np.float64)  # [Q']
-    places = rows[known] @ np.arange(rows.shape[1]) / sums[known]  # [Q']
-    if len(queries) < 2 or np.ptp(places) < 1e-9:
+    columns = np.arange(weights.shape[1], dtype=np.float64)
+    ones = np.ones_like(columns)
+    # [Q], [Q]: the sum of a row's weights, and that of k w[q, k]
+    sums, moments = np.stack((ones, columns)) @ weights.T.astype(np.float64)
+    queries = np.flatnonzero(sums > 0)  # [Q'], without those of NaN
+    if len(queries) < 2:
         return math.nan
-    queries -= queries.mean()
-    places -= places.mean()
+    places = moments[queries] / sums[queries]  # [Q']
+    if places.max() - places.min() < 1e-9:
+        return math.nan
+    queries = queries - queries.sum() / len(queries)
+    places -= places.sum() / len(places)
     spread = math.sqrt((queries @ queries) * (places @ places))
     return max(-1.0, min(1.0, float(queries @ places) / spread))
 
@@ -69,7 +72,7 @@ def offset_mass(weights: Floats, offset: int) -> float:
 
     The mean is over the queries that have such a key; NaN if none has.
     """
-    return _mean(np.diagonal(weights, offset))
+    return _mean(weights.diagonal(offset))
 
 
 def neighbour(weights: Floats) -> tuple[str, float]:
@@ -83,8 +86,8 @@ def neighbour(weights: Floats) -> tuple[str, float]:
 
 
 def _mean(values: Floats) -> float:
-    mean = float(values.mean(dtype=np.float64)) if values.size else math.nan
-    if not math.isnan(mean):
-        return mean
-    known = values[~np.isnan(values)]
-    return float(known.mean(dtype=np.float64)) if known.size else math.nan
+    total = float(values.sum(dtype=np.float64))
+    if math.isnan(total):
+        values = values[~np.isnan(values)]
+        total = float(values.sum(dtype=np.float64))
+    return total / values.size if values.size else math.nan

@@ -100,8 +100,6 @@ class Matrix:
     marked: tuple[int, int] | None = None  # the cell in focus
     current: int | None = None  # the row of the step on screen: always labelled
     sign: Kind | None = None  # of the kind of attention, painted before the title
-    gist: str = ""  # what there is to see, in a few words, beside the title
-    gist_meaning: str = ""  # what its number is, in sentences
     offer: str = ""  # another range of colours, as the button beside the bar names it
     done: str = ""  # what was done to the model's numbers, in words
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line

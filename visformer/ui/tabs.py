@@ -190,6 +190,7 @@ class Tabs(QWidget):
     def say(self, state: State) -> None:
         """Say what is seen in the view that is drawn."""
         view = self.view(state.tab)
+        view.say()
         sentence = view.explanation(state) if self.explained else ""
         if sentence != self.explanation.text():
             self.explanation.setText(sentence)

@@ -2,7 +2,7 @@
 
 A cell's digits hang on nothing but its query, its keys and its mask: not on how many
 rows are asked for at once, nor on how many keys come after those it may attend to. A
-product of matrices rounds by its shape, so all are of one shape, ``BLOCK`` queries by
+product of matrices rounds by its shape, so all are of one shape, ``QUERIES`` by
 ``BLOCK`` keys, filled up with zeros; and a row is added up in parts of one length.
 """
 
@@ -15,7 +15,8 @@ import numpy as np
 from visformer.values.arrays import Bools, Floats
 from visformer.values.score_bias import Bias, bias_rows
 
-BLOCK = 32  # queries and keys multiplied at a time
+QUERIES = 16  # multiplied at a time: few, since a step has one
+BLOCK = 32  # keys they are multiplied with at a time
 ADDED = 128  # weights of a row added up at a time: a multiple of BLOCK
 ALL = slice(None)
 
@@ -66,18 +67,18 @@ class AttentionHeads:
 
     def _products(self, rows: slice) -> Floats:
         start, stop, _ = rows.indices(len(self.queries))
-        first = start // BLOCK * BLOCK
-        last = min(-(-stop // BLOCK) * BLOCK, len(self.queries))
-        queries = _whole_blocks(self.queries[first:last])
-        keys = _whole_blocks(self.keys)
+        first = start // QUERIES * QUERIES
+        last = min(-(-stop // QUERIES) * QUERIES, len(self.queries))
+        queries = _whole_blocks(self.queries[first:last], QUERIES)
+        keys = _whole_blocks(self.keys, BLOCK)
         heads, width = queries.shape[1:]
         products = np.empty((heads, len(queries), len(keys)), np.float32)
         if products.size:
-            # [H, blocks of queries, blocks of keys, BLOCK, BLOCK]
-            room = products.reshape(heads, -1, BLOCK, len(keys) // BLOCK, BLOCK)
-            shape = -1, BLOCK, heads, width
-            left = queries.reshape(shape).transpose(2, 0, 1, 3)[:, :, None]
-            right = keys.reshape(shape).transpose(2, 0, 3, 1)[:, None]
+            # [H, blocks of queries, QUERIES, blocks of keys, BLOCK]
+            room = products.reshape(heads, -1, QUERIES, len(keys) // BLOCK, BLOCK)
+            left = queries.reshape(-1, QUERIES, heads, width).transpose(2, 0, 1, 3)
+            left, right = left[:, :, None], keys.reshape(-1, BLOCK, heads, width)
+            right = right.transpose(2, 0, 3, 1)[:, None]
             np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
         return products[:, start - first : max(start, stop) - first]
 
@@ -97,9 +98,9 @@ class AttentionHeads:
         return scores
 
 
-def _whole_blocks(vectors: Floats) -> Floats:
+def _whole_blocks(vectors: Floats, block: int) -> Floats:
     """Fill [N, H, d] up with zeros to whole blocks."""
-    missing = -len(vectors) % BLOCK
+    missing = -len(vectors) % block
     if not missing:
         return vectors
     whole = np.zeros((len(vectors) + missing, *vectors.shape[1:]), np.float32)

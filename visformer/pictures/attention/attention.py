@@ -53,8 +53,6 @@ def matrix(shown: Reading, selection: Selection, title: str = "") -> Matrix:
         current=last[0] if last and shown.kind != "encoder" else None,
         offer=_offer(values, selection.scale),
         sign=shown.kind,
-        gist=shown.gist.words,
-        gist_meaning=shown.gist.meaning,
         row_role="query",
         column_role="key",
     )
@@ -66,8 +64,7 @@ def offered_scale(values: Floats, scale: Scale) -> Scale | None:
         return None
     if scale != "fixed":
         return "fixed" if scale in ("head", "row") else None
-    most = float(np.nanmax(values, initial=0))
-    if 0 < most < PALE:
+    if 0 < _largest(values) < PALE:
         return "head"
     return "row" if maximum(values) < PALE else None  # a few dark cells, all else pale
 
@@ -78,11 +75,16 @@ def _offer(values: Floats, scale: Scale) -> str:
         case "fixed":
             return _("back to 0 to 1")
         case "head":
-            most = float(np.nanmax(values))
-            return _("use this map's maximum, {number}", number=number(most, 2))
+            most = number(_largest(values), 2)
+            return _("use this map's maximum, {number}", number=most)
         case "row":
             return _("use each row's maximum")
     return ""
+
+
+def _largest(values: Floats) -> float:
+    """Return the largest weight; NaN does not count."""
+    return float(np.fmax.reduce(values, axis=None, initial=0))
 
 
 def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:

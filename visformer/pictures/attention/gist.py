@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from visformer.analysis.head_measures import maximum, neighbour, place_correlation
+from visformer.analysis.head_measures import neighbour, place_correlation
 from visformer.language import N_, _
-from visformer.text import visible
+from visformer.pictures.attention.reading import Reading
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind
-from visformer.values.trace import Trace
 from visformer.words import decimals
 
 FEWEST = 5  # rows from which a habit can be told
@@ -53,14 +48,16 @@ class Gist(NamedTuple):
 NO_GIST = Gist("", "")
 
 
-def gist_of(trace: Trace, kind: Kind, weights: Floats) -> Gist:
-    """Say what weights [Q, K] have in common, with its measure; "" if nothing much."""
-    rows, columns = weights.shape
-    if rows < FEWEST or columns < FEWEST or weights.size > MOST:
+def gist_of(shown: Reading | None) -> Gist:
+    """Say what one head's weights have in common, with its measure; "" for nothing."""
+    if shown is None or not shown.is_head:
+        return NO_GIST
+    weights = shown.values
+    if min(weights.shape) < FEWEST or weights.size > MOST:
         return NO_GIST
     return (
-        (_along(weights) if kind == "cross" else _beside(weights))
-        or _resting(weights, trace.tokens(kind)[1])
+        (_along(weights) if shown.kind == "cross" else _beside(weights))
+        or _resting(weights, shown.columns)
         or _spread(weights)
         or NO_GIST
     )
@@ -95,13 +92,13 @@ def _beside(weights: Floats) -> Gist | None:
     )
 
 
-def _resting(weights: Floats, keys: Sequence[str]) -> Gist | None:
+def _resting(weights: Floats, keys: tuple[str, ...]) -> Gist | None:
     means = weights.mean(0)
-    rest = int(means.argmax())
-    if np.isnan(means).any() or means[rest] < HABIT:
+    rest = int(means.argmax())  # of NaN, if there is any
+    if not means[rest] >= HABIT:
         return None
     fields = {
-        "token": visible(keys[rest]),
+        "token": keys[rest],
         "weight": decimals(float(means[rest]), 2),
         "queries": len(weights),
         "least": HABIT,
@@ -115,8 +112,8 @@ def _resting(weights: Floats, keys: Sequence[str]) -> Gist | None:
 
 
 def _spread(weights: Floats) -> Gist | None:
-    peak = maximum(weights)
-    if not peak < SPREAD or np.isnan(weights).any():
+    peak = float(weights.max(axis=-1).mean())  # NaN of any NaN
+    if not peak < SPREAD:
         return None
     fields = {
         "weight": decimals(peak, 2),

@@ -16,6 +16,7 @@ from visformer.pictures.attention.weights import (
     WHOLE_HEAD,
     WHOLE_LAYER,
     head_weights,
+    keeps_rows,
     layer_weights,
     row_weights,
     size,
@@ -28,6 +29,8 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 Element = TypeVar("Element", bound=np.generic)
+# kind, scale, rows and columns reserved, how many of each a pixel has
+_Name = tuple[Kind, Scale, tuple[int, int], tuple[int, int]]
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads up to which the overview is made at once
 CACHED = 1 << 16  # weights of a layer up to which its heads are reduced at once
@@ -103,7 +106,7 @@ def mosaic_parts(
     rows, columns = extent
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
-    image = np.zeros((layers, height, heads, width), np.float32)  # [L, h, H, w]
+    image: Floats = np.zeros((layers, height, heads, width), np.float32)  # [L, h, H, w]
     shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
     overview = Mosaic(
@@ -118,11 +121,27 @@ def mosaic_parts(
         chosen=layer_and_head(trace, selection, kind),
         note=_note(trace, kind, selection.scale, factors),
     )
+    first, name = 0, (kind, selection.scale, extent, factors)
+    if not is_large(trace, kind):
+        first = _known_rows(trace, name, image, shown[0])
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
-        for _part in _fill(room, trace, (kind, layer), selection.scale, factors):
+        at = kind, layer
+        for _part in _fill(room, trace, at, selection.scale, factors, first=first):
             yield overview
+    trace.memo.keep(trace.storage, name, (shown[0], image), image.size)
     yield overview
+
+
+def _known_rows(trace: Trace, name: _Name, image: Floats, queries: int) -> int:
+    """Fill in rows [L, h, H, w] that another step had; return how many queries' are."""
+    kept: tuple[int, Floats] | None = trace.memo.find(trace.storage, name)
+    kind, scale, _extent, factors = name
+    if kept is None or scale == "head" or not keeps_rows(trace, kind):
+        return 0
+    rows = min(kept[0], queries) // factors[0]
+    image[:, :rows] = kept[1][:, :rows]
+    return rows * factors[0]
 
 
 def is_large(trace: Trace, kind: Kind) -> bool:
@@ -136,13 +155,20 @@ def _fill(
     at: tuple[Kind, int],
     scale: Scale,
     factors: tuple[int, int],
+    *,
+    first: int,
 ) -> Iterator[None]:
-    """Fill thumbnails [H, height, width] of a layer, yielding between parts."""
+    """Fill thumbnails [H, height, width] of a layer, yielding between parts.
+
+    ``first``: of a short sentence, the first query whose row is not there yet.
+    """
     if not room.size:
         return
     cells, (kind, layer) = size(trace.whole, at[0]), at
     if cells * len(room) <= WHOLE_LAYER:
-        room[:] = _thumbnails(layer_weights(trace, kind, layer), scale, factors)
+        weights = layer_weights(trace, kind, layer)[:, first:]
+        if weights.size:
+            room[:, first // factors[0] :] = _thumbnails(weights, scale, factors)
         yield
         return
     for head in range(len(room)):

@@ -20,7 +20,6 @@ from visformer.analysis.subwords import (
     word_text,
 )
 from visformer.language import _
-from visformer.pictures.attention.gist import NO_GIST, Gist, gist_of
 from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
 from visformer.pictures.attention.reading_words import (
     done_words,
@@ -60,8 +59,12 @@ class Reading:
     keys: Groups | None = None
     axes: tuple[str, str]  # what a row and a column are
     border: tuple[int, int] | None = None  # rows and columns of the prompt
-    gist: Gist = NO_GIST  # what one head does
     note: str = ""  # why there is nothing to show
+
+    @property
+    def is_head(self) -> bool:
+        """Whether these are one head's own weights, of every token."""
+        return self.queries is None
 
     def cell(self, row: int, column: int) -> AttentionCell:
         """Return the tokens of a row and column; of words, the first ones."""
@@ -129,7 +132,6 @@ def reading(
             kind=kind,
             title=title_words(trace, selection, look, kind),
             done=done_words(trace, look, kind, layer),
-            gist=gist_of(trace, kind, weights),
             values=weights,
             rows=rows,
             columns=columns,

@@ -58,6 +58,21 @@ def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) ->
     return derived
 
 
+def keeps_rows(trace: Trace, kind: Kind) -> bool:
+    """Tell whether later keys leave the weights of a kind's rows as they are.
+
+    For a short sentence; all its weights are derived.
+    """
+    if kind != "decoder":
+        return True
+    for layer in range(trace.layers(kind)):
+        layer_weights(trace, kind, layer)
+        kept = trace.memo.find(trace.storage, (kind, layer, None))
+        if kept is None or not kept.sliceable:
+            return False
+    return True
+
+
 def size(trace: Trace, kind: Kind) -> int:
     """Return Q x K, how many numbers one head of a kind has."""
     queries, keys = trace.tokens(kind)
@@ -157,4 +172,6 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
 def _reads_later(weights: Floats, first: int) -> bool:
     """Tell whether a row of [H, rows, K], counted from ``first``, reads a later key."""
     later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)  # [Q, K]
+    if not later.any():  # of the last row alone
+        return False
     return any(bool((head[later] > 0).any()) for head in weights)

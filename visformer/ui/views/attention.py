@@ -15,6 +15,7 @@ from visformer.language import _
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.attention import matrix, offered_scale, shown_marks
 from visformer.pictures.attention.finder import find_words, head_finder
+from visformer.pictures.attention.gist import gist_of
 from visformer.pictures.attention.maps import (
     all_numbers,
     layer_and_head,
@@ -156,6 +157,13 @@ class AttentionView(View):
         self._draw_order()
         self._draw_overview()
         self.bar.draw(state.look, state.scale, working=bool(self._tasks))
+
+    def say(self) -> None:
+        """Write beside every map what its head does."""
+        for kind, panel in self.panels.items():
+            shown = self._readings.get(kind)
+            if self._changed(f"gist of {kind}", shown):
+                panel.say(gist_of(shown))
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
         state, look = self._state, self._state.look

@@ -35,6 +35,9 @@ class View(QWidget):
         """Show all of a State; nothing is set or requested here."""
         raise NotImplementedError
 
+    def say(self) -> None:
+        """Write what there is to see in the pictures just drawn, beside them."""
+
     def explanation(self, state: State) -> str:
         """Say in one plain sentence what is seen and what to look for; "" for none."""
         return explanation((self.name,), state.scene)

@@ -244,7 +244,8 @@ class Canvas(QWidget):
             place, ratio = self._rect, self.devicePixelRatioF()
             corner = self._pixels(place).topLeft()
             pitch = wide * (place.width() / columns), high * (place.height() / rows)
-            paint_pixels(painter, self._inked, corner, pitch, part, ratio=ratio)
+            cells = self._inked, corner, pitch, part
+            paint_pixels(painter, *cells, room=self.rect(), ratio=ratio)
         self._hatch(painter, palette, part)
         if self._values is not None and self._writes_digits:
             colours, room = inks(self._colours, palette), QRectF(self.rect())

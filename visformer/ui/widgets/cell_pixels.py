@@ -13,6 +13,7 @@ from PySide6.QtGui import QImage, QPaintEngine, QPainter
 from visformer.values.arrays import read_only
 
 CellColours = NDArray[np.uint32]  # of each cell: 0xffRRGGBB
+Indices = NDArray[np.intp]
 
 
 def paint_pixels(
@@ -22,9 +23,10 @@ def paint_pixels(
     pitch: tuple[float, float],
     part: QRect,
     *,
+    room: QRect,
     ratio: float,
 ) -> None:
-    """Paint as much of the cells [R, C] as lies in ``part``.
+    """Paint as much of the cells [R, C] as lies in ``part`` of the ``room`` for them.
 
     ``corner``: where the first cell begins; ``pitch``: a cell's width and height, all
     in pixels of the painter, of which each has ``ratio`` x ``ratio`` on the screen.
@@ -36,12 +38,17 @@ def paint_pixels(
         size = QSizeF(wide * colours.shape[1], high * colours.shape[0])
         painter.drawImage(QRectF(corner, size), image_of(colours))
         return
-    across = (part.left(), part.width()), corner.x(), wide
-    down = (part.top(), part.height()), corner.y(), high
-    left, columns = _cells_at(*across, colours.shape[1], ratio)
-    top, rows = _cells_at(*down, colours.shape[0], ratio)
+    part = part.intersected(room)
+    across, down = (room.left(), room.right() + 1), (room.top(), room.bottom() + 1)
+    at_x = _cells_at(across, corner.x(), wide, colours.shape[1], ratio)
+    at_y = _cells_at(down, corner.y(), high, colours.shape[0], ratio)
+    left, columns = _within(at_x, part.left(), part.right() + 1, ratio)
+    top, rows = _within(at_y, part.top(), part.bottom() + 1, ratio)
     if rows.size and columns.size:
-        pixels = colours.take(columns, 1).take(rows, 0)
+        if rows.size < colours.shape[0]:  # the smaller part first
+            pixels = colours.take(rows, 0).take(columns, 1)
+        else:
+            pixels = colours.take(columns, 1).take(rows, 0)
         image = _image_on(pixels)
         image.setDevicePixelRatio(ratio)
         painter.drawImage(QPointF(left / ratio, top / ratio), image)
@@ -61,14 +68,23 @@ def _image_on(colours: CellColours) -> QImage:
 @lru_cache(maxsize=128)
 def _cells_at(
     room: tuple[int, int], corner: float, pitch: float, count: int, ratio: float
-) -> tuple[int, NDArray[np.intp]]:
+) -> tuple[int, Indices]:
     """Return the first pixel of the screen that shows a cell, and the cell of each.
 
-    ``room``: first pixel and number of pixels; ``count``: how many cells there are.
+    ``room``: the first pixel and the one after the last; ``count``: of cells.
     """
-    first, last = math.floor(room[0] * ratio), math.ceil(sum(room) * ratio)
+    first, last = math.floor(room[0] * ratio), math.ceil(room[1] * ratio)
     middles = (np.arange(first, last) + 0.5) / ratio
     at = np.floor((middles - corner) / pitch).astype(np.intp)
     inside = np.flatnonzero((at >= 0) & (at < count))
     start = first + int(inside[0]) if inside.size else first
     return start, read_only(at[inside])
+
+
+def _within(
+    cells: tuple[int, Indices], first: int, end: int, ratio: float
+) -> tuple[int, Indices]:
+    """Cut out of ``_cells_at`` what lies from pixel ``first`` to ``end``."""
+    start, at = cells
+    skipped = max(0, math.floor(first * ratio) - start)
+    return start + skipped, at[skipped : max(0, math.ceil(end * ratio) - start)]

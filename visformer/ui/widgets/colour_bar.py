@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
@@ -18,6 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
+from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
 from visformer.ui.widgets.plain_label import write_in
 from visformer.ui.widgets.plain_tip import plain_tip
@@ -51,22 +53,12 @@ class ColourBar(QWidget):
         self.offer.clicked.connect(self.offer_taken)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
 
-    def draw(
-        self,
-        table: Bytes,
-        ends: tuple[str, str],
-        note: str,
-        *,
-        masked: bool,
-        unknown: bool,
-        boolean: bool = False,
-        offer: str = "",
-    ) -> None:
-        """Show a scale; ``masked`` and ``unknown``: there are such cells.
-
-        ``boolean``: there are only cells that may attend and cells that may not.
-        ``offer`` names another range of colours that a click takes.
-        """
+    def draw(self, matrix: Matrix, table: Bytes) -> None:
+        """Show the scale of a Matrix in these colours, and the other one it offers."""
+        masked = matrix.masked is not None and bool(matrix.masked.any())
+        unknown = bool(np.isnan(matrix.shade).any())
+        ends, offer, boolean = matrix.ends, matrix.offer, matrix.boolean
+        note = matrix.note if matrix.values.size else ""
         shown = (id(table), ends, note, masked, unknown, boolean, offer)
         if shown == self._shown:
             return

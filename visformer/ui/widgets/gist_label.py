@@ -6,21 +6,20 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.picture import Matrix
+from visformer.pictures.attention.gist import Gist
 from visformer.ui.widgets.plain_label import PlainLabel
 from visformer.ui.widgets.plain_tip import plain_tip
 
 
 class GistLabel(PlainLabel):
-    """A Matrix's gist, faint; the mouse may rest on it."""
+    """The gist of a map, faint; the mouse may rest on it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setForegroundRole(QPalette.ColorRole.PlaceholderText)
 
-    def draw(self, matrix: Matrix | None) -> None:
+    def draw(self, gist: Gist) -> None:
         """Write it, and say in the tip what its number is."""
-        gist, meaning = (matrix.gist, matrix.gist_meaning) if matrix else ("", "")
-        self.setText(gist)
-        self.setToolTip(plain_tip("\n".join(filter(None, (gist, meaning)))))
+        self.setText(gist.words)
+        self.setToolTip(plain_tip("\n".join(filter(None, gist))))

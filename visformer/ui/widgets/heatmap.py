@@ -16,22 +16,28 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
+from visformer.pictures.attention.gist import Gist
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.theme import TITLE, gap, hue, sized
+from visformer.ui.theme import gap, hue
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
-from visformer.ui.widgets.colour_map import NAN, codes, colour_table
+from visformer.ui.widgets.colour_map import codes, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.gist_label import GistLabel
 from visformer.ui.widgets.kind_sign import KindSign
-from visformer.ui.widgets.label_text import LongestLabels, are_numbers, labels_width
+from visformer.ui.widgets.label_text import (
+    LongestLabels,
+    are_numbers,
+    labels_width,
+    title_font,
+)
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
 from visformer.ui.widgets.map_room import MapRoom, map_room
 from visformer.ui.widgets.new_row import NewRow, has_grown
 from visformer.ui.widgets.plain_label import plain_label, wrapped_height, write_in
 
-TITLED = 20  # lines of a map's width from which its title is large
+GIST = 32  # letters of one that is long
 EMPTY = N_("Nothing to show yet.")
 
 
@@ -43,10 +49,13 @@ class HeatMap(QWidget):
     offer_taken = Signal()  # the range of colours that Matrix.offer names
     failed = Signal(str)
 
-    def __init__(self, *, stretch: float = 1.0) -> None:
-        """``stretch``: the largest ratio of a cell's sides, 1 for square ones."""
+    def __init__(self, *, stretch: float = 1.0, gist: bool = False) -> None:
+        """``stretch``: the largest ratio of a cell's sides, 1 for square ones.
+
+        ``gist``: there is room for what ``say`` writes, so that it moves nothing.
+        """
         super().__init__()
-        self._stretch = stretch
+        self._stretch, self._has_gist = stretch, gist
         self._matrix: Matrix | None = None
         self._extent: tuple[int, int] | None = None
         self._longest: LongestLabels = (), ()
@@ -79,6 +88,7 @@ class HeatMap(QWidget):
         self.value = CellValue(self)
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
+        self._coloured: tuple[object, ...] = ()  # whose hues the words have
         self._hint.raise_()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -130,8 +140,6 @@ class HeatMap(QWidget):
         self._hint.setText(matrix.note if empty else "")
         self._sign.draw(matrix.sign)
         self._title.setText(matrix.title)
-        self._gist.draw(matrix)
-        self._gist.setVisible(bool(matrix.gist))
         self._done.setText(matrix.done)
         self._column_axis.setText(matrix.column_axis)
         self._row_axis.set_text(matrix.row_axis, matrix.row_role)
@@ -140,15 +148,15 @@ class HeatMap(QWidget):
         self._arrange()
         self.canvas.set_border(matrix.border)
         self.canvas.alarm(matrix.alarms)
-        row, column = matrix.marked or (None, None)
-        self.mark(
-            matrix.marked,
-            rows=() if row is None else (row,),
-            columns=() if column is None else (column,),
-        )
+        at = matrix.marked or ()
+        self.mark(matrix.marked, rows=at[:1], columns=at[1:])
         if grown and self.isVisible():
-            last = QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1)
-            self.new_row.start(last)
+            self.new_row.start(QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1))
+
+    def say(self, gist: Gist) -> None:
+        """Write beside the title what there is to see."""
+        self._gist.draw(gist)
+        self._gist.setVisible(self._matrix is not None and bool(gist.words))
 
     def mark(
         self,
@@ -193,6 +201,10 @@ class HeatMap(QWidget):
     def _colour_words(self, matrix: Matrix) -> None:
         """Give the title, and that of the columns, the hue of what they name."""
         palette, roles = self.palette(), QPalette.ColorRole
+        coloured = matrix.role, matrix.column_role, palette.cacheKey()
+        if coloured == self._coloured:
+            return
+        self._coloured = coloured
         write_in(self._title, roles.WindowText, hue(palette, matrix.role))
         faint = axis_ink(palette, matrix.column_role)
         write_in(self._column_axis, roles.PlaceholderText, faint)
@@ -202,15 +214,7 @@ class HeatMap(QWidget):
         cell_codes = codes(matrix.shade, matrix.masked)
         values = None if matrix.boolean else matrix.values
         self.canvas.draw(cell_codes, matrix.masked, colours, values)
-        self._bar.draw(
-            colours,
-            matrix.ends,
-            matrix.note if matrix.values.size else "",
-            masked=matrix.masked is not None and bool(matrix.masked.any()),
-            unknown=bool((cell_codes == NAN).any()),
-            boolean=matrix.boolean,
-            offer=matrix.offer,
-        )
+        self._bar.draw(matrix, colours)
 
     # ---- where things are ------------------------------------------------------
 
@@ -233,7 +237,7 @@ class HeatMap(QWidget):
             labels_width(font, self._longest[0] or matrix.rows),
             labels_width(font, self._longest[1] or matrix.columns),
         )
-        words = size, font, matrix.done, matrix.title, matrix.gist, matrix.sign
+        words = size, font, matrix.done, matrix.title, matrix.sign
         if words != self._worded:
             self._worded = words
             self._top = self._place_words(gap(self) // 2)
@@ -300,20 +304,17 @@ class HeatMap(QWidget):
         self._row_axis.setGeometry(corner.x(), y + cells.height() - high, line, high)
 
     def _place_words(self, edge: int) -> int:
-        """Place the title with its gist, and what was done; return where they end.
+        """Place the title, its gist, and what was done; return where they end.
 
-        The title is as large as it fits on one line; a long one wraps.
+        The title is as large as it fits on one line; a long one wraps. The gist stands
+        beside it, or below where most would be too long.
         """
         wide, text = self.width() - 2 * edge, self._title.text()
         body, left = self.fontMetrics(), edge
         side = 0 if self._sign.isHidden() else self._sign.sizeHint().height()
         left += side + body.averageCharWidth() if side else 0
-        face = sized(self.font(), TITLE, bold=True)
         room = wide + edge - left
-        if room < max(
-            TITLED * body.height(), QFontMetrics(face).horizontalAdvance(text)
-        ):
-            face = sized(self.font(), 1.0, bold=True)
+        face = title_font(self.font(), text, room)
         self._title.setFont(face)
         metrics = QFontMetrics(face)
         line, title = metrics.height() + 2, metrics.horizontalAdvance(text) + edge
@@ -326,9 +327,9 @@ class HeatMap(QWidget):
         off = metrics.ascent() - body.ascent()  # one baseline
         left += title + body.averageCharWidth()
         place = QRect(left, edge + off, max(0, wide - left), body.height() + 2)
-        if body.horizontalAdvance(self._gist.text()) > place.width():
+        if self._has_gist and place.width() < GIST * body.averageCharWidth():
             place = QRect(edge, edge + high, wide, body.height() + 2)
-            high += place.height() if self._gist.text() else 0
+            high += place.height()
         self._gist.setGeometry(place)
         done = wrapped_height(body, self._done.text(), wide)
         self._done.setGeometry(edge, edge + high, wide, done)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QStackedWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.arcs import arc_words
+from visformer.pictures.attention.gist import Gist
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.tinted import tinted
@@ -42,7 +43,7 @@ class KindPanel(QStackedWidget):
         """``grows``: a step adds a row, which is then scrolled to."""
         super().__init__()
         self._grows = grows
-        self.heat_map = HeatMap()
+        self.heat_map = HeatMap(gist=True)
         self.heat_map.setAccessibleName(_("{kind} attention", kind=name))
         self.heat_map.hovered.connect(self.hovered)
         self.heat_map.clicked.connect(self.clicked)
@@ -100,6 +101,10 @@ class KindPanel(QStackedWidget):
             y = round(panel.canvas.line_of(rows - 1))
             panel.area.ensureVisible(0, y, 0, 2 * self.fontMetrics().height())
         self._rows = rows
+
+    def say(self, gist: Gist) -> None:
+        """Write beside the title what there is to see."""
+        (self.heat_map if self._form == "map" else self.panel(self._form)).say(gist)
 
     def mark(self, trace: Trace, shown: Reading, marks: Marks, look: Look) -> None:
         """Mark tokens, and the cell in focus."""

@@ -11,7 +11,7 @@ from visformer.ui.widgets.map_room import LEAST
 from visformer.values.facts import Kind
 
 AROUND = 9  # lines that title, labels and colour bar take around a map
-TITLE_LINES = 4.5  # and the words around a small one, which has no labels
+TITLE_LINES = 4.7  # and the words around a small one, which has no labels
 LARGE_SHARE = 0.5, 0.68  # of the width, the least and the most for the large picture
 HIGH_SHARE = 0.6  # of the height, where the others stand below it
 SMALL_SHARE = 0.5  # of the height beside it, at most, for the small pictures

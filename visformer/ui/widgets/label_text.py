@@ -9,10 +9,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
 from visformer.pictures.picture import ARROW, FED_ARROW, TokenPair, bare
-from visformer.ui.theme import sized
+from visformer.ui.theme import TITLE, sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 LongestLabels = tuple[tuple[str, ...], tuple[str, ...]]  # of a map's rows and columns
+TITLED = 20  # lines of a map's width from which its title is large
 WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
@@ -79,6 +80,15 @@ def label_font(font: QFont, text: str) -> QFont:
     return sized(font, WIDE_SIZE) if is_wide(text) else font
 
 
+def title_font(font: QFont, title: str, room: float) -> QFont:
+    """Return the font of a map's title: large where it fits, above a large map."""
+    large = sized(font, TITLE, bold=True)
+    least = TITLED * QFontMetrics(font).height()
+    if room < max(least, QFontMetrics(large).horizontalAdvance(title)):
+        return sized(font, 1.0, bold=True)
+    return large
+
+
 @lru_cache(maxsize=64)
 def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
     """Return the room of the widest label; only the longest few are measured.
@@ -98,8 +108,11 @@ def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=64)
 def longest(labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the few labels of the most characters: the widest is among them."""
-    return tuple(sorted(dict.fromkeys(labels), key=len)[-3:])
+    """Return the few labels of the most characters: the widest is among them.
+
+    Of equally long ones the first: so a step seldom changes them.
+    """
+    return tuple(sorted(dict.fromkeys(labels), key=len, reverse=True)[:3])
 
 
 @lru_cache(maxsize=64)

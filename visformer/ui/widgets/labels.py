@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import is_
 from typing import NamedTuple
 
 from PySide6.QtCore import QRect, QRectF, Qt
@@ -74,8 +75,10 @@ class Labels(QWidget):
         self.brief = False  # only what is marked has a label, which is never turned
         # found for one arrangement of the map, and what is marked in it
         self._arranged: tuple[object, ...] = ()
+        self._fitted_for: tuple[object, ...] = ()
         self._fit = _Spacing(self.font(), self.fontMetrics(), 1.0, 0.0, 1)
         self._places: list[tuple[int, float]] = []  # labels, with their middles
+        self._found: set[LabelLook] | None = None  # how they look there, once asked
         self._widths: dict[str, int] = {}  # of texts in the face that fits
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
 
@@ -93,18 +96,27 @@ class Labels(QWidget):
         """
         texts = self._texts
         if labels is not self._labels:  # marking alone comes with every mouse move
-            self._labels, texts = labels, tuple(map(short, labels))
-            self._has_wide = any(map(is_wide, texts))
+            texts = self._shortened(labels)
+            self._labels = labels
         if (texts, marked, current, role) != (
             self._texts,
             self._marked,
             self._current,
             self._role,
         ):
-            before = self._looks() if role == self._role else None
+            before = self._looks() if role == self._role and self._stands else None
             self._texts, self._marked = texts, marked
             self._current, self._role = current, role
             self._repaint(before)
+
+    def _shortened(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the labels cut to what fits; a step adds one to those known."""
+        known = len(self._labels)
+        if len(labels) < known or not all(map(is_, labels, self._labels)):
+            known = 0
+        new = tuple(map(short, labels[known:]))
+        self._has_wide = any(map(is_wide, new)) or (known > 0 and self._has_wide)
+        return self._texts[:known] + new
 
     def look_at(self, first: float, span: float) -> None:
         """Label ``span`` cells from ``first`` on."""
@@ -121,25 +133,30 @@ class Labels(QWidget):
             self.update()
             return
         self._arrange()
-        for look in before ^ (self._looks() or set()):
+        for look in before ^ self._looks():
             self.update(self._around(look[-1]))
 
-    def _looks(self) -> set[LabelLook] | None:
-        """Return all that is painted; None where the map was arranged anew since."""
-        if self._arranged != self._arrangement():
-            return None
-        size, texts, turned = self._fit.face.pointSizeF(), self._texts, self._is_turned
-        return {
-            (
-                texts[index],
-                index in self._marked,
-                index == self._current,
-                turned(index),
-                size,
-                middle,
-            )
-            for index, middle in self._places
-        }
+    @property
+    def _stands(self) -> bool:
+        """Whether the map is arranged as it was when the labels were."""
+        return self._arranged == self._arrangement()
+
+    def _looks(self) -> set[LabelLook]:
+        """Return how all that is painted looks, and where it stands."""
+        if self._found is None:
+            size, texts = self._fit.face.pointSizeF(), self._texts
+            self._found = {
+                (
+                    texts[index],
+                    index in self._marked,
+                    index == self._current,
+                    self._is_turned(index),
+                    size,
+                    middle,
+                )
+                for index, middle in self._places
+            }
+        return self._found
 
     def _arrangement(self) -> tuple[object, ...]:
         """Return what the labels' places follow from, but for the labels themselves."""
@@ -150,32 +167,41 @@ class Labels(QWidget):
 
     def _arrange(self) -> None:
         """Find the font that fits, and the places of all labels in it."""
-        fit = self._fitted()
-        if fit.face != self._fit.face:
-            self._widths.clear()
-        self._fit, self._arranged = fit, self._arrangement()
-        self._places = self._placed()
+        self._arranged, numbers = self._arrangement(), are_numbers(self._labels)
+        fitted_for = *self._arranged, self._has_wide, numbers and self._labels
+        if fitted_for != self._fitted_for:
+            fit, self._fitted_for = self._fitted(numbers=numbers), fitted_for
+            if fit.face != self._fit.face:
+                self._widths.clear()
+            self._fit = fit
+        self._places, self._found = self._placed(), None
 
     def _around(self, middle: float) -> QRect:
         """Return all that a label is painted in, its overhang too."""
         if self._stand_side_by_side or self.brief:
             return self.rect()
-        high = 2 * self.fontMetrics().height()
-        first = math.floor(middle) - high
+        reach = self._reach()
+        first = math.floor(middle) - reach
         if self._rows:
-            return QRect(0, first, self.width(), 2 * high)
-        return QRect(first, 0, 2 * high, self.height())
+            return QRect(0, first, self.width(), 2 * reach)
+        return QRect(first, 0, 2 * reach, self.height())
+
+    def _reach(self) -> int:
+        """Return how far from its middle a label is painted at most, in pixels."""
+        lines = 0.75 if self._rows else 1.0  # two letters may stand upright
+        high = self._fit.metrics.height()
+        return math.ceil(max(lines * high, self._fit.pitch / 2)) + 1
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the labels that have room, in their role's hue."""
         painter = QPainter(self)
-        if self._arranged != self._arrangement():
+        if not self._stands:
             self._arrange()
         ink, places = hue(self.palette(), self._role), self._places
         painter.setFont(self._fit.face)
         part = event.rect()
         if part != self.rect() and not (self._stand_side_by_side or self.brief):
-            over = 2 * self.fontMetrics().height()
+            over = self._reach()
             first, last = part.top() - over, part.bottom() + over
             if not self._rows:
                 first, last = part.left() - over, part.right() + over
@@ -226,7 +252,7 @@ class Labels(QWidget):
 
     # ---- where labels are ------------------------------------------------------
 
-    def _fitted(self) -> _Spacing:
+    def _fitted(self, *, numbers: bool) -> _Spacing:
         """Return a caption's font where all labels have room in it, but not in ours."""
         face, small = self.font(), sized(self.font(), CAPTION)
         side = self.height() if self._rows else self.width()
@@ -234,7 +260,7 @@ class Labels(QWidget):
         if not (self._stand_side_by_side or self.brief):
             high, less = (self._high(QFontMetrics(one)) for one in (face, small))
             face = small if less <= pitch < high else face
-        metrics, numbers = QFontMetrics(face), are_numbers(self._labels)
+        metrics = QFontMetrics(face)
         needed = self._high(metrics)
         if self._stand_side_by_side:  # where others have no room they are turned
             needed = labels_width(face, self._labels) if numbers else 0.0

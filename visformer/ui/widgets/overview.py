@@ -235,9 +235,10 @@ class Overview(QWidget):
     def _paint_cells(self, painter: QPainter, grid: QRectF, part: QRect) -> None:
         (rows, columns), ratio = self._inked.shape, self.devicePixelRatioF()
         pitch = grid.width() / columns, grid.height() / rows
-        end = grid.adjusted(0, 0, -GAP / 2, -GAP / 2)  # the last gap is covered anyway
-        within = part.intersected(end.toAlignedRect())
-        paint_pixels(painter, self._inked, grid.topLeft(), pitch, within, ratio=ratio)
+        # the last gap is covered anyway
+        room = grid.adjusted(0, 0, -GAP / 2, -GAP / 2).toAlignedRect()
+        where = self._inked, grid.topLeft(), pitch, part
+        paint_pixels(painter, *where, room=room, ratio=ratio)
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Cover what is not decoded yet, and the gaps; frame the thumbnails."""

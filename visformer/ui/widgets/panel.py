@@ -11,6 +11,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from visformer.language import _
+from visformer.pictures.attention.gist import Gist
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.theme import TITLE, gap, sized
 from visformer.ui.widgets.arc_map import ArcsCanvas
@@ -69,21 +70,17 @@ class Panel(QWidget):
         empty = matrix is None or not matrix.values.size
         self._title.setText(matrix.title if matrix is not None else "")
         self._sign.draw(matrix.sign if matrix is not None else None)
-        self._gist.draw(matrix)
         self._done.setText(matrix.done if matrix is not None else "")
         self._done.setVisible(bool(self._done.text()))
         said = matrix.note if matrix is not None and empty else note
         self._note.setText(said if matrix is not None else _("Nothing to show yet."))
         self._note.setVisible(bool(self._note.text()))
         if matrix is not None:
-            self._bar.draw(
-                colour_table(self.palette(), signed=matrix.signed),
-                matrix.ends,
-                "" if empty else matrix.note,
-                masked=matrix.masked is not None and bool(matrix.masked.any()),
-                unknown=bool((matrix.values != matrix.values).any()),  # NaN
-                offer=matrix.offer,
-            )
+            self._bar.draw(matrix, colour_table(self.palette(), signed=matrix.signed))
+
+    def say(self, gist: Gist) -> None:
+        """Write beside the title what there is to see."""
+        self._gist.draw(gist)
 
     def table(self) -> Table | None:
         """Return the numbers behind the picture for export."""
