@@ -40,10 +40,12 @@ def paint_pixels(
         return
     part = part.intersected(room)
     across, down = (room.left(), room.right() + 1), (room.top(), room.bottom() + 1)
-    at_x = _cells_at(across, corner.x(), wide, colours.shape[1], ratio)
-    at_y = _cells_at(down, corner.y(), high, colours.shape[0], ratio)
-    left, columns = _within(at_x, part.left(), part.right() + 1, ratio)
-    top, rows = _within(at_y, part.top(), part.bottom() + 1, ratio)
+    at_x = _cells_at(*across, corner.x(), wide, ratio)
+    at_y = _cells_at(*down, corner.y(), high, ratio)
+    ends = part.left(), part.right() + 1
+    left, columns = _within(at_x, across[0], ends, colours.shape[1], ratio)
+    ends = part.top(), part.bottom() + 1
+    top, rows = _within(at_y, down[0], ends, colours.shape[0], ratio)
     if rows.size and columns.size:
         if rows.size < colours.shape[0]:  # the smaller part first
             pixels = colours.take(rows, 0).take(columns, 1)
@@ -67,24 +69,29 @@ def _image_on(colours: CellColours) -> QImage:
 
 @lru_cache(maxsize=128)
 def _cells_at(
-    room: tuple[int, int], corner: float, pitch: float, count: int, ratio: float
-) -> tuple[int, Indices]:
-    """Return the first pixel of the screen that shows a cell, and the cell of each.
+    first: int, end: int, corner: float, pitch: float, ratio: float
+) -> Indices:
+    """Return the cell at each pixel of the screen, from ``first`` to ``end``.
 
-    ``room``: the first pixel and the one after the last; ``count``: of cells.
+    Below 0 are pixels before the first cell.
     """
-    first, last = math.floor(room[0] * ratio), math.ceil(room[1] * ratio)
-    middles = (np.arange(first, last) + 0.5) / ratio
-    at = np.floor((middles - corner) / pitch).astype(np.intp)
-    inside = np.flatnonzero((at >= 0) & (at < count))
-    start = first + int(inside[0]) if inside.size else first
-    return start, read_only(at[inside])
+    pixels = np.arange(math.floor(first * ratio), math.ceil(end * ratio))
+    middles = (pixels + 0.5) / ratio
+    return read_only(np.floor((middles - corner) / pitch).astype(np.intp))
 
 
 def _within(
-    cells: tuple[int, Indices], first: int, end: int, ratio: float
+    cells: Indices, first: int, part: tuple[int, int], count: int, ratio: float
 ) -> tuple[int, Indices]:
-    """Cut out of ``_cells_at`` what lies from pixel ``first`` to ``end``."""
-    start, at = cells
-    skipped = max(0, math.floor(first * ratio) - start)
-    return start + skipped, at[skipped : max(0, math.ceil(end * ratio) - start)]
+    """Return the first pixel of a part that shows one of ``count`` cells, and those.
+
+    ``cells``: those at the pixels from ``first`` on.
+    """
+    start = math.floor(first * ratio)
+    left, right = (
+        math.floor(part[0] * ratio) - start,
+        math.ceil(part[1] * ratio) - start,
+    )
+    inside = cells.searchsorted((0, count))
+    left, right = max(left, int(inside[0])), min(right, int(inside[1]))
+    return start + left, cells[left : max(left, right)]

@@ -198,8 +198,8 @@ class Overview(QWidget):
             return row, column
         return self._ranking.order[row * self._mosaic.heads + column]
 
-    def _box(self, layer: int, head: int) -> QRectF:
-        mosaic, grid = self._mosaic, self._grid()
+    def _box(self, grid: QRectF, layer: int, head: int) -> QRectF:
+        mosaic = self._mosaic
         if mosaic is None:
             return QRectF()
         layer, head = self._spot(layer, head)
@@ -217,16 +217,17 @@ class Overview(QWidget):
             if self._ranking is None:
                 self._paint_cells(painter, grid, event.rect())
             else:
-                self._paint_ranked(painter, self._mosaic)
+                self._paint_ranked(painter, grid, self._mosaic)
             self._paint_gaps(painter, grid, self._mosaic)
         painter.setPen(palette.color(role.WindowText))
         beside = event.rect().left() < grid.x() - 4 or event.rect().top() < grid.y() - 4
         if self._ranking is None and beside:
             self._paint_labels(painter, grid, self._mosaic)
         elif self._ranking is not None:
-            self._paint_captions(painter, self._ranking)
+            self._paint_captions(painter, grid, self._ranking)
         wide = 3 if self.hasFocus() else 2  # in the gap: it hides nothing
-        frame = self._box(*self._chosen).adjusted(-wide, -wide, wide - GAP, wide - GAP)
+        frame = self._box(grid, *self._chosen)
+        frame.adjust(-wide, -wide, wide - GAP, wide - GAP)
         pen = QPen(palette.color(role.Highlight), wide)
         pen.setJoinStyle(Qt.PenJoinStyle.MiterJoin)
         painter.setPen(pen)
@@ -259,25 +260,27 @@ class Overview(QWidget):
         size = wide - GAP, high - GAP
         painter.drawRects([QRectF(x, y, *size) for y in rows for x in columns])
 
-    def _paint_ranked(self, painter: QPainter, mosaic: Mosaic) -> None:
+    def _paint_ranked(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Paint every thumbnail at the place of its rank."""
         image = image_of(self._inked)
         for layer in range(mosaic.layers):
             for head in range(mosaic.heads):
                 x, y, width, height = mosaic.frame(layer, head)
                 source = QRectF(x, y, width, height)
-                painter.drawImage(self._box(layer, head), image, source)
+                painter.drawImage(self._box(grid, layer, head), image, source)
 
-    def _paint_captions(self, painter: QPainter, ranking: Ranking) -> None:
+    def _paint_captions(
+        self, painter: QPainter, grid: QRectF, ranking: Ranking
+    ) -> None:
         """Write on every thumbnail which head it is, and its measure if it has room."""
-        room = self._box(0, 0).size() - QSizeF(GAP + 2, 0)
+        room = self._box(grid, 0, 0).size() - QSizeF(GAP + 2, 0)
         font, captions = fitted(ranking, self.font(), room)
         painter.setFont(font)
         metrics = QFontMetrics(font)
         ground = self.palette().color(QPalette.ColorRole.Window)
         ground.setAlphaF(0.85)
         for head, text in zip(ranking.order, captions, strict=False):
-            box = self._box(*head).adjusted(1, 1, -GAP - 1, -GAP - 1)
+            box = self._box(grid, *head).adjusted(1, 1, -GAP - 1, -GAP - 1)
             box.setTop(max(box.top(), box.bottom() - metrics.height()))
             box.setWidth(metrics.horizontalAdvance(text) + 2)
             painter.fillRect(box, ground)
