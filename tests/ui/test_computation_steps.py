@@ -120,7 +120,7 @@ def test_tabs_are_named_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> N
     "changes",
     [
         {"values": NUMBERS.values + 1},
-        {"rows": ("a", "c")},
+        {"rows": ("b", "a")},
         {"columns": ("x", "y", "w")},
         {"flags": (1,)},
         {"full": (2.0, 8.0)},
@@ -140,6 +140,22 @@ def test_a_table_of_other_numbers_is_painted_anew(
     table.draw(other)
     fresh.draw(other)
     assert table.grab().toImage() == fresh.grab().toImage() != before
+
+
+def test_shorter_names_of_rows_move_nothing_in_a_table(qtbot: QtBot) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    table.resize(500, 160)
+    wide = []
+    long, short = ("a", "a long name"), ("a", "b")
+    for changes in (
+        {"rows": long, "axis": "model"},
+        {"rows": short, "axis": "model"},
+        {"rows": short, "axis": "inner"},
+    ):
+        table.draw(replace(NUMBERS, **changes))  # type: ignore[arg-type]
+        wide.append(table.verticalHeader().width())
+    assert wide[0] == wide[1] > wide[2]  # other numbers begin anew
 
 
 def test_a_table_of_the_same_numbers_is_left_alone(

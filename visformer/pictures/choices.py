@@ -15,6 +15,7 @@ from visformer.language import N_, _
 from visformer.pictures.picture import TokenPair
 from visformer.text import visible
 from visformer.values.step import Origin, Step, chosen_tokens, step_origins
+from visformer.values.trace import Trace
 from visformer.words import probability
 
 Who = Literal["model", "draw", "rule", "forced", "reference"]
@@ -147,20 +148,30 @@ def model_says(step: Step) -> str:
 
 
 def token_pairs(
-    names: Sequence[str], steps: Sequence[Step], rows: Iterable[int]
+    trace: Trace, names: Sequence[str], rows: Iterable[int]
 ) -> tuple[TokenPair, ...]:
     """Label target rows: what each read, and the token of the step in ``rows``."""
-    tokens, origins = chosen_tokens(steps), step_origins(steps)
+    tokens, origins = chosen_tokens(trace.steps), step_origins(trace.steps)
     return tuple(
         [
             _pair(
                 name,
                 visible(tokens[row]),
-                short_choice(steps[row]) if origins[row] in FED else "",
+                _kept_choice(trace, row) if origins[row] in FED else "",
             )
             for name, row in zip(names, rows, strict=True)
         ]
     )
+
+
+def _kept_choice(trace: Trace, row: int) -> str:
+    """Return a row's ``short_choice``, kept with its run: every step labels it."""
+    step = trace.steps[row]
+    said: str | None = trace.memo.find((step,), "choice")
+    if said is None:
+        said = short_choice(step)
+        trace.memo.keep((step,), "choice", said, len(said))
+    return said
 
 
 _pair = lru_cache(maxsize=4096)(TokenPair)  # most are those of the step before

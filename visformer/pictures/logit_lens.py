@@ -132,20 +132,24 @@ def all_lens(
     rows, layers = steps_range(trace), trace.layers("decoder") + 1
     values = np.zeros((len(rows), layers), np.float32)  # [rows, L + 1]
     texts: list[tuple[Text, ...]] = []
+    labels: list[FullLabel] = []
     for at, row in enumerate(rows):
         look = known.get(row)
         if look is None:
             texts.append((("…", ""),) * layers)
+            labels.append(_step_label(trace, row))
             continue
         best = look.probabilities[:, 0]
         values[at] = best if shows == "best" else look.chosen_probabilities
-        texts.append(_kept_texts(trace, look, shows))
+        label, written = _kept_words(trace, row, look, shows)
+        texts.append(written)
+        labels.append(label)
     title = _TITLES[shows, bool(rows.start)]
     matrix = Matrix(
         title=_(title, first=rows.start + 1, last=rows.stop),
         values=values,
         shade=np.clip(values, 0, 1),
-        rows=tuple(_step_label(trace, row) for row in rows),
+        rows=tuple(labels),
         columns=_layers(layers),
         row_axis=_("step: its token"),
         column_axis=_("after layer"),
@@ -155,14 +159,16 @@ def all_lens(
     return Written(matrix, tuple(texts))
 
 
-def _kept_texts(trace: Trace, look: LensRow, shows: Shows) -> tuple[Text, ...]:
-    """Return a row's texts, kept with its run: each step shows those of all before."""
-    name = ("lens texts", shows)
-    texts: tuple[Text, ...] | None = trace.memo.find((look,), name)
-    if texts is None:
-        texts = _texts(look, shows)
-        trace.memo.keep((look,), name, texts, len(texts))
-    return texts
+def _kept_words(
+    trace: Trace, row: int, look: LensRow, shows: Shows
+) -> tuple[FullLabel, tuple[Text, ...]]:
+    """Return a row's label and texts, kept with its run: later steps show them too."""
+    of, name = (look, trace.steps[row]), ("lens", row, shows)
+    words: tuple[FullLabel, tuple[Text, ...]] | None = trace.memo.find(of, name)
+    if words is None:
+        words = _step_label(trace, row), _texts(look, shows)
+        trace.memo.keep(of, name, words, len(words[1]))
+    return words
 
 
 def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:

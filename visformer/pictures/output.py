@@ -130,7 +130,7 @@ def output_picture(trace: Trace) -> Matrix | None:
 
 def _row_labels(trace: Trace, rows: range) -> tuple[str, ...]:
     names = tuple(f"{row + 1}: {visible(trace.target[row])}" for row in rows)
-    return token_pairs(names, trace.steps, rows) if trace.steps else names
+    return token_pairs(trace, names, rows) if trace.steps else names
 
 
 # of a row of Z: whether it reads a source, whether it may read later tokens

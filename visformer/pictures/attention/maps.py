@@ -63,7 +63,7 @@ def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return _tokens_of(trace, queries), columns
     if trace not in _PAIRS:
         names = _tokens_of(trace, queries)
-        _PAIRS[trace] = token_pairs(names, trace.steps, range(len(names)))
+        _PAIRS[trace] = token_pairs(trace, names, range(len(names)))
     return _PAIRS[trace], columns
 
 

@@ -299,7 +299,7 @@ def _row_labels(
     names = _labels(trace.tokens(kind)[0], groups, words=look.words)
     if kind == "encoder" or not trace.steps:
         return names
-    return token_pairs(names, trace.steps, (group[-1] for group in groups))
+    return token_pairs(trace, names, (group[-1] for group in groups))
 
 
 def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:

@@ -234,7 +234,9 @@ class OutputView(View):
             part.setVisible(lens)
         self._ranks.setText(rank_words(state.shown, state.lens))
         one = step_lens(state.shown, state.lens)
-        self._step_map.draw(one.matrix if one else None)
+        # the step's token is cut where it is wide, not turned: no step moves the map
+        names = one.matrix.columns[1:] if one else ()
+        self._step_map.draw(one.matrix if one else None, longest=((), names))
         self._step_map.mark(None, columns=(0,))
         self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
         every = all_lens(state.shown, state.lens, self.shows.currentData())

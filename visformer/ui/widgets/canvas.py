@@ -127,8 +127,17 @@ class Canvas(QWidget):
     ) -> None:
         """Frame a cell, and outline rows and columns."""
         if (cell, rows, columns) != (self._cell, self._rows, self._columns):
+            self._update_focus()
             self._cell, self._rows, self._columns = cell, rows, columns
-            self.update()
+            self._update_focus()
+
+    def _update_focus(self) -> None:
+        """Paint again what is marked, with its frames."""
+        bands, cell = self._focus()
+        for band in bands:
+            self.update(band.toAlignedRect().adjusted(-1, -1, 1, 1))
+        if cell is not None:
+            self.update(cell.toAlignedRect().adjusted(-3, -3, 3, 3))
 
     def alarm(self, cells: Bools | None) -> None:
         """Frame cells [R, C] that must not have been read, with a sign of their own."""
@@ -289,13 +298,17 @@ class Canvas(QWidget):
         if self._alarms:
             boxes = [self._pixels(QRectF(x, y, 1, 1)) for y, x in self._alarms]
             paint_alarms(painter, palette, boxes)
+        paint_focus(painter, palette, *self._focus())
+
+    def _focus(self) -> tuple[list[QRectF], QRectF | None]:
+        """Return where the marked rows and columns lie, and the cell, in pixels."""
         whole = self._whole
         bands = [QRectF(0, row, whole.width(), 1) for row in self._rows]
         bands += [QRectF(column, 0, 1, whole.height()) for column in self._columns]
         cell = None
         if self._cell is not None:
             cell = self._pixels(QRectF(self._cell[1], self._cell[0], 1, 1))
-        paint_focus(painter, palette, list(map(self._pixels, bands)), cell)
+        return list(map(self._pixels, bands)), cell
 
     def box(self, row: int, column: int) -> QRect:
         """Return where a cell lies in the widget, in pixels."""

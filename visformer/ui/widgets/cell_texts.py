@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QEvent, QObject, QPointF, Qt, Signal
+import numpy as np
+from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.widgets.colour_map import codes, colour_table, inks
+from visformer.ui.widgets.colour_map import Bytes, codes, colour_table, inks
 
 STACKED = 2.3  # lines of height from which the number goes below the token
+NOTHING: Bytes = np.zeros((0, 0), np.uint8)
 FEWEST = 3  # characters of a token that are worth writing
 
 
@@ -27,6 +29,7 @@ class CellTexts(QWidget):
         self._canvas = canvas
         self.texts: tuple[tuple[Text, ...], ...] = ()
         self._matrix: Matrix | None = None
+        self._codes = NOTHING  # of the matrix
         self._widths: dict[str, float] = {}  # of texts in this font, in pixels
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         canvas.digits = False  # these texts stand in their place
@@ -35,9 +38,33 @@ class CellTexts(QWidget):
 
     def draw(self, matrix: Matrix | None, texts: tuple[tuple[Text, ...], ...]) -> None:
         """Write these texts on the cells of the matrix that the map shows."""
+        before = self.texts, self._codes
         self._matrix, self.texts = matrix, texts
-        self.raise_()
-        self.update()
+        self._codes = NOTHING if matrix is None else codes(matrix.shade, matrix.masked)
+        for row in self._changed_rows(*before):
+            self.update(self._around(row))
+
+    def _changed_rows(
+        self, texts: tuple[tuple[Text, ...], ...], shades: Bytes
+    ) -> list[int]:
+        """Return the rows that are new, gone, or not as they were."""
+        rows = range(max(len(texts), len(self.texts)))
+        if shades.shape[1] != self._codes.shape[1]:
+            return list(rows)
+        both = min(len(texts), len(self.texts), len(shades), len(self._codes))
+        same = (shades[:both] == self._codes[:both]).all(1)
+        return [
+            row
+            for row in rows
+            if row >= both or not same[row] or texts[row] != self.texts[row]
+        ]
+
+    def _around(self, row: int) -> QRect:
+        """Return where a row is written, in pixels; texts may stand out a little."""
+        view, over = self._canvas.view, self.fontMetrics().height() // 2
+        high = self.height() / view.height()
+        first = math.floor((row - view.y()) * high)
+        return QRect(0, first - over, self.width(), math.ceil(high) + 2 * over)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Keep the size of the cells."""
@@ -52,7 +79,6 @@ class CellTexts(QWidget):
         if matrix is None or not self.texts:
             return
         painter = QPainter(self)
-        cell_codes = codes(matrix.shade, matrix.masked)
         colours = colour_table(self.palette(), signed=matrix.signed)
         ink = inks(colours, self.palette())
         wide, high = self.width() / view.width(), self.height() / view.height()
@@ -60,9 +86,11 @@ class CellTexts(QWidget):
         last_row = min(len(self.texts), math.ceil(view.bottom()))
         last_column = min(len(self.texts[0]), math.ceil(view.right()))
         for row in range(max(0, math.floor(view.top())), last_row):
+            if not event.rect().intersects(self._around(row)):
+                continue
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
-                painter.setPen(ink[cell_codes[row, column]])
+                painter.setPen(ink[self._codes[row, column]])
                 writer.write(left, top, self.texts[row][column])
 
     def changeEvent(self, event: QEvent) -> None:

@@ -65,6 +65,7 @@ class NumberTable(QTableView):
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
         self._sized: Numbers | None = None  # the last that were shown: their room stays
+        self._named = 0  # the widest name of a row yet, in pixels
         self._fitting_rows = FEWEST
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
@@ -96,10 +97,12 @@ class NumberTable(QTableView):
         else:
             self.bars = _bars(numbers)
             names, self._sized = (numbers.rows, numbers.columns), numbers
-            if old is None or names != (old.rows, old.columns):
+            another = old is None or old.axis != numbers.axis
+            self._named = 0 if another else self._named
+            if old is None or another or names != (old.rows, old.columns):
                 self._model.reset(len(numbers.rows), len(numbers.columns))
                 self._fit()
-            if old is None or old.axis != numbers.axis:  # begin at the first column
+            if another:  # begin at the first column
                 self.horizontalScrollBar().setValue(0)
                 self.marked = None, None
         self.viewport().update()
@@ -284,12 +287,15 @@ class NumberTable(QTableView):
         down.setDefaultSectionSize(metrics.height() + 4)
         longest = sorted(numbers.rows, key=len)[-3:] if numbers is not None else []
         wide = max(map(metrics.horizontalAdvance, longest), default=0) + 3 * space
-        down.setFixedWidth(min(wide, max(20 * space, self.width() // 3)))
+        # names that come and go with the steps move nothing
+        self._named = max(self._named, wide)
+        down.setFixedWidth(min(self._named, max(20 * space, self.width() // 3)))
         rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
         self._fitting_rows = min(rows, max(2, min(MOST_ROWS, most)))
-        self.setMaximumHeight(self._height(self._fitting_rows))
-        self.updateGeometry()
+        if self.maximumHeight() != self._height(self._fitting_rows):
+            self.setMaximumHeight(self._height(self._fitting_rows))
+            self.updateGeometry()
 
     def set_room(self, pixels: int) -> None:
         """Take at most this height."""
@@ -322,6 +328,7 @@ class NumberTable(QTableView):
         """Follow the size of the text."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and hasattr(self, "_model"):
+            self._named = 0
             self._fit()
 
     def leaveEvent(self, event: QEvent) -> None:
