@@ -23,7 +23,7 @@ from visformer.ui.widgets.colour_map import NAN_COLOUR
 
 TINTS = 256  # shades between no weight and the whole
 LATER = 0.65  # opacity of tokens that are fed after the current step: just legible
-GROUNDS = 256  # that are kept painted
+KEPT = 256  # pictures of chips
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value
 SIZED = 4  # fields of a look that a chip's size depends on
@@ -71,20 +71,61 @@ class ChipPainter:
         self.caption = QFontMetrics(self._caption_font)
         base, accent = palette.base().color(), palette.highlight().color()
         self._ends = base.rgb(), accent.rgb(), palette.text().color().rgb()
-        self._grounds: dict[tuple[object, ...], QPixmap] = {}
+        self._kept: dict[tuple[object, ...], QPixmap] = {}
+        self._below: dict[int | None, tuple[QColor | None, QColor]] = {}
 
     def paint(self, painter: QPainter, look: ChipLook, box: QRect, band: int) -> None:
         """Paint a chip; ``band``: the height of what is said below its token."""
+        ratio = painter.device().devicePixelRatioF()
         if look.strong:  # may touch its neighbour's frame
             self._paint_ground(painter, look, box)
+            self._paint_words(painter, look, box, band)
+        elif look.later and ratio.is_integer():  # until it is read it stays as it is
+            self._paint_kept(painter, (look, band, ratio), look, box, band)
         else:
+            key = look.shade, look.fed, look.later, ratio
+            self._paint_kept(painter, key, look, box, None)
+            self._paint_words(painter, look, box, band)
+
+    def _paint_kept(
+        self,
+        painter: QPainter,
+        name: tuple[object, ...],
+        look: ChipLook,
+        box: QRect,
+        band: int | None,
+    ) -> None:
+        """Paint a chip from its picture, made once; without words where band is None.
+
+        ``name``: what the picture hangs on besides its size.
+        """
+        key = *name, box.width(), box.height()
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
             ratio = painter.device().devicePixelRatioF()
-            size = box.width(), box.height(), ratio
-            key = *size, look.shade, look.fed, look.later
-            ground = self._grounds.get(key)
-            if ground is None:
-                ground = self._grounds[key] = self._ground(look, box, ratio)
-            painter.drawPixmap(box.x() - 1, box.y() - 1, ground)
+            self._kept[key] = self._picture(look, box, band, ratio)
+        painter.drawPixmap(box.x() - 1, box.y() - 1, self._kept[key])
+
+    def _picture(
+        self, look: ChipLook, box: QRect, band: int | None, ratio: float
+    ) -> QPixmap:
+        """Return a chip with a pixel around it for its frame."""
+        whole = box.adjusted(-1, -1, 1, 1)
+        picture = QPixmap(whole.size() * ratio)
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(self._palette.window().color())
+        with QPainter(picture) as inside:
+            inside.translate(-whole.x(), -whole.y())
+            self._paint_ground(inside, look, box)
+            if band is not None:
+                self._paint_words(inside, look, box, band)
+        return picture
+
+    def _paint_words(
+        self, painter: QPainter, look: ChipLook, box: QRect, band: int
+    ) -> None:
+        """Write a chip's token, and what is said below it."""
         if look.later:
             painter.setOpacity(LATER)
         painter.setFont(self._face(look))
@@ -102,19 +143,6 @@ class ChipPainter:
             font = QFont(font)
             font.setUnderline(True)
         return font
-
-    def _ground(self, look: ChipLook, box: QRect, ratio: float) -> QPixmap:
-        """Return a chip without its words, with a pixel around it for its frame."""
-        if len(self._grounds) >= GROUNDS:
-            self._grounds.clear()
-        whole = box.adjusted(-1, -1, 1, 1)
-        ground = QPixmap(whole.size() * ratio)
-        ground.setDevicePixelRatio(ratio)
-        ground.fill(self._palette.window().color())
-        with QPainter(ground) as inside:
-            inside.translate(-whole.x(), -whole.y())
-            self._paint_ground(inside, look, box)
-        return ground
 
     def _paint_ground(self, painter: QPainter, look: ChipLook, box: QRect) -> None:
         """Paint a chip without its words."""
@@ -143,14 +171,23 @@ class ChipPainter:
         Never faint: half transparent, words and colour cannot be told apart.
         """
         room = QRect(box.left(), box.bottom() - band, box.width(), band)
-        text = fed_colour(self._palette)
-        if look.loss is not None:
-            ground = loss_colour(self._palette, loss_share(look.loss))
+        ground, text = self._colours_below(look.loss)
+        if ground is not None:
             painter.fillRect(room.adjusted(2, 0, -2, -2), ground)
-            text = _readable_on(ground, self._palette.text().color())
         painter.setPen(text)
         painter.setFont(self._caption_font)
         painter.drawText(room, CENTRE, look.below)
+
+    def _colours_below(self, loss: float | None) -> tuple[QColor | None, QColor]:
+        """Return the colour of a loss, if there is one, and that of text on it."""
+        share = None if loss is None else round(TINTS * loss_share(loss))
+        if share not in self._below:
+            ground, text = None, fed_colour(self._palette)
+            if share is not None:
+                ground = loss_colour(self._palette, share / TINTS)
+                text = _readable_on(ground, self._palette.text().color())
+            self._below[share] = ground, text
+        return self._below[share]
 
 
 @lru_cache(maxsize=4 * TINTS)
