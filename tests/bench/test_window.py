@@ -12,6 +12,7 @@ from visformer.bench import time_tabs as tabs
 from visformer.bench import time_window as window
 from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import random_trace
+from visformer.pictures.computation.stages import PAGES, STAGES
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,8 @@ def test_every_tab_and_page_is_measured() -> None:
     for name in names:
         assert (name, "one step back and forward, median") in measured
         assert (name, "8 keys of a held arrow, time") in measured
+    stages = {f"{PAGES[stage.page]} > {stage.title}" for stage in STAGES}
+    assert len(stages & {place for place, _what in measured}) == len(STAGES) - 1
     for change in (*tabs.SORTS, tabs.HOVER):
         assert ("Attention", f"{change}, median") in measured
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication
+from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 
 from visformer.errors import InputError
 from visformer.files import save_result
+from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import Table
+from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.widgets import export as exports
 from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
 
@@ -131,3 +133,24 @@ def test_a_pipe_takes_it_as_it_comes_and_a_link_stays_one(tmp_path: Path) -> Non
         save_result(tmp_path / "no" / "such.csv", b"new")
     with pytest.raises(InputError, match="cannot be written"):
         save_result(tmp_path / "a\0b.csv", b"new")
+
+
+def test_a_right_click_on_a_strip_copies_its_tokens_or_their_ids(qtbot: Any) -> None:
+    strip = TokenStrip("strip", "empty")
+    qtbot.addWidget(strip)
+    assert not any(entry.isEnabled() for entry in strip.menu().actions())
+    strip.draw(tuple(Chip(f"▁t{at}", at, 0.0, False, False) for at in (7, 12)))
+    copied = []
+    for entry in strip.menu().actions():
+        entry.trigger()
+        copied.append(QGuiApplication.clipboard().text())
+    assert copied == ["▁t7 ▁t12", "7 12"]
+    strip.resize(300, 40)
+    strip.show()
+    at = strip.viewport().rect().center()
+    spot = strip.viewport().mapToGlobal(at)
+    mouse = QContextMenuEvent.Reason.Mouse
+    QGuiApplication.sendEvent(strip.viewport(), QContextMenuEvent(mouse, at, spot))
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    menu.close()

@@ -324,7 +324,7 @@ def presented(one: Lecturer, stop: Stop) -> Iterator[str]:
         yield f"{stop.wanted}: the presentation does not end"
 
 
-@pytest.mark.parametrize("zoom", [100, 150])
+@pytest.mark.parametrize("zoom", [pytest.param(100, marks=pytest.mark.slow), 150])
 def test_each_stop_is_two_clicks_away(app: App, qtbot: QtBot, zoom: int) -> None:
     window = app.window
     if zoom != 100:

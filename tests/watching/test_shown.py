@@ -142,6 +142,7 @@ def test_where_nothing_was_found_it_says_so() -> None:
 
 def test_weights_one_already_has_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
+    asked.ended.set()
     cross = torch.rand(2, 4, 3, 5).softmax(-1)
     decoder = np.tril(np.ones((2, 4, 3, 3))) / np.arange(1, 4)[:, None]
     visformer.show(

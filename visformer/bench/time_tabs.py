@@ -1,4 +1,4 @@
-"""From a key to the finished paint, on every tab and page of the window.
+"""From a key to the finished paint, on every tab, page and stage of the window.
 
 The window is the real one with its engine and the bundled model, drawn without a screen
 at 1280 x 800, on a sentence and a reference of about 64 tokens each.
@@ -31,6 +31,7 @@ from visformer.bench.measurements import Measurement, quantile
 from visformer.bench.time_window import application, settle, wait_until
 from visformer.engine.messages import Refused
 from visformer.language import N_, _
+from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import views
 from visformer.ui.views.view import PagedView, View
@@ -145,7 +146,7 @@ def keys() -> list[Measurement]:
 def measured(
     window: MainWindow, presses: int = PRESSES, held: int = HELD
 ) -> Iterator[Measurement]:
-    """Yield median and 95th percentile of each kind of change on each tab and page.
+    """Yield median and 95th percentile of each kind of change on each tab, page, stage.
 
     And how a held arrow, of so many keys, keeps up.
     """
@@ -155,16 +156,7 @@ def measured(
         window.session.set(tab=view.name)
         if isinstance(view, PagedView):
             view.turn(page)
-        _look_inside(window)
-        for sort, (one, other, modifier) in SORTS.items():
-
-            def press(at: int) -> None:
-                QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
-
-            times = _times(window, view, press, refreshes, presses)
-            if times:
-                yield from _spread(name, _(sort), times)
-            _look_inside(window)
+        yield from _changes(window, view, refreshes, name, presses)
         canvas = _canvas(view)
         if canvas is not None:
 
@@ -175,6 +167,29 @@ def measured(
             if times:
                 yield from _spread(name, _(HOVER), times)
         yield from _hold(window, view, refreshes, name, held)
+    shown = window.session.state.stage
+    window.session.set(tab="computation")
+    for stage in (one for one in STAGES if one.name != shown):
+        window.session.set(stage=stage.name)
+        name = f"{_(PAGES[stage.page])} > {_(stage.title)}"
+        view = window.tabs.view("computation")
+        yield from _changes(window, view, refreshes, name, presses)
+
+
+def _changes(
+    window: MainWindow, view: View, refreshes: Refreshes, place: str, presses: int
+) -> Iterator[Measurement]:
+    """Press the keys of each kind of change."""
+    _look_inside(window)
+    for sort, (one, other, modifier) in SORTS.items():
+
+        def press(at: int) -> None:
+            QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
+
+        times = _times(window, view, press, refreshes, presses)
+        if times:
+            yield from _spread(place, _(sort), times)
+        _look_inside(window)
 
 
 def _hold(

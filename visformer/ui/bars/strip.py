@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QFontMetrics,
+    QGuiApplication,
     QMouseEvent,
     QPainter,
     QPaintEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QScrollArea, QSizePolicy, QToolButton, QToolTip, QWidget
+from PySide6.QtWidgets import (
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QToolTip,
+    QWidget,
+)
 
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
@@ -112,6 +121,24 @@ class TokenStrip(QScrollArea):
         bar.setValue(bar.value() - (turn.y() or turn.x()))
         event.accept()
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy what is shown."""
+        menu = self.menu()
+        menu.aboutToHide.connect(menu.deleteLater)
+        menu.popup(event.globalPos())
+
+    def menu(self) -> QMenu:
+        """Build the menu; disabled while there is nothing to copy."""
+        menu, chips = QMenu(self), self._row.chips
+        for title, texts in (
+            (_("Copy the &tokens"), [chip.token for chip in chips]),
+            (_("Copy their &ids"), [str(chip.id) for chip in chips]),
+        ):
+            entry, text = menu.addAction(title), " ".join(texts)
+            entry.setEnabled(bool(chips))
+            entry.triggered.connect(partial(_copy, text))
+        return menu
+
     def _end(self, shape: str, name: str, way: int) -> QToolButton:
         button = QToolButton(self)
         button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -138,6 +165,10 @@ class TokenStrip(QScrollArea):
 
     def _fit(self) -> None:
         self.setFixedHeight(self._row.sizeHint().height())
+
+
+def _copy(text: str) -> None:
+    QGuiApplication.clipboard().setText(text)
 
 
 class _ChipRow(QWidget):

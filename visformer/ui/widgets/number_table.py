@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import (
@@ -36,20 +35,19 @@ from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
+from visformer.ui.widgets.table_model import (
+    Role,
+    Section,
+    TableModel,
+    TitleRow,
+    box_of,
+    sections,
+)
 from visformer.values.arrays import Floats
 
 NOT_KEPT = N_("not kept by the run")
 FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # visible rows, the first as long as there are no numbers
-
-
-class Section(NamedTuple):
-    """A row or a column that can be seen, and where it lies in the viewport."""
-
-    at: int
-    start: int  # pixels
-    end: int  # the pixel of the grid after it
 
 
 class NumberTable(QTableView):
@@ -92,20 +90,18 @@ class NumberTable(QTableView):
         old, self.numbers = self.numbers, numbers
         if numbers is not None and is_same(numbers, old):
             return
+        self.viewport().update()
         if numbers is None:
             self._model.reset(0, 0)
-        else:
-            self.bars = _bars(numbers)
-            names, self._sized = (numbers.rows, numbers.columns), numbers
-            another = old is None or old.axis != numbers.axis
-            self._named = 0 if another else self._named
-            if old is None or another or names != (old.rows, old.columns):
-                self._model.reset(len(numbers.rows), len(numbers.columns))
-                self._fit()
-            if another:  # begin at the first column
-                self.horizontalScrollBar().setValue(0)
-                self.marked = None, None
-        self.viewport().update()
+            return
+        self.bars, self._sized = _bars(numbers), numbers
+        if old is None or old.axis != numbers.axis:  # begin at the first column
+            self._named, self.marked = 0, (None, None)
+            self.horizontalScrollBar().setValue(0)
+        elif (numbers.rows, numbers.columns) == (old.rows, old.columns):
+            return
+        self._model.reset(len(numbers.rows), len(numbers.columns))
+        self._fit()
 
     # ---- painting --------------------------------------------------------------
 
@@ -115,10 +111,10 @@ class NumberTable(QTableView):
         A delegate would be called for every cell, which takes several times as long.
         """
         painter, numbers = QPainter(self.viewport()), self.numbers
-        rows = _sections(
+        rows = sections(
             self.verticalHeader(), event.rect().top(), event.rect().bottom()
         )
-        columns = _sections(
+        columns = sections(
             self.horizontalHeader(), event.rect().left(), event.rect().right()
         )
         if numbers is None or not rows or not columns:
@@ -140,7 +136,7 @@ class NumberTable(QTableView):
             for column in columns:
                 share = shares[column.at]
                 if share and math.isfinite(share):
-                    box = _bar_box(_box(row, column), share, signed)
+                    box = _bar_box(box_of(row, column), share, signed)
                     (more if share > 0 else less).append(box)
         for boxes, shade in ((less, 0.2), (more, 0.8)):
             colour = _bar_colour(self.palette(), shade)
@@ -153,7 +149,7 @@ class NumberTable(QTableView):
         """Frame the marked row and column, cell by cell."""
         painter.setPen(self.palette().highlight().color())
         marked = [
-            _box(row, column).adjusted(0, 0, -1, -1)
+            box_of(row, column).adjusted(0, 0, -1, -1)
             for row in rows
             for column in columns
             if row.at == self.marked[0] or column.at == self.marked[1]
@@ -384,22 +380,3 @@ def _bar_colour(palette: QPalette, share: float) -> QColor:
     code = LOW + round((HIGH - LOW) * share)
     red, green, blue, _ = colour_table(palette, signed=True)[code].tolist()
     return QColor(red, green, blue, 120)
-
-
-def _sections(header: QHeaderView, first: int, last: int) -> list[Section]:
-    """Return the sections that have a pixel from ``first`` to ``last``."""
-    found, at = [], header.logicalIndexAt(max(0, first))
-    while 0 <= at < header.count():
-        start = header.sectionViewportPosition(at)
-        if start > last:
-            break
-        found.append(Section(at, start, start + header.sectionSize(at) - 1))
-        at += 1
-    return found
-
-
-def _box(row: Section, column: Section) -> QRect:
-    """Return a cell without its lines of the grid."""
-    return QRect(
-        column.start, row.start, column.end - column.start, row.end - row.start
-    )

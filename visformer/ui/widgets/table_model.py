@@ -1,13 +1,15 @@
-"""TableModel: a read-only table that is asked for one cell at a time."""
+"""TableModel: a read-only table that is asked for one cell at a time; its places."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from PySide6.QtCore import (
     QAbstractTableModel,
     QModelIndex,
     QPersistentModelIndex,
+    QRect,
     QSize,
     Qt,
 )
@@ -77,3 +79,30 @@ class TitleRow(QHeaderView):
                 size = size.expandedTo(self.sectionSizeFromContents(section))
             self._measured = (titles, self.font()), size
         return self._measured[1]
+
+
+class Section(NamedTuple):
+    """A row or a column that can be seen, and where it lies in the viewport."""
+
+    at: int
+    start: int  # pixels
+    end: int  # the pixel of the grid after it
+
+
+def sections(header: QHeaderView, first: int, last: int) -> list[Section]:
+    """Return the sections that have a pixel from ``first`` to ``last``."""
+    found, at = [], header.logicalIndexAt(max(0, first))
+    while 0 <= at < header.count():
+        start = header.sectionViewportPosition(at)
+        if start > last:
+            break
+        found.append(Section(at, start, start + header.sectionSize(at) - 1))
+        at += 1
+    return found
+
+
+def box_of(row: Section, column: Section) -> QRect:
+    """Return a cell without its lines of the grid."""
+    return QRect(
+        column.start, row.start, column.end - column.start, row.end - row.start
+    )
