@@ -48,7 +48,8 @@ def test_steps_are_painted() -> None:
     assert_measured(window.new_step(), 2)
 
 
-def test_every_tab_and_page_is_measured() -> None:
+@pytest.mark.slow
+def test_every_tab_page_and_stage_is_measured() -> None:
     with window.shown_window(random_trace(window.small(2), 9, 9)) as shown:
         figures = list(tabs.measured(shown, presses=6, held=8))
         names = [name for _view, _page, name in tabs.places(shown)]

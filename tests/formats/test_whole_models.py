@@ -331,7 +331,14 @@ def test_modules_without_end_are_refused(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [b"}", b"]", b")\x85", b"K\x01\x94", b"\x8f", b"\x8c\x00"]
+    "code",
+    [
+        b"}",
+        *(
+            pytest.param(code, marks=pytest.mark.slow)
+            for code in (b"]", b")\x85", b"K\x01\x94", b"\x8f", b"\x8c\x00")
+        ),
+    ],
 )
 def test_many_objects_are_refused_within_bounds(tmp_path: Path, code: bytes) -> None:
     """As many as the file may have bytes."""

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.general_traces import SCALES, Shape, any_trace
 from visformer.ui.window import MainWindow
@@ -16,7 +17,11 @@ from visformer.values.score_bias import bias_rows
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace import Trace
 
-SUBSETS = [kinds for n in (1, 2, 3) for kinds in combinations(KINDS, n)]
+SUBSETS = [  # pairs take as long as the others, and seldom find more
+    pytest.param(kinds, marks=pytest.mark.slow if len(kinds) == 2 else ())
+    for n in (1, 2, 3)
+    for kinds in combinations(KINDS, n)
+]
 
 
 @dataclass(frozen=True)

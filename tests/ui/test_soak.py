@@ -46,6 +46,7 @@ def user(app: App, tmp_path: Path) -> User:
     return User(app, [Model(str(path), letters) for path in models], 1)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_what_was_shown(app: App, user: User) -> None:
     """One program is asked both, as it takes seconds to start and to open models."""
     _start, first, last = soak(app, user, Plan(steps=6, sentences=6, switches=2), 2)

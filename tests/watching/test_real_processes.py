@@ -79,6 +79,7 @@ def test_it_is_typed_into_forced_raises_and_ends(tmp_path: Path) -> None:
         assert said[did]["source"] == ["6", "6"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(SECONDS)
 def test_a_script_goes_on_beside_its_window(tmp_path: Path) -> None:
     said = told("at once", tmp_path)
