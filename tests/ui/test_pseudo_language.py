@@ -47,6 +47,9 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
+FEW = 3  # models that are run each time
+
+
 def test_an_empty_window(reader: Reader, missing: Unmarked) -> None:
     reader.every_tab()
     reader.open()
@@ -54,7 +57,13 @@ def test_an_empty_window(reader: Reader, missing: Unmarked) -> None:
     reader.check(missing)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=() if at < FEW else pytest.mark.slow)
+        for at, name in enumerate(MODELS)
+    ],
+)
 def test_a_run(reader: Reader, missing: Unmarked, model: str) -> None:
     reader.checkpoint = tiny_checkpoint(**MODELS[model])
     reader.run()
