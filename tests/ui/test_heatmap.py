@@ -234,18 +234,19 @@ def test_long_labels_are_cut_in_the_middle() -> None:
 
 @pytest.mark.parametrize(("fed", "arrow"), [("", "→"), ("fed: “▁x” 0.5", "⇢")])
 def test_a_pair_that_is_cut_keeps_its_arrow(fed: str, arrow: str, qapp: object) -> None:
-    metrics = QFontMetrics(QFont())
+    font = QFont()
+    metrics = QFontMetrics(font)
     pair = short(TokenPair("▁Elle", "▁abandonna", fed))
     assert pair.endswith("▁aba…onna")  # cut for its length already
     whole = metrics.horizontalAdvance(pair)
     for room in range(metrics.horizontalAdvance(f"……{arrow}"), whole):
-        text = cut_to(pair, metrics, room)
+        text = cut_to(pair, font, room)
         assert metrics.horizontalAdvance(text) <= room
         assert "……" not in text
         read, next = text.split(arrow)
         assert read.strip("…") or (not read and next)  # a letter, or it is left out
     for wanted in (f"▁Elle{arrow}aba…", f"{arrow}ab…"):
-        assert cut_to(pair, metrics, metrics.horizontalAdvance(wanted) + 1) == wanted
+        assert cut_to(pair, font, metrics.horizontalAdvance(wanted) + 1) == wanted
 
 
 def test_labels_with_little_room_are_cut_pair_by_pair(qtbot: QtBot) -> None:

@@ -33,11 +33,15 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
 
 
-def cut_to(label: str, metrics: QFontMetrics, room: int) -> str:
+@lru_cache(maxsize=4096, typed=True)
+def cut_to(label: str, font: QFont, room: int) -> str:
     """Cut a label to ``room`` pixels; of a pair each token, so that its arrow stays.
 
     Where no letter of either would be left, only the next token is written.
     """
+    metrics = QFontMetrics(font)
+    if metrics.horizontalAdvance(label) <= room:
+        return label
     if not isinstance(label, TokenPair):
         return metrics.elidedText(label, Qt.TextElideMode.ElideMiddle, room)
     arrow = (FED_ARROW if label.fed else ARROW).strip()

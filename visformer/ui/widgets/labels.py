@@ -227,8 +227,9 @@ class Labels(QWidget):
         special = index == self._current or is_wide(text)
         if special:
             font = label_font(font, text)
-            current = index == self._current
-            painter.setFont(sized(font, 1.0, bold=True) if current else font)
+            if index == self._current:
+                font = sized(font, 1.0, bold=True)
+            painter.setFont(font)
         if index in self._marked:
             painter.fillRect(box, self.palette().highlight())
             painter.setPen(self.palette().color(QPalette.ColorRole.HighlightedText))
@@ -236,10 +237,7 @@ class Labels(QWidget):
             painter.setPen(ink)
         # cut visibly where there is no room; a single character overhangs
         if len(text) > 2:
-            metrics = painter.fontMetrics() if special else self._fit.metrics
-            wide = metrics.horizontalAdvance(text) if special else self._wide(text)
-            if wide > box.width():
-                text = cut_to(text, metrics, int(box.width()))
+            text = cut_to(text, font, int(box.width()))
         painter.drawText(box, side, text)
         if special:
             painter.setFont(self._fit.face)
