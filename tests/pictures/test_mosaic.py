@@ -9,9 +9,10 @@ from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from visformer.pictures.attention import mosaic as mosaics
 from visformer.pictures.attention.mosaic import Mosaic, reduced
-from visformer.pictures.selection import Scale
+from visformer.pictures.selection import SCALES, Scale
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
+from visformer.values.memo import Memo
 
 
 def made(shown: State, kind: Kind, thumbnail: tuple[int, int] = (999, 999)) -> Mosaic:
@@ -45,6 +46,24 @@ def test_every_head_stands_in_its_place(kind: Kind) -> None:
             assert np.allclose(thumbnail, expected, atol=1e-6)
             assert picture.hit(x, y) == (layer, head)
             assert picture.hit(x + width - 0.1, y + height - 0.1) == (layer, head)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", ["decoder", "cross"])
+def test_rows_kept_from_another_step_are_those_of_this_one(
+    kind: Kind, causal: bool, scale: Scale
+) -> None:
+    trace = make_trace(7, 9, layers=2, heads=2)
+    if not causal:
+        mask = np.ones((9, 9), bool)
+        trace = replace(trace, masks={**trace.masks, "decoder": mask})
+    for thumbnail in ((999, 999), (3, 3)):
+        for step in (1, 4, 5, 9, 3, 8):
+            shown = replace(state(trace, step), scale=scale)
+            fresh = replace(state(replace(trace, memo=Memo()), step), scale=scale)
+            kept, new = made(shown, kind, thumbnail), made(fresh, kind, thumbnail)
+            np.testing.assert_array_equal(kept.image, new.image)
 
 
 def test_beside_the_thumbnails_is_no_head() -> None:

@@ -311,13 +311,13 @@ def refresh() -> list[Measurement]:
 def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measurement]:
     """Compare the grid of all heads with pyqtgraph's plots of the same weights."""
     application()
-    trace = random_trace(small(layers), tokens, tokens)
-    session = Session()
-    session.set(trace=trace, step=len(trace))
-    weights = trace.attention("encoder", 0)
-    extent = len(trace.source), len(trace.source)
-    selection = session.state.selection
-    mosaic(trace, selection, "encoder", extent=extent)  # keeps the derived weights
+    # two, taking turns, so that every pixel changes
+    traces = [random_trace(small(layers), tokens, tokens, seed=at) for at in range(2)]
+    weights = [trace.attention("encoder", 0) for trace in traces]
+    extent = tokens, tokens
+    selection = Session().state.selection
+    for trace in traces:  # keeps the derived weights
+        mosaic(trace, selection, "encoder", extent=extent)
     overview, plots = Overview(lambda: None), pg.GraphicsLayoutWidget()
     images = [
         plots.addPlot(row=layer, col=head)
@@ -333,16 +333,20 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
     settle()
 
     def ours() -> float:
+        traces.reverse()
+
         def draw() -> None:
-            overview.draw(mosaic(trace, selection, "encoder", extent=extent))
+            overview.draw(mosaic(traces[0], selection, "encoder", extent=extent))
             overview.repaint()
 
         return seconds(draw, time.perf_counter)
 
     def theirs() -> float:
+        weights.reverse()
+
         def draw() -> None:
             for at, item in enumerate(items):
-                item.setImage(weights[at % 8], autoLevels=False, levels=(0, 1))
+                item.setImage(weights[0][at % 8], autoLevels=False, levels=(0, 1))
             plots.viewport().repaint()
 
         return seconds(draw, time.perf_counter)

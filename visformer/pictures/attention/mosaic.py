@@ -122,14 +122,16 @@ def mosaic_parts(
         note=_note(trace, kind, selection.scale, factors),
     )
     first, name = 0, (kind, selection.scale, extent, factors)
-    if not is_large(trace, kind):
+    grows = kind != "encoder" and not is_large(trace, kind)
+    if grows:  # with each step
         first = _known_rows(trace, name, image, shown[0])
     for layer in range(layers):
         room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
         at = kind, layer
         for _part in _fill(room, trace, at, selection.scale, factors, first=first):
             yield overview
-    trace.memo.keep(trace.storage, name, (shown[0], image), image.size)
+    if grows:
+        trace.memo.keep(trace.storage, name, (shown[0], image), image.size)
     yield overview
 
 

@@ -32,7 +32,6 @@ from visformer.ui.widgets.colour_map import (
     NAN,
     Bytes,
     colour_table,
-    coloured,
     inks,
     nan_crosses,
 )
@@ -73,7 +72,6 @@ class Canvas(QWidget):
         self._whole = QRectF(0, 0, 1, 1)
         self.cells = NOTHING  # codes of what is painted
         self._rect = QRectF()  # where they lie, in cells
-        self._inked = np.zeros((0, 0), np.uint32)  # their colours
         self._kept = QPixmap()  # the cells as they are painted
         self._stale = QRegion()  # what of them is to be painted again
         self._codes = self._looks = NOTHING  # and which of them are hatched, too
@@ -185,7 +183,7 @@ class Canvas(QWidget):
         self.moved.emit()
 
     def _show_image(self) -> None:
-        """Colour the cells; of very many, the largest visible one of each pixel."""
+        """Choose the cells; of very many, the largest visible one of each pixel."""
         codes = self._codes
         rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
         if codes.size > WHOLE_UP_TO:
@@ -193,7 +191,6 @@ class Canvas(QWidget):
         elif codes is self.cells:
             return
         self.cells, self._rect = codes, rect
-        self._inked = coloured(codes, self._colours)
 
     # ---- painting --------------------------------------------------------------
 
@@ -248,12 +245,12 @@ class Canvas(QWidget):
     def _paint_cells(self, painter: QPainter, palette: QPalette, part: QRect) -> None:
         """Paint a part: the cells, hatch hidden ones, cross out NaN, write numbers."""
         painter.fillRect(part, palette.window())
-        (wide, high), (rows, columns) = self._pitch, self._inked.shape
-        if self._inked.size:
+        (wide, high), (rows, columns) = self._pitch, self.cells.shape
+        if self.cells.size:
             place, ratio = self._rect, self.devicePixelRatioF()
             corner = self._pixels(place).topLeft()
             pitch = wide * (place.width() / columns), high * (place.height() / rows)
-            cells = self._inked, corner, pitch, part
+            cells = self.cells, self._colours, corner, pitch, part
             paint_pixels(painter, *cells, room=self.rect(), ratio=ratio)
         self._hatch(painter, palette, part)
         if self._values is not None and self._writes_digits:

@@ -8,17 +8,18 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRect, QRectF, QSizeF
-from PySide6.QtGui import QImage, QPaintEngine, QPainter
+from PySide6.QtGui import QPaintEngine, QPainter
 
+from visformer.ui.widgets.colour_map import Bytes, image_of
 from visformer.values.arrays import read_only
 
-CellColours = NDArray[np.uint32]  # of each cell: 0xffRRGGBB
 Indices = NDArray[np.intp]
 
 
 def paint_pixels(
     painter: QPainter,
-    colours: CellColours,
+    codes: Bytes,
+    colours: Bytes,
     corner: QPointF,
     pitch: tuple[float, float],
     part: QRect,
@@ -26,7 +27,7 @@ def paint_pixels(
     room: QRect,
     ratio: float,
 ) -> None:
-    """Paint as much of the cells [R, C] as lies in ``part`` of the ``room`` for them.
+    """Paint as much of the codes [R, C] as lies in ``part`` of the ``room`` for them.
 
     ``corner``: where the first cell begins; ``pitch``: a cell's width and height, all
     in pixels of the painter, of which each has ``ratio`` x ``ratio`` on the screen.
@@ -35,36 +36,25 @@ def paint_pixels(
     """
     wide, high = pitch
     if painter.paintEngine().type() != QPaintEngine.Type.Raster:
-        size = QSizeF(wide * colours.shape[1], high * colours.shape[0])
-        painter.drawImage(QRectF(corner, size), image_of(colours))
+        size = QSizeF(wide * codes.shape[1], high * codes.shape[0])
+        painter.drawImage(QRectF(corner, size), image_of(codes, colours))
         return
     part = part.intersected(room)
     across, down = (room.left(), room.right() + 1), (room.top(), room.bottom() + 1)
     at_x = _cells_at(*across, corner.x(), wide, ratio)
     at_y = _cells_at(*down, corner.y(), high, ratio)
     ends = part.left(), part.right() + 1
-    left, columns = _within(at_x, across[0], ends, colours.shape[1], ratio)
+    left, columns = _within(at_x, across[0], ends, codes.shape[1], ratio)
     ends = part.top(), part.bottom() + 1
-    top, rows = _within(at_y, down[0], ends, colours.shape[0], ratio)
+    top, rows = _within(at_y, down[0], ends, codes.shape[0], ratio)
     if rows.size and columns.size:
-        if rows.size < colours.shape[0]:  # the smaller part first
-            pixels = colours.take(rows, 0).take(columns, 1)
+        if rows.size < codes.shape[0]:  # the smaller part first
+            pixels = codes.take(rows, 0).take(columns, 1)
         else:
-            pixels = colours.take(columns, 1).take(rows, 0)
-        image = _image_on(pixels)
+            pixels = codes.take(columns, 1).take(rows, 0)
+        image = image_of(pixels, colours)
         image.setDevicePixelRatio(ratio)
         painter.drawImage(QPointF(left / ratio, top / ratio), image)
-
-
-def image_of(colours: CellColours) -> QImage:
-    """Return an image with a pixel for each cell."""
-    return _image_on(colours).copy() if colours.size else QImage()
-
-
-def _image_on(colours: CellColours) -> QImage:
-    """Return an image that has its pixels in these very numbers."""
-    (high, wide), form = colours.shape, QImage.Format.Format_RGB32
-    return QImage(colours.data, wide, high, 4 * wide, form)
 
 
 @lru_cache(maxsize=128)

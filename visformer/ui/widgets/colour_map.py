@@ -11,9 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QPalette
+from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
-from visformer.ui.widgets.cell_pixels import CellColours
 from visformer.values.arrays import Bools, Floats
 
 Bytes = NDArray[np.uint8]
@@ -79,16 +78,21 @@ def _table(dark: bool, signed: bool, masked: str) -> Bytes:
     return colours
 
 
-def coloured(codes: Bytes, colours: Bytes) -> CellColours:
-    """Return the colours of codes [R, C], as Format_RGB32 has them."""
-    found: CellColours = _packed(colours.tobytes()).take(codes, mode="clip")
-    return found
+def image_of(codes: Bytes, colours: Bytes) -> QImage:
+    """Return an image with a pixel for each of the codes [R, C]."""
+    if not codes.size:
+        return QImage()
+    (high, wide), form = codes.shape, QImage.Format.Format_Indexed8
+    image = QImage(np.ascontiguousarray(codes).data, wide, high, wide, form)
+    image.setColorTable(_packed(colours.tobytes()))
+    return image.convertToFormat(QImage.Format.Format_RGB32)
 
 
 @lru_cache(maxsize=16)
-def _packed(colours: bytes) -> CellColours:
+def _packed(colours: bytes) -> list[int]:
+    """Return colours as 0xAARRGGBB."""
     table = np.frombuffer(colours, np.uint8).reshape(-1, 4)
-    packed: CellColours = table[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]
+    packed: list[int] = table[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0].tolist()
     return packed
 
 

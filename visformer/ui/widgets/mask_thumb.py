@@ -10,8 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy
 from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
 from visformer.ui import theme
-from visformer.ui.widgets.cell_pixels import image_of
-from visformer.ui.widgets.colour_map import codes, colour_table, coloured
+from visformer.ui.widgets.colour_map import codes, colour_table, image_of
 from visformer.ui.widgets.plain_tip import plain_tip
 
 LINES = 4.5  # of text: the height and the width of a thumb
@@ -84,7 +83,7 @@ class MaskThumb(QAbstractButton):
     def _painted(self, palette: QPalette) -> QImage:
         if self._image is None and self._matrix is not None:
             cells = codes(self._matrix.shade, self._matrix.masked)
-            self._image = image_of(coloured(cells, colour_table(palette)))
+            self._image = image_of(cells, colour_table(palette))
         assert self._image is not None
         return self._image
 

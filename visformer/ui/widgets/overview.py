@@ -25,8 +25,8 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
-from visformer.ui.widgets.cell_pixels import CellColours, image_of, paint_pixels
-from visformer.ui.widgets.colour_map import codes, colour_table, coloured
+from visformer.ui.widgets.cell_pixels import paint_pixels
+from visformer.ui.widgets.colour_map import NAN, Bytes, codes, colour_table, image_of
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.map_cells import new_parts
@@ -37,7 +37,7 @@ from visformer.words import head_words
 
 GAP = 5  # pixels between thumbnails
 LEAST = 24  # pixels of a thumbnail's sides: a long, flat one is stretched
-NO_CELLS: CellColours = np.zeros((0, 0), np.uint32)
+NO_CELLS: Bytes = np.zeros((0, 0), np.uint8)
 STEPS = {
     Qt.Key.Key_Left: (0, -1),
     Qt.Key.Key_Right: (0, 1),
@@ -59,7 +59,7 @@ class Overview(QWidget):
         super().__init__()
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
-        self._inked = NO_CELLS  # the colours of its image
+        self._codes = NO_CELLS  # of its image
         self._table = colour_table(self.palette())  # that they are of
         self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
@@ -82,20 +82,15 @@ class Overview(QWidget):
         """Show this grid; None shows that there is none."""
         before, self._mosaic = self._mosaic, mosaic
         table = colour_table(self.palette())
-        stays = self._inked.size > 0 and table is self._table and self._is_grid(before)
-        self._table, self._unknown = table, False
+        stays = self._codes.size > 0 and table is self._table and self._is_grid(before)
+        known, self._table, self._codes = self._codes, table, NO_CELLS
         if mosaic is not None and mosaic.image.size:
-            image = mosaic.image
-            self._unknown = bool(np.isnan(image.max()))
+            self._codes = codes(mosaic.image, None)
             if before is not None and stays:
-                rows = np.flatnonzero((before.image != image).any(1))
-                self._inked[rows] = coloured(codes(image[rows], None), table)
+                rows = np.flatnonzero((known != self._codes).any(1))
                 for part in new_parts(before, mosaic, rows, self._grid()):
                     self.update(part)
-            else:
-                self._inked = coloured(codes(image, None), table)
-        else:
-            self._inked = NO_CELLS
+        self._unknown = int(self._codes.max(initial=0)) == NAN
         self._tell()
         self.choose(mosaic.chosen if mosaic is not None else (0, 0))
         if not stays:
@@ -213,7 +208,7 @@ class Overview(QWidget):
         if self._mosaic is None or self.header.fold.isChecked():
             return
         grid = self._grid()
-        if self._inked.size:
+        if self._codes.size:
             if self._ranking is None:
                 self._paint_cells(painter, grid, event.rect())
             else:
@@ -234,11 +229,11 @@ class Overview(QWidget):
         painter.drawRect(frame)
 
     def _paint_cells(self, painter: QPainter, grid: QRectF, part: QRect) -> None:
-        (rows, columns), ratio = self._inked.shape, self.devicePixelRatioF()
+        (rows, columns), ratio = self._codes.shape, self.devicePixelRatioF()
         pitch = grid.width() / columns, grid.height() / rows
         # the last gap is covered anyway
         room = grid.adjusted(0, 0, -GAP / 2, -GAP / 2).toAlignedRect()
-        where = self._inked, grid.topLeft(), pitch, part
+        where = self._codes, self._table, grid.topLeft(), pitch, part
         paint_pixels(painter, *where, room=room, ratio=ratio)
 
     def _paint_gaps(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
@@ -262,7 +257,7 @@ class Overview(QWidget):
 
     def _paint_ranked(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Paint every thumbnail at the place of its rank."""
-        image = image_of(self._inked)
+        image = image_of(self._codes, self._table)
         for layer in range(mosaic.layers):
             for head in range(mosaic.heads):
                 x, y, width, height = mosaic.frame(layer, head)
