@@ -169,10 +169,10 @@ def measured(
         yield from _hold(window, view, refreshes, name, held)
     shown = window.session.state.stage
     window.session.set(tab="computation")
+    view = window.tabs.view("computation")
     for stage in (one for one in STAGES if one.name != shown):
         window.session.set(stage=stage.name)
         name = f"{_(PAGES[stage.page])} > {_(stage.title)}"
-        view = window.tabs.view("computation")
         yield from _changes(window, view, refreshes, name, presses)
 
 

@@ -7,9 +7,9 @@ what the model would have said in its place.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeVar
 
 from visformer.language import N_, _
 from visformer.pictures.picture import TokenPair
@@ -18,6 +18,7 @@ from visformer.values.step import Origin, Step, chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import probability
 
+Made = TypeVar("Made")
 Who = Literal["model", "draw", "rule", "forced", "reference"]
 FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's own
 WHO: dict[Who, str] = {  # translated where it is shown
@@ -157,21 +158,27 @@ def token_pairs(
             _pair(
                 name,
                 visible(tokens[row]),
-                _kept_choice(trace, row) if origins[row] in FED else "",
+                kept_of_step(trace, row, "choice", short_choice)
+                if origins[row] in FED
+                else "",
             )
             for name, row in zip(names, rows, strict=True)
         ]
     )
 
 
-def _kept_choice(trace: Trace, row: int) -> str:
-    """Return a row's ``short_choice``, kept with its run: every step labels it."""
+def kept_of_step(
+    trace: Trace, row: int, name: str, make: Callable[[Step], Made]
+) -> Made:
+    """Return what is made of a row's step, kept with its run: later ones show it too.
+
+    ``name``: what it is kept by.
+    """
+    kept: dict[int, tuple[Step, Made]] = trace.memo.made(trace.storage, name, dict)
     step = trace.steps[row]
-    said: str | None = trace.memo.find((step,), "choice")
-    if said is None:
-        said = short_choice(step)
-        trace.memo.keep((step,), "choice", said, len(said))
-    return said
+    if row not in kept or kept[row][0] is not step:
+        kept[row] = step, make(step)
+    return kept[row][1]
 
 
 _pair = lru_cache(maxsize=4096)(TokenPair)  # most are those of the step before

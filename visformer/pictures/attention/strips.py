@@ -18,6 +18,7 @@ from visformer.pictures.choices import (
     best_token,
     is_best,
     is_fed,
+    kept_of_step,
     short_choice,
 )
 from visformer.pictures.look import Look
@@ -178,16 +179,8 @@ class _Fed(TypedDict):
 
 
 def _fed(trace: Trace, row: int) -> _Fed:
-    """Say of a forced or fed token what the model would have said; cached."""
-    kept: dict[int, tuple[Step, _Fed]] | None
-    kept = trace.memo.find(trace.storage, "fed")
-    if kept is None:
-        kept = {}
-        trace.memo.keep(trace.storage, "fed", kept, 0)
-    step = trace.steps[row]
-    if row not in kept or kept[row][0] is not step:
-        kept[row] = step, _fed_words(step)
-    return kept[row][1]
+    """Say of a forced or fed token what the model would have said."""
+    return kept_of_step(trace, row, "fed", _fed_words)
 
 
 def _fed_words(step: Step) -> _Fed:

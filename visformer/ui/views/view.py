@@ -98,6 +98,10 @@ class PagedView(View):
             self._switch.draw(self._state)
         self._views[self._pages.current].draw(self._state)
 
+    def say(self) -> None:
+        """Write beside the pictures of the visible page."""
+        self._views[self._pages.current].say()
+
     def explanation(self, state: State) -> str:
         """Say what is seen on the visible page."""
         return explanation((self.name, self._pages.current), state.scene)

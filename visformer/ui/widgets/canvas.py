@@ -30,6 +30,7 @@ from visformer.ui.widgets.cell_digits import have_room, paint_digits
 from visformer.ui.widgets.cell_pixels import paint_pixels
 from visformer.ui.widgets.colour_map import (
     NAN,
+    NOTHING,
     Bytes,
     colour_table,
     inks,
@@ -48,7 +49,6 @@ HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 MOST_ALARMS = 2_000  # cells
 WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
 ZOOM_STEP = 1.25
-NOTHING: Bytes = np.zeros((0, 0), np.uint8)
 
 
 class MapCell(NamedTuple):

@@ -16,6 +16,7 @@ from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 from visformer.values.arrays import Bools, Floats
 
 Bytes = NDArray[np.uint8]
+NOTHING: Bytes = np.zeros((0, 0), np.uint8)  # codes of no cells
 MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
 BLOCK = 1 << 16  # cells
 NAN_COLOUR = "#d81b7a"  # occurs in none of the maps

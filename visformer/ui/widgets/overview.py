@@ -26,7 +26,7 @@ from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
 from visformer.ui.widgets.cell_pixels import paint_pixels
-from visformer.ui.widgets.colour_map import NAN, Bytes, codes, colour_table, image_of
+from visformer.ui.widgets.colour_map import NAN, NOTHING, codes, colour_table, image_of
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.map_cells import new_parts
@@ -37,7 +37,6 @@ from visformer.words import head_words
 
 GAP = 5  # pixels between thumbnails
 LEAST = 24  # pixels of a thumbnail's sides: a long, flat one is stretched
-NO_CELLS: Bytes = np.zeros((0, 0), np.uint8)
 STEPS = {
     Qt.Key.Key_Left: (0, -1),
     Qt.Key.Key_Right: (0, 1),
@@ -59,7 +58,7 @@ class Overview(QWidget):
         super().__init__()
         self.export = Export(self, table)
         self._mosaic: Mosaic | None = None
-        self._codes = NO_CELLS  # of its image
+        self._codes = NOTHING  # of its image
         self._table = colour_table(self.palette())  # that they are of
         self._unknown = False  # some weight is NaN
         self._chosen = (0, 0)
@@ -83,7 +82,7 @@ class Overview(QWidget):
         before, self._mosaic = self._mosaic, mosaic
         table = colour_table(self.palette())
         stays = self._codes.size > 0 and table is self._table and self._is_grid(before)
-        known, self._table, self._codes = self._codes, table, NO_CELLS
+        known, self._table, self._codes = self._codes, table, NOTHING
         if mosaic is not None and mosaic.image.size:
             self._codes = codes(mosaic.image, None)
             if before is not None and stays:
