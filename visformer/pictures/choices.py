@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import Literal
 
 from visformer.language import N_, _
 from visformer.pictures.picture import TokenPair
 from visformer.text import visible
+from visformer.values.memo import Made
 from visformer.values.step import Origin, Step, chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import probability
 
-Made = TypeVar("Made")
 Who = Literal["model", "draw", "rule", "forced", "reference"]
 FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's own
 WHO: dict[Who, str] = {  # translated where it is shown
