@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.models import tiny_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
-from visformer.session.kept import KeptWork, left_behind
+from visformer.session.kept import FACTS, KeptWork, left_behind
 from visformer.session.recipe import WantedRun
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_session
@@ -93,8 +94,17 @@ def _killed(folder: Path, seed: int, chance: random.Random) -> tuple[int, float]
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + START_S
-    early = chance.random() < 0.1  # while it starts, or opens again
-    while not early and not _journal(folder):
+    facts = f"*-{child.pid}-*/{FACTS}"
+    awaited: Callable[[], bool] = chance.choices(
+        [
+            lambda: True,  # it may still start, or open again
+            lambda: bool(_journal(folder)),
+            # some work is there to lose, however slow the computer is
+            lambda: any((folder / "kept").glob(facts)),
+        ],
+        [0.1, 0.5, 0.4],
+    )[0]
+    while not awaited():
         if child.poll() is not None or time.monotonic() > deadline:
             break
         time.sleep(0.02)
