@@ -104,7 +104,7 @@ def test_no_row_of_the_table_can_be_chosen(window: MainWindow, qtbot: QtBot) -> 
 def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:
     show_in(window, any_trace(Shape(kinds=("decoder",)), steps=False))
     said = "This trace does not contain what the model predicted."
-    assert window.candidates.summary.text() == said
+    assert window.candidates.table.accessibleDescription() == said
     chips = window.strips.target._row.chips
     assert [chip.token for chip in chips] == list(shown(window).target)
     attention = view(window, AttentionView, "attention")
@@ -146,7 +146,7 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(locked=None)
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
     assert panel.shown.rows == ()
-    assert "Click a masked token" in panel.summary.text()
+    assert "Click a masked token" in panel.table.accessibleDescription()
 
 
 def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:

@@ -127,9 +127,27 @@ def test_a_click_beside_the_cells_is_reported_as_such(
     heat_map: HeatMap, qtbot: Any
 ) -> None:
     heat_map.draw(matrix())
-    with qtbot.waitSignal(heat_map.clicked) as found:
-        qtbot.mouseClick(heat_map, Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
+    with qtbot.waitSignal(heat_map.clicked) as found:  # whatever widget lies there
+        at = QPoint(3, heat_map.height() // 2)
+        qtbot.mouseClick(heat_map.windowHandle(), Qt.MouseButton.LeftButton, pos=at)
     assert found.args == [None]
+
+
+def test_a_picture_that_was_gone_stands_where_it_stood(heat_map: HeatMap) -> None:
+    shown = matrix(marked=(1, 2))
+    heat_map.draw(shown)
+    before = painted(heat_map)
+    heat_map.draw(None)
+    assert [word.text for word in painted(heat_map).words] == ["Nothing to show yet."]
+    heat_map.draw(shown)
+    assert painted(heat_map) == before
+    heat_map.draw(None)
+    heat_map.resize(500, 300)
+    heat_map.draw(shown)
+    other = painted(heat_map)
+    heat_map.draw(matrix(4, 5))
+    heat_map.draw(shown)
+    assert painted(heat_map) == other
 
 
 def test_reserved_room_holds_no_cells(heat_map: HeatMap) -> None:

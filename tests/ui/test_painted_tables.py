@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -104,3 +105,45 @@ def test_what_is_not_kept_is_empty_and_what_is_nan_says_so(qtbot: Any) -> None:
     assert texts == ["0.5000", "", "NaN"]
     assert "not kept" in tips[1]
     assert "nan" in tips[2]
+
+
+def test_where_there_are_no_numbers_yet_their_room_stays(qtbot: Any) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    table.resize(200, 200)
+    table.show()
+    columns = tuple(f"d{at}" for at in range(9))
+    values = np.linspace(0.1, 1, 9, dtype=np.float32)[None]
+    numbers = Numbers(rows=("a long name",), columns=columns, values=values, axis="d")
+    table.draw(numbers)
+    table.horizontalScrollBar().setValue(60)
+    before = painted(table)
+    assert any(word.text == "a long name" for word in before.words)
+    table.draw(None)
+    assert painted(table).words == []
+    table.draw(numbers)
+    assert painted(table) == before
+    table.draw(replace(numbers, rows=("b",)))
+    other = painted(table)
+    assert any(word.text == "b" for word in other.words)
+    assert not any(word.text == "a long name" for word in other.words)
+
+
+def test_the_first_step_moves_nothing_below_the_next_tokens(qtbot: Any) -> None:
+    panel = CandidatesPanel()
+    qtbot.addWidget(panel)
+    panel.resize(300, 600)
+    panel.show()
+    trace = make_trace()
+    panel.draw(state(trace, 1))
+    QApplication.processEvents()
+    places = [part.geometry() for part in (panel.table, panel.others, panel.field)]
+    panel.draw(state(trace, 0))
+    QApplication.processEvents()
+    words = painted(panel.table, panel.table.viewport()).words
+    assert [word.text for word in words] == ["nothing decoded yet: step forward"]
+    assert not panel.field.isVisible()
+    panel.draw(state(trace, 1))
+    assert places == [
+        part.geometry() for part in (panel.table, panel.others, panel.field)
+    ]

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QHeaderView, QTableView
 
 from visformer import words
-from visformer.pictures.candidates import CandidateRow
+from visformer.pictures.candidates import BEST, CandidateRow
 from visformer.ui import theme
 from visformer.values.step import CANDIDATES
 
@@ -42,6 +42,8 @@ class CandidateBars(QTableView):
         super().__init__()
         self.chosen_font = QFont(self.font())
         self._rows: Sequence[CandidateRow] = ()
+        self._hint = ""
+        self._places = BEST  # rows that there is room for, also while there are none
         self._fitted: tuple[object, ...] = ()  # what rows and columns were sized for
         self.yields = False  # what is below it comes first where there is little room
         self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
@@ -60,21 +62,30 @@ class CandidateBars(QTableView):
     def fit(self, rows: Sequence[CandidateRow], *, whole: bool) -> None:
         """Size rows and columns; asking Qt to would measure every cell each step.
 
-        ``whole``: the rows may be so many that they are scrolled.
+        ``whole``: the rows may be so many that they are scrolled. Where there are none,
+        the room of the last ones stays: the first step moves nothing.
         """
         self._rows = rows
+        self._places = len(rows) or self._places
         self.chosen_font = theme.sized(self.font(), 1, bold=True)
-        needs = len(rows), whole, self.chosen_font, self._widest()
+        needs = self._places, whole, self.chosen_font, self._widest()
         if needs == self._fitted:
             return
         self._fitted = needs
         height = round(ROW * QFontMetrics(self.chosen_font).height())
         self.verticalHeader().setDefaultSectionSize(height)
-        high = max(1, len(rows)) * height
+        high = self._places * height
         self.setMinimumHeight(min(3 * height, high))
         self.setMaximumHeight(high if not whole else 1 << 20)
         self.updateGeometry()
         self._fit_columns()
+
+    def hint(self, words: str) -> None:
+        """Say in place of the rows why there are none."""
+        if words != self._hint:
+            self._hint = words
+            self.setAccessibleDescription(words)
+            self.viewport().update()
 
     def _widest(self) -> str:
         """Return digits as many as the longest rank has."""
@@ -84,6 +95,9 @@ class CandidateBars(QTableView):
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint row by row, over each bar its texts; a delegate takes several times."""
         painter, palette = QPainter(self.viewport()), self.palette()
+        if not self._rows:
+            self._paint_hint(painter)
+            return
         accent = palette.color(QPalette.ColorRole.Highlight)
         bar, whole = QColor(accent), self.viewport().width()
         focused = self.currentIndex().row() if self.hasFocus() else -1
@@ -111,6 +125,12 @@ class CandidateBars(QTableView):
             if row.chosen or index == focused:
                 painter.setPen(accent)
                 painter.drawRect(QRect(0, top, whole - 1, high - 1))
+
+    def _paint_hint(self, painter: QPainter) -> None:
+        edge = theme.gap(self)
+        room = self.viewport().rect().adjusted(edge, edge, -edge, -edge)
+        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+        painter.drawText(room, Qt.TextFlag.TextWordWrap, self._hint)
 
     def _rooms(self) -> list[tuple[int, int, int, QColor]]:
         """Return where rank, token and probability are written, on which side, how."""

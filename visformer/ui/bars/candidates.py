@@ -172,9 +172,12 @@ class CandidatesPanel(QWidget):
                 self.field.clear()
             self.shown = table
             self._title.setText(table.title)
-            self.summary.setText(table.summary)
-        forced = steps and bool(table.rows)
-        self.field.setVisible(forced and not (self._fixed or self._brief))
+            self.summary.setText(table.summary if table.rows else "")
+            self.table.hint("" if table.rows else table.summary)
+        forces = steps and not (self._fixed or self._brief)
+        for part in (self.field, self.others):
+            _keep_room(part, forces)
+        self.field.setVisible(forces and bool(table.rows))
         self.summary.setVisible(not self._brief)
         if not self._brief:
             self.teaching.draw(state)
@@ -266,3 +269,11 @@ class CandidatesPanel(QWidget):
                 **fields,
             )
         return None
+
+
+def _keep_room(part: QWidget, kept: bool) -> None:
+    """Let a part have its room also while it is hidden, or not."""
+    policy = part.sizePolicy()
+    if policy.retainSizeWhenHidden() != kept:
+        policy.setRetainSizeWhenHidden(kept)
+        part.setSizePolicy(policy)

@@ -64,32 +64,33 @@ class HeatMap(QWidget):
         self._room: tuple[object, ...] = ()
         self._top = 0  # where the words end
         self._held = False  # it is worked out later
-        labels = [plain_label(parent=self) for _ in range(4)]
+        # all that is seen of a matrix, so that it comes and goes at once
+        sheet = self._sheet = QWidget(self)
+        labels = [plain_label(parent=parent) for parent in (sheet, sheet, sheet, self)]
         for label in labels:
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._title, self._column_axis, self._hint, self._done = labels
-        self._gist = GistLabel(self)
+        self._title, self._column_axis, self._done, self._hint = labels
+        self._gist = GistLabel(sheet)
         self._hint.setWordWrap(True)
         self._done.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for label in (self._column_axis, self._hint):
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self._sign = KindSign(self)
-        self._row_axis = Caption(self)
-        self._row_labels = Labels(Qt.Orientation.Vertical, self)
-        self._column_labels = Labels(Qt.Orientation.Horizontal, self)
-        self._bar = ColourBar(self)
+        self._sign = KindSign(sheet)
+        self._row_axis = Caption(sheet)
+        self._row_labels = Labels(Qt.Orientation.Vertical, sheet)
+        self._column_labels = Labels(Qt.Orientation.Horizontal, sheet)
+        self._bar = ColourBar(sheet)
         self._bar.offer_taken.connect(self.offer_taken)
-        self.canvas = Canvas(self)
+        self.canvas = Canvas(sheet)
         self.canvas.hovered.connect(self.hovered)
         self.canvas.clicked.connect(self.clicked)
         self.canvas.moved.connect(self._follow)
         self.new_row = NewRow(self.canvas)
-        self.value = CellValue(self)
+        self.value = CellValue(sheet)
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
         self._coloured: tuple[object, ...] = ()  # whose hues the words have
-        self._hint.raise_()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
@@ -122,19 +123,12 @@ class HeatMap(QWidget):
         """
         self._held, grown = False, has_grown(self._matrix, matrix)
         self.new_row.stop()
-        if self._matrix is None or matrix is None:
-            for part in (self._title, self._done, self._bar, self.canvas):
-                part.setVisible(matrix is not None)
+        self._sheet.setHidden(matrix is None)
         self._matrix, self._extent, self._longest = matrix, extent, longest
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
         if matrix is None:
             self._hint.setText(_(EMPTY))
-            self._sign.draw(None)
-            axes = self._row_axis, self._column_axis
-            labels = self._row_labels, self._column_labels
-            for other in (*labels, *axes, self._gist, self.value):
-                other.hide()
             self._arrange()
             return
         self._hint.setText(matrix.note if empty else "")
@@ -228,7 +222,6 @@ class HeatMap(QWidget):
         matrix = self._matrix
         if matrix is None:
             self._hint.setGeometry(self.rect())
-            self._room = self._worded = ()
             return
         rows, columns = self._extent or (len(matrix.rows), len(matrix.columns))
         extent = max(1, rows), max(1, columns)
@@ -247,6 +240,9 @@ class HeatMap(QWidget):
         if room != self._room:
             self._room = room
             self._place(extent, longest, numbered=axes[2])
+        if not self._hint.isHidden():
+            edge = gap(self) // 2
+            self._hint.setGeometry(self.canvas.geometry().adjusted(edge, 0, -edge, 0))
 
     def _place(
         self, extent: tuple[int, int], longest: tuple[int, int], *, numbered: bool
@@ -271,7 +267,6 @@ class HeatMap(QWidget):
         self._column_labels.brief = room.brief
         self._place_around(room, QPoint(edge, top), line)
         self.canvas.setGeometry(room.cells)
-        self._hint.setGeometry(room.cells.adjusted(edge, 0, -edge, 0))
         right = self.width() - edge
         wanted = self._bar.wanted(right - edge)
         x = max(edge, min(room.cells.x(), right - wanted))
@@ -343,6 +338,7 @@ class HeatMap(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        self._sheet.setGeometry(self.rect())
         if not self._held:
             self._arrange()
 

@@ -86,22 +86,29 @@ class NumberTable(QTableView):
         self.customContextMenuRequested.connect(self._pop_up)
 
     def draw(self, numbers: Numbers | None) -> None:
-        """Show numbers; the scroll position stays if possible."""
+        """Show numbers; the scroll position stays if possible.
+
+        Where there are none the room of the last ones stays.
+        """
         old, self.numbers = self.numbers, numbers
-        if numbers is not None and is_same(numbers, old):
+        if is_same(numbers, old) if numbers is not None else old is None:
             return
-        self.viewport().update()
+        self._repaint()
         if numbers is None:
-            self._model.reset(0, 0)
             return
-        self.bars, self._sized = _bars(numbers), numbers
-        if old is None or old.axis != numbers.axis:  # begin at the first column
+        last, self._sized, self.bars = self._sized, numbers, _bars(numbers)
+        if last is None or last.axis != numbers.axis:  # begin at the first column
             self._named, self.marked = 0, (None, None)
             self.horizontalScrollBar().setValue(0)
-        elif (numbers.rows, numbers.columns) == (old.rows, old.columns):
-            return
-        self._model.reset(len(numbers.rows), len(numbers.columns))
+        shape = len(numbers.rows), len(numbers.columns)
+        if shape != (self._model.rowCount(), self._model.columnCount()):
+            self._model.reset(*shape)
         self._fit()
+
+    def _repaint(self) -> None:
+        for header in (self.horizontalHeader(), self.verticalHeader()):
+            header.viewport().update()
+        self.viewport().update()
 
     # ---- painting --------------------------------------------------------------
 
@@ -242,9 +249,7 @@ class NumberTable(QTableView):
         if column is not None and column != self.marked[1]:
             self._show_column(column)
         self.marked = row, column
-        for header in (self.horizontalHeader(), self.verticalHeader()):
-            header.viewport().update()
-        self.viewport().update()
+        self._repaint()
 
     def _show_column(self, column: int) -> None:
         """Scroll to a column that is out of sight, into the middle."""
