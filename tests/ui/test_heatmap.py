@@ -21,15 +21,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
+from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, codes
 from visformer.pictures.picture import Matrix, TokenPair
-from visformer.ui.widgets.colour_map import (
-    HIGH,
-    LOW,
-    MASKED,
-    NAN,
-    codes,
-    colour_table,
-)
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.label_text import cut_to, short

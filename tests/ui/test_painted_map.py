@@ -18,12 +18,13 @@ from tests.ui.test_heatmap import matrix
 from tests.ui.windows import make_view
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
+from visformer.pictures.codes import HIGH, LOW, MASKED, codes
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
 from visformer.ui.widgets.canvas_marks import ALARM
 from visformer.ui.widgets.cell_texts import CellTexts
-from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, codes, colour_table
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.running_text import RunningText
 

@@ -14,7 +14,8 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPalette
 from tests.ui.painted import Painted, fixed_font, painted, pixels
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
-from visformer.ui.widgets.colour_map import codes, colour_table
+from visformer.pictures.codes import codes
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.overview import GAP, Overview
 
 LAYERS, HEADS = 2, 3
@@ -25,7 +26,7 @@ RANKED = ((1, 2), (0, 1), (1, 0), (0, 0), (1, 1), (0, 2))
 def mosaic() -> Mosaic:
     return Mosaic(
         title="all heads",
-        image=np.kron(VALUES, np.ones((4, 5), np.float32)),
+        image=codes(np.kron(VALUES, np.ones((4, 5), np.float32))),
         layers=LAYERS,
         heads=HEADS,
         height=4,
@@ -68,7 +69,7 @@ def thumbnails(overview: Overview, picture: Painted) -> list[list[QRectF]]:
 def test_every_head_is_painted_in_its_place(overview: Overview, ranked: bool) -> None:
     order = rank(overview).order if ranked else tuple(np.ndindex(LAYERS, HEADS))
     picture, image = painted(overview), pixels(overview)
-    colours = colour_table(overview.palette())[codes(VALUES, None), :3]
+    colours = colour_table(overview.palette())[codes(VALUES), :3]
     for place, head in enumerate(order):
         box = thumbnails(overview, picture)[place // HEADS][place % HEADS]
         x, y = round(box.center().x()), round(box.y() + box.height() / 4)

@@ -114,7 +114,9 @@ def test_where_there_are_no_numbers_yet_their_room_stays(qtbot: Any) -> None:
     table.show()
     columns = tuple(f"d{at}" for at in range(9))
     values = np.linspace(0.1, 1, 9, dtype=np.float32)[None]
-    numbers = Numbers(rows=("a long name",), columns=columns, values=values, axis="d")
+    numbers = Numbers(
+        rows=("a long name",), columns=columns, values=values, axis="model"
+    )
     table.draw(numbers)
     table.horizontalScrollBar().setValue(60)
     before = painted(table)

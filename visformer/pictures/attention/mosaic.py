@@ -21,6 +21,7 @@ from visformer.pictures.attention.weights import (
     row_weights,
     size,
 )
+from visformer.pictures.codes import LOW, Bytes, codes
 from visformer.pictures.picture import shade
 from visformer.pictures.selection import SCALES, Scale, Selection
 from visformer.values.arrays import Floats
@@ -42,7 +43,7 @@ class Mosaic:
     """Thumbnails side by side: ``image`` is [layers x height, heads x width]."""
 
     title: str
-    image: Floats  # in [0, 1], NaN kept; rows still to be decoded are 0
+    image: Bytes  # codes; rows still to be decoded are as those of weight 0
     layers: int
     heads: int
     height: int  # of a thumbnail, in pixels of the image
@@ -106,7 +107,7 @@ def mosaic_parts(
     rows, columns = extent
     factors = _factor(rows, thumbnail[0]), _factor(columns, thumbnail[1])
     height, width = -(-rows // factors[0]), -(-columns // factors[1])
-    image: Floats = np.zeros((layers, height, heads, width), np.float32)  # [L, h, H, w]
+    image: Bytes = np.full((layers, height, heads, width), LOW, np.uint8)
     shown = [len(tokens) for tokens in trace.tokens(kind)]
     filled = -(-shown[0] // factors[0]), -(-shown[1] // factors[1])
     overview = Mosaic(
@@ -135,9 +136,9 @@ def mosaic_parts(
     yield overview
 
 
-def _known_rows(trace: Trace, name: _Name, image: Floats, queries: int) -> int:
+def _known_rows(trace: Trace, name: _Name, image: Bytes, queries: int) -> int:
     """Fill in rows [L, h, H, w] that another step had; return how many queries' are."""
-    kept: tuple[int, Floats] | None = trace.memo.find(trace.storage, name)
+    kept: tuple[int, Bytes] | None = trace.memo.find(trace.storage, name)
     kind, scale, _extent, factors = name
     if kept is None or scale == "head" or not keeps_rows(trace, kind):
         return 0
@@ -152,7 +153,7 @@ def is_large(trace: Trace, kind: Kind) -> bool:
 
 
 def _fill(
-    room: Floats,
+    room: Bytes,
     trace: Trace,
     at: tuple[Kind, int],
     scale: Scale,
@@ -185,7 +186,7 @@ def _fill(
 
 
 def _fill_head(
-    room: Floats,
+    room: Bytes,
     trace: Trace,
     at: tuple[Kind, int, int],
     scale: Scale,
@@ -194,18 +195,20 @@ def _fill_head(
     """Fill one thumbnail [height, width], some rows at a time."""
     kind, layer, head = at
     queries, keys = (len(tokens) for tokens in trace.tokens(kind))
-    by_row = scale == "row"
     step = max(1, BLOCK // keys // factors[0])
+    # a head's largest weight is known when all of its rows are
+    whole = np.zeros(room.shape, np.float32) if scale == "head" else None
     for first in range(0, len(room), step):
         last = min(queries, (first + step) * factors[0])
         rows = slice(first * factors[0], last)
         weights = row_weights(trace, kind, layer, head, rows)[None]  # [1, rows, K]
-        if by_row:
-            weights = shade(weights, "row")[0]
-        room[first : first + step] = reduced(weights, factors)[0]
+        if whole is not None:
+            whole[first : first + step] = reduced(weights, factors)[0]
+        else:
+            room[first : first + step] = _thumbnails(weights, scale, factors)[0]
         yield
-    if not by_row:
-        room[:] = shade(room, scale)[0]
+    if whole is not None:
+        room[:] = codes(shade(whole[None], scale)[0])[0]
 
 
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
@@ -226,11 +229,11 @@ def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element
     return _pooled(_pooled(cells, factors[0], -2), factors[1], -1)
 
 
-def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Floats:
-    """Shade and reduce [H, Q, K]; a row's maximum is taken over all its keys."""
+def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Bytes:
+    """Return the codes of [H, Q, K], reduced; a row's maximum is over all its keys."""
     if scale == "row":
-        return reduced(shade(weights, scale)[0], factors)
-    return shade(reduced(weights, factors), scale)[0]
+        return codes(reduced(shade(weights, scale)[0], factors))
+    return codes(shade(reduced(weights, factors), scale)[0])
 
 
 def _pooled(values: NDArray[Element], factor: int, axis: int) -> NDArray[Element]:

@@ -21,6 +21,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
+from visformer.pictures.codes import NAN, NOTHING, Bytes
 from visformer.ui.widgets.canvas_marks import (
     paint_alarms,
     paint_border,
@@ -28,14 +29,7 @@ from visformer.ui.widgets.canvas_marks import (
 )
 from visformer.ui.widgets.cell_digits import have_room, paint_digits
 from visformer.ui.widgets.cell_pixels import paint_pixels
-from visformer.ui.widgets.colour_map import (
-    NAN,
-    NOTHING,
-    Bytes,
-    colour_table,
-    inks,
-    nan_crosses,
-)
+from visformer.ui.widgets.colour_map import colour_table, inks, nan_crosses
 from visformer.ui.widgets.map_cells import (
     Run,
     cells_in_sight,

@@ -8,8 +8,8 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
+from visformer.pictures.codes import MASKED, Bytes
 from visformer.ui.theme import CAPTION, sized
-from visformer.ui.widgets.colour_map import MASKED, Bytes
 from visformer.values.arrays import Floats
 from visformer.words import decimals, share
 

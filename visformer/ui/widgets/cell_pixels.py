@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QPointF, QRect, QRectF, QSizeF
 from PySide6.QtGui import QPaintEngine, QPainter
 
-from visformer.ui.widgets.colour_map import Bytes, image_of
+from visformer.pictures.codes import Bytes
+from visformer.ui.widgets.colour_map import image_of
 from visformer.values.arrays import read_only
 
 Indices = NDArray[np.intp]

@@ -8,10 +8,11 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from visformer.pictures.codes import NOTHING, Bytes, codes
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.widgets.colour_map import NOTHING, Bytes, codes, colour_table, inks
+from visformer.ui.widgets.colour_map import colour_table, inks
 
 STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing

@@ -19,8 +19,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
+from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, Bytes
 from visformer.pictures.picture import Matrix
-from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, Bytes, nan_crosses
+from visformer.ui.widgets.colour_map import nan_crosses
 from visformer.ui.widgets.plain_label import write_in
 from visformer.ui.widgets.plain_tip import plain_tip
 

@@ -1,24 +1,15 @@
-"""How shades become colours: lookup tables that are safe for colour-blind users.
-
-Codes of a picture's cells: 0 hidden by the mask and without weight, 1 to 254 shades
-from low to high, 255 NaN. So the maximum of several cells never hides a number.
-"""
+"""The colours of codes: lookup tables that are safe for colour-blind users."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
-from visformer.values.arrays import Bools, Floats
+from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, Bytes
 
-Bytes = NDArray[np.uint8]
-NOTHING: Bytes = np.zeros((0, 0), np.uint8)  # codes of no cells
-MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
-BLOCK = 1 << 16  # cells
 NAN_COLOUR = "#d81b7a"  # occurs in none of the maps
 DARKEST = 0.18  # relative luminance below which a ground takes light text
 # Anchors from low to high; lightness is monotonic, so that they work in grey too.
@@ -27,22 +18,6 @@ DARK = ("#0c0e12", "#1c2f63", "#1f6a94", "#2fa88f", "#a4d65e", "#fdf7b4")
 # From minus to plus, 0 in the middle.
 LIGHT_SIGNED = ("#7a3300", "#e08a2e", "#ffffff", "#5a8fd0", "#0b2f78")
 DARK_SIGNED = ("#ffb875", "#a8561a", "#0c0e12", "#2f6fb8", "#a5d3ff")
-
-
-def codes(shade: Floats, masked: Bools | None) -> Bytes:
-    """Turn shades [R, C] in [0, 1] or NaN into codes, uint8 of the same shape."""
-    result = np.empty(shade.shape, np.uint8)
-    rows = max(1, BLOCK // max(1, shade.shape[1]))
-    for first in range(0, len(shade), rows):  # one block at a time stays in the cache
-        part, out = shade[first : first + rows], result[first : first + rows]
-        with np.errstate(invalid="ignore"):
-            scaled = part * np.float32(HIGH - LOW) + np.float32(LOW + 0.5)
-            np.copyto(out, scaled, casting="unsafe")
-        if np.isnan(scaled.sum()):
-            out[np.isnan(part)] = NAN
-        if masked is not None:
-            out[masked[first : first + rows] & (out == LOW)] = MASKED
-    return result
 
 
 def nan_crosses() -> QBrush:

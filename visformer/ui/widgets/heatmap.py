@@ -17,12 +17,13 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.gist import Gist
+from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix, Table
 from visformer.ui.theme import gap, hue
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
-from visformer.ui.widgets.colour_map import codes, colour_table
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.gist_label import GistLabel
 from visformer.ui.widgets.kind_sign import KindSign

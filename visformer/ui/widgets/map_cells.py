@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import QRect, QRectF
 
 from visformer.pictures.attention.mosaic import Mosaic, pooled
-from visformer.ui.widgets.colour_map import Bytes
+from visformer.pictures.codes import Bytes
 from visformer.values.arrays import Bools
 
 Run = tuple[int, int, int]  # first column, row, how many cells

@@ -8,9 +8,10 @@ from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy
 
 from visformer.language import N_, _
+from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix
 from visformer.ui import theme
-from visformer.ui.widgets.colour_map import codes, colour_table, image_of
+from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.plain_tip import plain_tip
 
 LINES = 4.5  # of text: the height and the width of a thumb

@@ -29,9 +29,10 @@ from PySide6.QtWidgets import QHeaderView, QStyle, QStyleOptionViewItem, QTableV
 
 from visformer import words
 from visformer.language import N_, _
+from visformer.pictures.codes import HIGH, LOW
 from visformer.pictures.picture import Numbers, Table, is_same
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_map import HIGH, LOW, colour_table
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
 from visformer.ui.widgets.plain_tip import plain_tip

@@ -23,10 +23,11 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from visformer.language import _
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
+from visformer.pictures.codes import NAN, NOTHING
 from visformer.pictures.look import Order
 from visformer.pictures.picture import Table
 from visformer.ui.widgets.cell_pixels import paint_pixels
-from visformer.ui.widgets.colour_map import NAN, NOTHING, codes, colour_table, image_of
+from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heads_header import HeadsHeader
 from visformer.ui.widgets.map_cells import new_parts
@@ -84,7 +85,7 @@ class Overview(QWidget):
         stays = self._codes.size > 0 and table is self._table and self._is_grid(before)
         known, self._table, self._codes = self._codes, table, NOTHING
         if mosaic is not None and mosaic.image.size:
-            self._codes = codes(mosaic.image, None)
+            self._codes = mosaic.image.copy()  # it may still be filled
             if before is not None and stays:
                 rows = np.flatnonzero((known != self._codes).any(1))
                 for part in new_parts(before, mosaic, rows, self._grid()):

@@ -22,8 +22,9 @@ from PySide6.QtGui import (
 )
 
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
+from visformer.pictures.codes import HIGH, LOW, MASKED, NAN
 from visformer.pictures.look import TokenRole
-from visformer.ui.widgets.colour_map import HIGH, LOW, MASKED, NAN, colour_table
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
 
