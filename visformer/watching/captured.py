@@ -178,16 +178,22 @@ def product_arranged(
 
 
 def worst(first: Tensor, second: Tensor) -> float:
-    """Return the largest difference, relative to max(1, magnitude)."""
+    """Return the largest difference, relative to max(1, row magnitude).
+
+    Numbers that stand for a mask make no row large.
+    """
     if first.shape != second.shape:
         return float("inf")
     if not first.numel():
         return 0.0
     first, second = first.double(), second.double()
     same = (first == second) | (first.isnan() & second.isnan())
-    apart = (first - second).abs() / second.abs().clamp(min=1)
+    size = second.nan_to_num(0, 0, 0).abs()
+    # what cancels is as far off as what it is the sum of
+    row = size.where(size < -MASKED, 0).amax(-1, keepdim=True)
+    apart = (first - second).abs() / size.maximum(row).clamp(min=1)
     apart = torch.where(same, torch.zeros_like(apart), apart)
-    return float(apart.nan_to_num(nan=float("inf")).max())
+    return float(apart.nan_to_num(nan=float("inf"), posinf=float("inf")).max())
 
 
 def grouped(several: Tensor, heads: int) -> Tensor:

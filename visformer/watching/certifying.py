@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LATER = "later-tokens-count"
 LENGTHS = 1, 2, 12, 33, 129
-APART = 1e-3  # of outputs that ought to be the same, relative to max(1, magnitude)
+APART = 1e-3  # of outputs that ought to be the same, relative to max(1, row magnitude)
 ROWS = 3  # of the batch that one row is compared in
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -31,7 +31,7 @@ class WatchedAttention:
     scale: float  # what q.k is multiplied by
     added: Floats | None  # to the scaled products: [B or 1, H or 1, Q, K]
     # the largest one between the model's own weights and results and what is computed
-    # again from queries, keys, values and the rest, relative to max(1, magnitude)
+    # again from queries, keys, values and the rest, relative to max(1, row magnitude)
     difference: float
     tolerance: float  # what the difference may be
     border: int | None = None  # merged: how many keys are of the first side

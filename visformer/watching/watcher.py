@@ -301,7 +301,7 @@ def _copied(given: Any) -> Any:
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return the largest difference between two outputs, relative to max(1, magnitude).
+    """Return the largest difference between two outputs, as ``worst``.
 
     Infinite where they are not of the same shapes.
     """
