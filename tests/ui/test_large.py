@@ -13,6 +13,7 @@ from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import presenting
+from visformer.ui.theme import gap
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.mask_maps import MaskMaps
@@ -61,7 +62,8 @@ def test_every_picture_becomes_large_and_goes_back(
         QApplication.processEvents()
         assert window.large.picture is picture
         assert not window.tabs.isVisible()
-        assert picture.width() == window.large.width() >= small.width()
+        assert picture.width() == window.large.width() - 2 * gap(window.large)
+        assert picture.width() >= small.width()
         high = window.large.height() * 9 // 10  # the rest is a sentence
         least = min(picture.maximumHeight(), high)  # few rows
         assert picture.height() >= least
@@ -237,6 +239,44 @@ def test_what_was_presented_has_its_own_font_again(
     qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
     qtbot.keyClick(window, Qt.Key.Key_F5)
     assert [part.font().pointSizeF() for part in parts] == before
+
+
+def test_what_is_presented_later_looks_as_if_it_had_been_first(
+    window: MainWindow,
+) -> None:
+    pictures = []
+    for first in ("encoder", "cross"):
+        window.session.set(tab="attention", kind=first)
+        window.presentation.begin()
+        QApplication.processEvents()
+        window.session.set(kind="encoder")
+        assert window.large.picture is not None
+        QApplication.processEvents()
+        pictures.append(window.large.picture.grab().toImage())
+        window.presentation.end()
+    assert pictures[0] == pictures[1]
+
+
+def test_whatever_is_presented_is_in_large_text_and_alone_so(
+    window: MainWindow,
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    small = window.font().pointSizeF()
+    window.session.set(tab="attention", kind="cross")
+    window.presentation.begin()
+    for kind in ("encoder", "decoder", "cross"):
+        window.session.set(kind=kind)
+        sizes = {name: map.font().pointSizeF() for name, map in view.maps.items()}
+        assert sizes.pop(kind) == pytest.approx(presenting.TEXT * small)
+        assert set(sizes.values()) == {small}
+    for name in ("positions", "computation", "masks", "output"):
+        window.session.set(tab=name)
+        picture = window.large.picture
+        assert picture is not None
+        assert picture.font().pointSizeF() == pytest.approx(presenting.TEXT * small)
+        assert view.maps["cross"].font().pointSizeF() == small
+    window.presentation.end()
 
 
 def test_the_second_screen_is_used_where_there_is_one(

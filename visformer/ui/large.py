@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QResizeEvent, QScreen
+from PySide6.QtGui import QFont, QResizeEvent, QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
@@ -22,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.ui import icons
+from visformer.ui.theme import gap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.role_label import RoleLabel
 
@@ -168,7 +170,7 @@ class LargePlace(QStackedWidget):
         self._column.addWidget(self._mark)
         self._column.addWidget(self.words)
         self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self.alone)
-        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setContentsMargins(gap(self), 0, gap(self), 0)
         self._row.addLayout(self._column, 1)
         self.addWidget(usual)
         self.addWidget(self.alone)
@@ -266,7 +268,8 @@ class LargePlace(QStackedWidget):
             return
         self.picture, self._put_back = picture, put_back
         self.explain(self._sentence)
-        self._column.insertWidget(0, picture, 1)
+        with self._usual_font():
+            self._column.insertWidget(0, picture, 1)
         picture.show()
         self.setCurrentWidget(self.alone)
         picture.setFocus()
@@ -278,11 +281,24 @@ class LargePlace(QStackedWidget):
             return
         picture, self.picture = self.picture, None
         focused = self.alone.isAncestorOf(self.focusWidget() or self)
-        self._put_back()
+        with self._usual_font():
+            self._put_back()
         self.setCurrentWidget(self._usual)
         if focused:
             picture.setFocus()
         self.changed.emit()
+
+    @contextmanager
+    def _usual_font(self) -> Iterator[None]:
+        """Move a picture while both places have one font: the large one comes after.
+
+        Under a style sheet Qt tells a widget of the font around it when that changes,
+        not when it moves.
+        """
+        font = QFont(self.alone.font())
+        self.alone.setFont(self.font())
+        yield
+        self.alone.setFont(font)
 
     def outermost(self, widget: QWidget) -> QWidget | None:
         """Return the picture in this place that a widget is a part of."""
@@ -313,11 +329,14 @@ def _nothing() -> None:
 
 
 def _taken_out(picture: QWidget) -> Callable[[], None] | None:
-    """Put an empty widget where a picture stands; return what puts the picture back.
+    """Put a stand-in where a picture stands; return what puts the picture back.
 
     None where nothing that is known here arranges it.
     """
-    parent, stand_in = picture.parentWidget(), QWidget()
+    parent = picture.parentWidget()
+    stand_in = plain_label(_("on the other screen"), faint=True)  # is not seen on one
+    stand_in.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    stand_in.setWordWrap(True)
     stand_in.setSizePolicy(picture.sizePolicy())
     stand_in.setMinimumSize(picture.minimumSizeHint().expandedTo(picture.minimumSize()))
     stand_in.setMaximumSize(picture.maximumSize())

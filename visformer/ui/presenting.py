@@ -211,7 +211,6 @@ class Presentation:
             window.body.chrome.show()
             window.status.show()
             window.setWindowState(how)
-        # before the picture leaves: among the others it keeps the font it has
         window.large.alone.setFont(window.font())
         window.large.restore()
         if picture is not None:
