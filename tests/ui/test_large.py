@@ -16,6 +16,7 @@ from visformer.ui import presenting
 from visformer.ui.theme import gap
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.mask_maps import MaskMaps
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import MainWindow
@@ -332,3 +333,21 @@ def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
     assert maps.solid.fontMetrics().height() > 1.3 * small
     window.presentation.toggle()
     assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+
+
+def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.session.set(tab="computation", stage="softmax", kind="decoder")
+    view = window.tabs.view("computation")
+    assert isinstance(view, ComputationView)
+    small = window.font().pointSizeF()
+    window.presentation.begin()
+    first = len(view.maps.maps)
+    window.session.set(stage="scale")
+    assert len(view.maps.maps) > first
+    (large,) = {one.font().pointSizeF() for one in view.maps.maps}
+    assert large == pytest.approx(presenting.TEXT * small)
+    window.presentation.end()
+    assert {one.font().pointSizeF() for one in view.maps.maps} == {small}

@@ -12,9 +12,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
     QComboBox,
-    QLayout,
-    QScrollArea,
-    QSplitter,
     QStackedWidget,
     QToolButton,
     QVBoxLayout,
@@ -23,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.ui import icons
+from visformer.ui.stand_in import taken_out
 from visformer.ui.theme import gap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.role_label import RoleLabel
@@ -263,7 +261,7 @@ class LargePlace(QStackedWidget):
         if picture is None or picture is self.picture:
             return
         self.restore()
-        put_back = _taken_out(picture)
+        put_back = taken_out(picture)
         if put_back is None:
             return
         self.picture, self._put_back = picture, put_back
@@ -288,12 +286,17 @@ class LargePlace(QStackedWidget):
             picture.setFocus()
         self.changed.emit()
 
+    def spread_font(self) -> None:
+        """Give parts that have come into the large picture the font that it has."""
+        with self._usual_font():
+            pass
+
     @contextmanager
     def _usual_font(self) -> Iterator[None]:
         """Move a picture while both places have one font: the large one comes after.
 
         Under a style sheet Qt tells a widget of the font around it when that changes,
-        not when it moves.
+        not when it comes there.
         """
         font = QFont(self.alone.font())
         self.alone.setFont(self.font())
@@ -326,71 +329,3 @@ class LargePlace(QStackedWidget):
 
 def _nothing() -> None:
     """Put nothing back."""
-
-
-def _taken_out(picture: QWidget) -> Callable[[], None] | None:
-    """Put a stand-in where a picture stands; return what puts the picture back.
-
-    None where nothing that is known here arranges it.
-    """
-    parent = picture.parentWidget()
-    stand_in = plain_label(_("on the other screen"), faint=True)  # is not seen on one
-    stand_in.setAlignment(Qt.AlignmentFlag.AlignCenter)
-    stand_in.setWordWrap(True)
-    stand_in.setSizePolicy(picture.sizePolicy())
-    stand_in.setMinimumSize(picture.minimumSizeHint().expandedTo(picture.minimumSize()))
-    stand_in.setMaximumSize(picture.maximumSize())
-    area = parent.parentWidget() if parent is not None else None
-    layout = parent.layout() if parent is not None else None
-    if isinstance(parent, QSplitter):
-        put_back = _out_of_splitter(parent, picture, stand_in)
-    elif isinstance(area, QScrollArea) and area.widget() is picture:
-        put_back = _out_of_area(area, stand_in)
-    elif layout is not None:
-        put_back = _out_of_layout(layout, picture, stand_in)
-    else:
-        return None
-
-    def restored() -> None:
-        hidden = picture.isHidden()  # as its view wants it by now
-        put_back()
-        picture.setHidden(hidden)
-        stand_in.hide()
-        stand_in.deleteLater()
-
-    return restored
-
-
-def _out_of_splitter(
-    splitter: QSplitter, picture: QWidget, stand_in: QWidget
-) -> Callable[[], None]:
-    sizes = splitter.sizes()
-    splitter.replaceWidget(splitter.indexOf(picture), stand_in)
-
-    def put_back() -> None:
-        splitter.replaceWidget(splitter.indexOf(stand_in), picture)
-        splitter.setSizes(sizes)
-
-    return put_back
-
-
-def _out_of_area(area: QScrollArea, stand_in: QWidget) -> Callable[[], None]:
-    picture = area.takeWidget()
-    area.setWidget(stand_in)
-
-    def put_back() -> None:
-        area.takeWidget()
-        area.setWidget(picture)
-
-    return put_back
-
-
-def _out_of_layout(
-    layout: QLayout, picture: QWidget, stand_in: QWidget
-) -> Callable[[], None]:
-    layout.replaceWidget(picture, stand_in)  # in the layouts inside it too
-
-    def put_back() -> None:
-        layout.replaceWidget(stand_in, picture)
-
-    return put_back

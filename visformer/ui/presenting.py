@@ -162,6 +162,7 @@ class Presentation:
         self._view: View | None = None  # the one that an audience sees
         self._follows = True  # the view's choice, not a picture that was large before
         self._elsewhere = False  # on another screen than the window
+        self._parts = 0  # of what is seen, as many as have its font
         self.rail = Rail()
         window.large.add_beside(self.rail)
         window.large.resized.connect(self.dress)
@@ -244,6 +245,10 @@ class Presentation:
             self._follows = True
         elif self._follows and wanted not in (None, large.picture):
             large.enlarge(wanted or large)
+        parts = len(large.alone.findChildren(QWidget))
+        if parts != self._parts:  # a stage may have more matrices than the one before
+            self._parts = parts
+            large.spread_font()
         self._place_rail()
         self.rail.draw(state)
 

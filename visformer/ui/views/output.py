@@ -176,6 +176,10 @@ class OutputView(View):
 
     # ---- drawing ---------------------------------------------------------------
 
+    def main_picture(self) -> QWidget | None:
+        """Return the lens of all steps: the bars stand beside it anyway."""
+        return None if self._every.isHidden() else self._steps_map
+
     def draw(self, state: State) -> None:
         """Show a State."""
         self._state = state
