@@ -163,7 +163,7 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     show_in(window, any_trace(captured=True))
     attention = view(window, AttentionView, "attention")
     said = "weights as captured from the model"
-    assert said in attention.maps["cross"]._done.text()
+    assert said in attention.maps["cross"].heading.done.text()
     assert said in attention.maps["cross"].table().about
     assert said in attention.overview.export._table().about
     window.session.set(locked=AttentionCell("cross", 1, 2))

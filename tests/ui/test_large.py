@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
+from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import presenting
@@ -349,5 +350,12 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     assert len(view.maps.maps) > first
     (large,) = {one.font().pointSizeF() for one in view.maps.maps}
     assert large == pytest.approx(presenting.TEXT * small)
+    QApplication.processEvents()
+    seen = [one for one in view.maps.maps if one.isVisible()]
+    named = [painted(one, one._row_labels).words != [] for one in seen]
+    assert len(seen) > 1
+    assert named == [True] + [False] * (len(seen) - 1)  # they have the same rows
     window.presentation.end()
+    QApplication.processEvents()
+    assert all(painted(one, one._row_labels).words for one in view.maps.maps)
     assert {one.font().pointSizeF() for one in view.maps.maps} == {small}

@@ -326,15 +326,15 @@ def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
 ) -> None:
     heat_map = shown_map(qtbot, HeatMap(gist=True))
     heat_map.draw(replace(matrix(5, 5), title="decoder self"))
-    heat_map.say(Gist("rests on it: 0.57", ""))
-    title, gist = heat_map._title, heat_map._gist
+    heat_map.heading.say(Gist("rests on it: 0.57", ""))
+    title, gist = heat_map.heading.title, heat_map.heading.gist
     assert gist.x() > title.geometry().right()
     top = heat_map.canvas.y()
     heat_map.resize(200, 360)
     assert gist.y() > title.geometry().bottom()
     assert not gist.cut
     assert heat_map.canvas.y() > top
-    heat_map.say(NO_GIST)
+    heat_map.heading.say(NO_GIST)
     assert heat_map.canvas.y() > top  # it moves nothing
 
 
@@ -342,10 +342,10 @@ def test_a_gist_says_where_the_mouse_rests_what_its_number_is(
     heat_map: HeatMap,
 ) -> None:
     heat_map.draw(replace(matrix(5, 5), title="decoder self"))
-    heat_map.say(Gist("rests on <s>: 0.57", "mean weight & 0.57."))
-    label = heat_map._gist
+    heat_map.heading.say(Gist("rests on <s>: 0.57", "mean weight & 0.57."))
+    label = heat_map.heading.gist
     assert heat_map.childAt(label.geometry().center()) is label
     words = "rests on &lt;s&gt;: 0.57<br>mean weight &amp; 0.57."
     assert label.toolTip() == f"<qt>{words}</qt>"
-    heat_map.say(NO_GIST)
+    heat_map.heading.say(NO_GIST)
     assert label.toolTip() == ""

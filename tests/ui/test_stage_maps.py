@@ -33,7 +33,7 @@ def test_rows_that_are_compared_are_all_in_sight(qtbot: QtBot, stage: str) -> No
     assert len(shown) == (9 if stage == "projections" else 4)
     for one in shown:
         assert one.mapTo(view, QPoint(0, one.height())).y() <= ROOM[1]
-        title = one._title.mapTo(view, QPoint(0, one._title.height())).y()
+        title = one.heading.title.mapTo(view, QPoint(0, one.heading.title.height())).y()
         words = painted(one, one._row_labels).words
         assert words
         highest = min(word.y for word in words) - one.fontMetrics().ascent()

@@ -12,12 +12,14 @@ from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.large import present_whole
+from visformer.ui.theme import gap
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.product_motion import ProductMotion
 
 STRETCH = 1000.0  # a few tokens of many dimensions still fill the map
+SPACE = 2  # pixels between maps and the signs between them
 LONGEST_SIGN = 7  # letters on one line
 ABREAST, NARROWEST = 22, 18  # letters: the least width of maps for an audience
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
@@ -47,7 +49,7 @@ class StageMaps(QWidget):
         present_whole(self)
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setSpacing(2)
+        self._grid.setSpacing(SPACE)
 
     def draw(
         self,
@@ -72,6 +74,17 @@ class StageMaps(QWidget):
                     heat_map.draw(matrix)
                     heat_map.setAccessibleName(matrix.title)
             self._mark(heat_map, self.matrices[index], one, marks)
+        self._name_rows()
+
+    def _name_rows(self) -> None:
+        """Name the rows of maps beside each other once, for an audience."""
+        before: tuple[str, ...] = ()
+        for index in self._in_sight():
+            matrix = self.matrices[index]
+            rows = () if matrix is None else (matrix.row_axis, *matrix.rows)
+            self.maps[index].name_rows(not self._for_all or rows != before)
+            before = rows
+        self._grid.setHorizontalSpacing(gap(self, 2) if self._for_all else SPACE)
 
     def run(self) -> None:
         """Run through the terms of the chosen number of each product's first one."""
@@ -111,6 +124,7 @@ class StageMaps(QWidget):
         """Show an audience what matters most, or everything again."""
         self._for_all = on
         self._arrange()
+        self._name_rows()
 
     def _in_sight(self) -> list[int]:
         """Return the maps to show: all of them, or one row for an audience.

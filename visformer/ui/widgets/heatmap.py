@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
-    QFontMetrics,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -16,29 +15,25 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
-from visformer.pictures.attention.gist import Gist
 from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.theme import gap, hue
+from visformer.ui.theme import gap
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.gist_label import GistLabel
-from visformer.ui.widgets.kind_sign import KindSign
 from visformer.ui.widgets.label_text import (
     LongestLabels,
     are_numbers,
     labels_width,
-    title_font,
 )
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
+from visformer.ui.widgets.map_heading import MapHeading
 from visformer.ui.widgets.map_room import MapRoom, map_room
 from visformer.ui.widgets.new_row import NewRow, has_grown
-from visformer.ui.widgets.plain_label import plain_label, wrapped_height, write_in
+from visformer.ui.widgets.plain_label import plain_label, write_in
 
-GIST = 32  # letters of one that is long
 EMPTY = N_("Nothing to show yet.")
 
 
@@ -53,31 +48,26 @@ class HeatMap(QWidget):
     def __init__(self, *, stretch: float = 1.0, gist: bool = False) -> None:
         """``stretch``: the largest ratio of a cell's sides, 1 for square ones.
 
-        ``gist``: there is room for what ``say`` writes, so that it moves nothing.
+        ``gist``: the heading has room for one, so that it moves nothing.
         """
         super().__init__()
-        self._stretch, self._has_gist = stretch, gist
+        self._stretch = stretch
         self._matrix: Matrix | None = None
         self._extent: tuple[int, int] | None = None
         self._longest: LongestLabels = (), ()
-        # what the places of the words, and of all else, depend on
-        self._worded: tuple[object, ...] = ()
-        self._room: tuple[object, ...] = ()
-        self._top = 0  # where the words end
-        self._held = False  # it is worked out later
+        self._room: tuple[object, ...] = ()  # what the places of all depend on
+        self._held = False  # they are worked out later
+        self._names_rows = True
         # all that is seen of a matrix, so that it comes and goes at once
         sheet = self._sheet = QWidget(self)
-        labels = [plain_label(parent=parent) for parent in (sheet, sheet, sheet, self)]
-        for label in labels:
-            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._title, self._column_axis, self._done, self._hint = labels
-        self._gist = GistLabel(sheet)
-        self._hint.setWordWrap(True)
-        self._done.setWordWrap(True)
-        self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.heading = MapHeading(sheet, gist=gist)
+        self._column_axis = plain_label(parent=sheet)
+        self._hint = plain_label(parent=self)
         for label in (self._column_axis, self._hint):
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
             label.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self._sign = KindSign(sheet)
+        self._hint.setWordWrap(True)
+        self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._row_axis = Caption(sheet)
         self._row_labels = Labels(Qt.Orientation.Vertical, sheet)
         self._column_labels = Labels(Qt.Orientation.Horizontal, sheet)
@@ -91,7 +81,7 @@ class HeatMap(QWidget):
         self.value = CellValue(sheet)
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
-        self._coloured: tuple[object, ...] = ()  # whose hues the words have
+        self._coloured: tuple[object, ...] = ()  # what the hue of an axis follows from
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
@@ -133,12 +123,10 @@ class HeatMap(QWidget):
             self._arrange()
             return
         self._hint.setText(matrix.note if empty else "")
-        self._sign.draw(matrix.sign)
-        self._title.setText(matrix.title)
-        self._done.setText(matrix.done)
+        self.heading.draw(matrix)
         self._column_axis.setText(matrix.column_axis)
         self._row_axis.set_text(matrix.row_axis, matrix.row_role)
-        self._colour_words(matrix)
+        self._colour_axis(matrix)
         self._paint_cells(matrix)
         self._arrange()
         self.canvas.set_border(matrix.border)
@@ -148,10 +136,10 @@ class HeatMap(QWidget):
         if grown and self.isVisible():
             self.new_row.start(QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1))
 
-    def say(self, gist: Gist) -> None:
-        """Write beside the title what there is to see."""
-        self._gist.draw(gist)
-        self._gist.setVisible(self._matrix is not None and bool(gist.words))
+    def name_rows(self, named: bool) -> None:
+        """Leave row labels out where those of the map to the left stand for them."""
+        self._names_rows = named
+        self._arrange()
 
     def mark(
         self,
@@ -193,16 +181,13 @@ class HeatMap(QWidget):
         else:
             self.value.hide()
 
-    def _colour_words(self, matrix: Matrix) -> None:
-        """Give the title, and that of the columns, the hue of what they name."""
-        palette, roles = self.palette(), QPalette.ColorRole
-        coloured = matrix.role, matrix.column_role, palette.cacheKey()
-        if coloured == self._coloured:
-            return
-        self._coloured = coloured
-        write_in(self._title, roles.WindowText, hue(palette, matrix.role))
-        faint = axis_ink(palette, matrix.column_role)
-        write_in(self._column_axis, roles.PlaceholderText, faint)
+    def _colour_axis(self, matrix: Matrix) -> None:
+        """Give the title of the columns the hue of what it names."""
+        coloured = matrix.column_role, self.palette().cacheKey()
+        if coloured != self._coloured:
+            self._coloured = coloured
+            ink = axis_ink(self.palette(), matrix.column_role)
+            write_in(self._column_axis, QPalette.ColorRole.PlaceholderText, ink)
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
@@ -227,17 +212,15 @@ class HeatMap(QWidget):
         rows, columns = self._extent or (len(matrix.rows), len(matrix.columns))
         extent = max(1, rows), max(1, columns)
         size, font = self.size(), self.font()
+        names = self._longest[0] or matrix.rows, self._longest[1] or matrix.columns
         longest = (
-            labels_width(font, self._longest[0] or matrix.rows),
-            labels_width(font, self._longest[1] or matrix.columns),
+            labels_width(font, names[0]) if self._names_rows else 0,
+            labels_width(font, names[1]),
         )
-        words = size, font, matrix.done, matrix.title, matrix.sign
-        if words != self._worded:
-            self._worded = words
-            self._top = self._place_words(gap(self) // 2)
+        top = self.heading.place(size.width())
         bar = self._bar.needs(size.width())
         axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
-        room = (size, extent, longest, font, self._top, bar, axes)
+        room = (size, extent, longest, font, top, bar, axes)
         if room != self._room:
             self._room = room
             self._place(extent, longest, numbered=axes[2])
@@ -252,7 +235,7 @@ class HeatMap(QWidget):
 
         Where labels would leave too little of it they are left out.
         """
-        edge, top = gap(self) // 2, self._top
+        edge, top = gap(self) // 2, self.heading.height()
         metrics = self.fontMetrics()
         line, letter = metrics.height() + 2, metrics.averageCharWidth()
         bar = self._bar.heightForWidth(self.width() - 2 * edge)
@@ -299,38 +282,6 @@ class HeatMap(QWidget):
         )
         self._row_axis.setGeometry(corner.x(), y + cells.height() - high, line, high)
 
-    def _place_words(self, edge: int) -> int:
-        """Place the title, its gist, and what was done; return where they end.
-
-        The title is as large as it fits on one line; a long one wraps. The gist stands
-        beside it, or below where most would be too long.
-        """
-        wide, text = self.width() - 2 * edge, self._title.text()
-        body, left = self.fontMetrics(), edge
-        side = 0 if self._sign.isHidden() else self._sign.sizeHint().height()
-        left += side + body.averageCharWidth() if side else 0
-        room = wide + edge - left
-        face = title_font(self.font(), text, room)
-        self._title.setFont(face)
-        metrics = QFontMetrics(face)
-        line, title = metrics.height() + 2, metrics.horizontalAdvance(text) + edge
-        if self._title.wordWrap() != (title > room):
-            self._title.setWordWrap(title > room)
-        high = max(line, wrapped_height(metrics, text, room)) if title > room else line
-        title = max(0, min(room, title))
-        self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
-        self._title.setGeometry(left, edge, title, high)
-        off = metrics.ascent() - body.ascent()  # one baseline
-        left += title + body.averageCharWidth()
-        place = QRect(left, edge + off, max(0, wide - left), body.height() + 2)
-        if self._has_gist and place.width() < GIST * body.averageCharWidth():
-            place = QRect(edge, edge + high, wide, body.height() + 2)
-            high += place.height()
-        self._gist.setGeometry(place)
-        done = wrapped_height(body, self._done.text(), wide)
-        self._done.setGeometry(edge, edge + high, wide, done)
-        return edge + high + done
-
     def _follow(self) -> None:
         view = self.canvas.view
         self._row_labels.look_at(view.y(), view.height())
@@ -368,7 +319,8 @@ class HeatMap(QWidget):
         """Use the widget's palette and font."""
         self._arrange()
         if self._matrix is not None:
-            self._colour_words(self._matrix)
+            self.heading.draw(self._matrix)
+            self._colour_axis(self._matrix)
             self._paint_cells(self._matrix)
 
     # ---- mouse and keys --------------------------------------------------------

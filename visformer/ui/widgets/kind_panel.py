@@ -104,7 +104,9 @@ class KindPanel(QStackedWidget):
 
     def say(self, gist: Gist) -> None:
         """Write beside the title what there is to see."""
-        (self.heat_map if self._form == "map" else self.panel(self._form)).say(gist)
+        (self.heat_map.heading if self._form == "map" else self.panel(self._form)).say(
+            gist
+        )
 
     def mark(self, trace: Trace, shown: Reading, marks: Marks, look: Look) -> None:
         """Mark tokens, and the cell in focus."""
