@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
@@ -187,6 +187,31 @@ def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
     assert pad.data(ground).style() == Qt.BrushStyle.BDiagPattern
     heading = model.headerData(2, Qt.Orientation.Vertical)
     assert heading == "▶ 3"
+
+
+def test_the_sides_of_a_batch_stand_together_at_the_chosen_row(view: MasksView) -> None:
+    names = (
+        f"{side} tokens and ids, one row per sentence" for side in ("source", "target")
+    )
+    source, target = (named(view, QTableView, name) for name in names)
+    show(view, single(batch=BATCH * 2))
+    view.show()
+    view.resize(1000, 1000)
+    QApplication.processEvents()
+    line = view.fontMetrics().lineSpacing()
+    ends = source.mapTo(view, QPoint(0, source.height())).y()
+    begins = target.mapTo(view, QPoint()).y()
+    assert 0 < begins - ends < 4 * line  # but for what the target is
+    assert source.verticalScrollBar().maximum() == 0
+    view.resize(1000, 400)
+    chooser = named(view, QComboBox, "row of the batch that is shown")
+    chooser.setCurrentIndex(0)
+    QApplication.processEvents()
+    for row in (5, 0):
+        chooser.setCurrentIndex(row)
+        for table in (source, target):
+            place = table.visualRect(table.model().index(row, 0))
+            assert table.viewport().rect().contains(place)
 
 
 def test_a_click_locks_the_cell_of_the_sentence_on_screen(view: MasksView) -> None:

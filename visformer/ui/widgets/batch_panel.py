@@ -8,7 +8,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QBrush, QPalette
+from PySide6.QtGui import QBrush, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -203,7 +203,6 @@ class _SideTable(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._summary)
         layout.addWidget(self._table)
-        layout.addStretch()  # takes the room below the last row
 
     def draw(self, picture: BatchTable | None) -> None:
         """Show one side of a batch, or hide if there is none."""
@@ -217,10 +216,11 @@ class _SideTable(QWidget):
         self._fit()
 
     def mark(self, row: int) -> None:
-        """Mark the row whose masks are shown."""
+        """Mark the row whose masks are shown, and scroll to it."""
         if row == self._marked:
             return
         self._marked = row
+        self._table.scrollTo(self._model.index(row, max(0, self._table.columnAt(0))))
         last = max(0, self._model.rowCount() - 1)
         self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
 
@@ -251,6 +251,19 @@ class _SideTable(QWidget):
         frame = 2 * self._table.frameWidth()
         self._table.setMinimumHeight(around + min(rows, MOST_ROWS) * height + frame)
         self._table.setMaximumHeight(around + rows * height + frame)
+        self._end_with_rows()
+
+    def _end_with_rows(self) -> None:
+        """Take no room below the last row: the other side follows it."""
+        words = self._summary.heightForWidth(self.width())
+        layout = self.layout()
+        between = layout.spacing() if layout is not None else 0
+        self.setMaximumHeight(words + between + self._table.maximumHeight())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._picture is not None:
+            self._end_with_rows()
 
     def _fit_columns(self) -> None:
         """Make each column as wide as its texts, each measured once."""
