@@ -49,6 +49,8 @@ def test_a_text_from_elsewhere_is_shown_from_its_beginning(qtbot: QtBot) -> None
     qtbot.addWidget(line)
     line.take("word " * 100)
     assert line.cursorPosition() == 0
+    line.setText("other " * 100)
+    assert line.cursorPosition() == 0
 
 
 def test_editing_what_is_shown_drops_the_rest(qtbot: QtBot) -> None:

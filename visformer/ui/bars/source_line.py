@@ -50,11 +50,16 @@ class SourceLine(QLineEdit):
         return self._whole or super().text()
 
     def setText(self, text: str | None) -> None:
-        """Show a text, of a long one the beginning."""
+        """Show a text, of a long one the beginning.
+
+        What has no room is its end, unless the user is writing.
+        """
         given = text or ""
         whole = given[:MAX_CHARACTERS]
         self._whole = whole if len(whole) > SHOWN else ""
         super().setText(whole[:SHOWN])
+        if not self.hasFocus():
+            self.setCursorPosition(0)
         self.note = _cut_words(len(given))
         if self.note:
             self.told.emit(self.note)
@@ -103,10 +108,7 @@ class SourceLine(QLineEdit):
         self.submitted.emit(text)
 
     def take(self, text: str) -> str:
-        """Show a text from elsewhere, cleaned and remembered; return it.
-
-        What has no room of it is its end.
-        """
+        """Show a text from elsewhere, cleaned and remembered; return it."""
         self.setText(clean(text))
         self.setCursorPosition(0)
         self.remember(self.text())
