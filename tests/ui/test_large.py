@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QEnterEvent
+from PySide6.QtGui import QEnterEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QComboBox, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -281,8 +281,9 @@ def test_whatever_is_presented_is_in_large_text_and_alone_so(
     window.presentation.end()
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_the_second_screen_is_used_where_there_is_one(
-    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     here = window.screen()
     monkeypatch.setattr(presenting, "other_screen", lambda *_: here)
@@ -293,8 +294,13 @@ def test_the_second_screen_is_used_where_there_is_one(
     assert window.large.alone.windowFlags() & keyless
     assert window.header.isVisible()  # on the first screen everything else stays
     window.session.set(step=4)
-    window.presentation.end()
+    if lost:  # the projector is unplugged
+        QGuiApplication.instance().screenRemoved.emit(here)  # type: ignore[union-attr]
+        assert not window.presentation.on
+    else:
+        window.presentation.end()
     assert not window.large.alone.isWindow()
+    assert not window.large.alone.internalWinId()  # it is painted by the window
     window.session.set(step=3)
     assert places(window) == before
 

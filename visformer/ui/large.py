@@ -239,7 +239,8 @@ class LargePlace(QStackedWidget):
     def take_back(self) -> None:
         """Bring it back from there."""
         self.alone.hide()
-        self.alone.setWindowFlags(Qt.WindowType.Widget)
+        # in one step: else it keeps the window of its own, which paints nothing here
+        self.alone.setParent(self, Qt.WindowType.Widget)
         self.addWidget(self.alone)
         if self.picture is not None:
             self.setCurrentWidget(self.alone)

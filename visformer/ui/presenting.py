@@ -161,7 +161,7 @@ class Presentation:
         self._focused: QWidget | None = None  # before
         self._view: View | None = None  # the one that an audience sees
         self._follows = True  # the view's choice, not a picture that was large before
-        self._elsewhere = False  # on another screen than the window
+        self._screen: QScreen | None = None  # another than the window's
         self._parts = 0  # of what is seen, as many as have its font
         self.rail = Rail()
         window.large.add_beside(self.rail)
@@ -186,9 +186,10 @@ class Presentation:
         self._present(on=True)
         self.dress()
         screen = other_screen(window.screen(), QGuiApplication.screens())
-        self._elsewhere = screen is not None
+        self._screen = screen
         if screen is not None:
             large.lend(screen)
+            _app().screenRemoved.connect(self._lose)
         else:
             window.body.chrome.hide()
             window.status.hide()
@@ -206,7 +207,8 @@ class Presentation:
         if self.curtain.mode:
             self.curtain.switch(self.curtain.mode)
         self.rail.hide()
-        if self._elsewhere:
+        if self._screen is not None:
+            _app().screenRemoved.disconnect(self._lose)
             window.large.take_back()
         else:
             window.body.chrome.show()
@@ -218,6 +220,11 @@ class Presentation:
             window.large.enlarge(picture)
         elif self._focused is not None and isValid(self._focused):
             self._focused.setFocus()
+
+    def _lose(self, screen: QScreen) -> None:
+        """Put everything back where the audience's screen is gone."""
+        if screen is self._screen:
+            self.end()
 
     def dress(self) -> None:
         """Follow the size of the window's text."""
@@ -282,3 +289,9 @@ class Presentation:
 def other_screen(here: QScreen, screens: list[QScreen]) -> QScreen | None:
     """Return a screen that the window is not on."""
     return next((screen for screen in screens if screen is not here), None)
+
+
+def _app() -> QGuiApplication:
+    app = QGuiApplication.instance()
+    assert isinstance(app, QGuiApplication)
+    return app
