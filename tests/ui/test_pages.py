@@ -10,10 +10,14 @@ from visformer.ui.widgets.pages import Page, Pages
 
 def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:
     first, second = QLabel("one"), QLabel("two")
-    pages = Pages(Page("a", "Lab", first), Page("b", "Lab", second))
+    pages = Pages(
+        Page("a", "Lab", lambda: (first, None)),
+        Page("b", "Lab", lambda: (second, None)),
+    )
     qtbot.addWidget(pages)
     pages.show()
     assert (pages.names, pages.current) == (("a", "b"), "a")
+    assert second.parent() is None  # it is built when it is turned to
     with qtbot.waitSignal(pages.turned):
         pages.turn("b")
     assert pages.current == "b"
@@ -26,7 +30,9 @@ def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:
 def test_a_tool_stands_beside_its_page_and_the_focus_stays_near(qtbot: Any) -> None:
     tool, field, corner = QPushButton("run"), QLineEdit(), QPushButton("corner")
     pages = Pages(
-        Page("a", "A", field, tool), Page("b", "B", QLabel("two")), corner=corner
+        Page("a", "A", lambda: (field, tool)),
+        Page("b", "B", lambda: (QLabel("two"), None)),
+        corner=corner,
     )
     qtbot.addWidget(pages)
     pages.show()

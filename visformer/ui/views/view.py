@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -74,12 +75,9 @@ class PagedView(View):
         """``without``: what the sentence can be run without, with a click anywhere."""
         super().__init__(session)
         self._switch = None if without is None else RunSwitch(session, without)
-        self._views = {page.name: page(session) for page in self.pages}
+        self._views: dict[str, View] = {}
         self._pages = Pages(
-            *(
-                Page(name, _(view.title), view, view.tool)
-                for name, view in self._views.items()
-            ),
+            *(Page(p.name, _(p.title), partial(self._build, p)) for p in self.pages),
             corner=self._switch,
         )
         if self._switch is not None:
@@ -87,6 +85,10 @@ class PagedView(View):
         self._pages.turned.connect(lambda: session.set())  # also what stands around it
         layout = QVBoxLayout(self)
         layout.addWidget(self._pages)
+
+    def _build(self, page: type[View]) -> tuple[QWidget, QWidget | None]:
+        view = self._views[page.name] = page(self.session)
+        return view, view.tool
 
     def draw(self, state: State) -> None:
         """Draw the visible page; the others are drawn when turned to."""
@@ -119,8 +121,11 @@ class PagedView(View):
         self._pages.turn(name)
 
     def page(self, kind: type[V]) -> V:
-        """Return the page of a class; StopIteration if there is none."""
-        return next(page for page in self._views.values() if isinstance(page, kind))
+        """Return the page of a class; ValueError if there is none of its name."""
+        self._pages.build(kind.name)
+        page = self._views[kind.name]
+        assert isinstance(page, kind)
+        return page
 
 
 def _looked(state: State) -> tuple[object, ...]:

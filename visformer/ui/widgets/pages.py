@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from PySide6.QtCore import Signal
@@ -12,18 +13,21 @@ from visformer.ui.widgets.least_size import LeastColumn
 
 
 class Page(NamedTuple):
-    """A widget, its name in the program and its title on screen."""
+    """A page's name in the program, its title on screen, and what makes its widget.
+
+    With the widget comes what stands beside the titles while it is visible, or None.
+    """
 
     name: str
     title: str
-    widget: QWidget
-    tool: QWidget | None = None  # beside the titles while the page is visible
+    build: Callable[[], tuple[QWidget, QWidget | None]]
 
 
 class Pages(QWidget):
     """Shows one page at a time; ``turned`` is emitted when another one is visible.
 
-    Only the visible page asks for room, unlike in a QStackedWidget.
+    A page is built when it is first turned to. Only the visible one asks for room,
+    unlike in a QStackedWidget.
     """
 
     turned = Signal()
@@ -32,25 +36,21 @@ class Pages(QWidget):
         """``corner``: stands beside the titles, whatever page is visible."""
         super().__init__()
         self.names = tuple(page.name for page in pages)
-        self._bar, self._widgets = QTabBar(), [page.widget for page in pages]
-        self._tools = [page.tool for page in pages]
+        self._bar, self._pages = QTabBar(), pages
+        self._built: dict[str, tuple[QWidget, QWidget | None]] = {}
         self._bar.setAccessibleName(_("pages"))
         self._bar.setDrawBase(False)
         self._bar.setExpanding(False)
         for page in pages:
             self._bar.addTab(page.title)
         self._bar.currentChanged.connect(self._turn)
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        titles = QHBoxLayout()
-        titles.addWidget(self._bar, 1)
-        for tool in (*self._tools, corner):
-            if tool is not None:
-                titles.addWidget(tool)
-        layout.addLayout(titles)
-        for widget in self._widgets:
-            layout.addWidget(widget, 1)
-        self._show(0)
+        self._column, self._titles = LeastColumn(self), QHBoxLayout()
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._titles.addWidget(self._bar, 1)
+        if corner is not None:
+            self._titles.addWidget(corner)
+        self._column.addLayout(self._titles)
+        self._show()
 
     @property
     def current(self) -> str:
@@ -61,18 +61,30 @@ class Pages(QWidget):
         """Turn to a page; ValueError if none has this name."""
         self._bar.setCurrentIndex(self.names.index(name))
 
-    def _turn(self, page: int) -> None:
+    def build(self, name: str) -> None:
+        """Build a page that is not built yet; ValueError if none has this name."""
+        page = self._pages[self.names.index(name)]
+        if name in self._built:
+            return
+        widget, tool = self._built[name] = page.build()
+        self._column.addWidget(widget, 1)
+        if tool is not None:
+            self._titles.insertWidget(1, tool)
+        for part in (widget, tool):
+            if part is not None:
+                part.hide()
+
+    def _turn(self) -> None:
         focused = self.window().focusWidget() or self
-        parts = [part for part in (*self._widgets, *self._tools) if part is not None]
+        parts = [part for both in self._built.values() for part in both if part]
         if any(part is focused or part.isAncestorOf(focused) for part in parts):
             self._bar.setFocus()  # what hides would give it to any widget
-        self._show(page)
+        self._show()
         self.turned.emit()
 
-    def _show(self, page: int) -> None:
-        for at, (widget, tool) in enumerate(
-            zip(self._widgets, self._tools, strict=True)
-        ):
-            widget.setVisible(at == page)
-            if tool is not None:
-                tool.setVisible(at == page)
+    def _show(self) -> None:
+        self.build(self.current)
+        for name, parts in self._built.items():
+            for part in parts:
+                if part is not None:
+                    part.setVisible(name == self.current)
