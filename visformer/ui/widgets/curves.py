@@ -232,9 +232,8 @@ def plotting() -> Any:
 
 def make_plot(name: str) -> PlotWidget:
     """Return a plot without menus and mouse; ``name`` is the accessible name."""
-    plot = plotting().PlotWidget()
+    plot = plotting().PlotWidget(enableMenu=False)
     plot.setAccessibleName(name)
-    plot.setMenuEnabled(False)
     plot.setMouseEnabled(False, False)
     plot.hideButtons()
     plot.setDownsampling(auto=True, mode="peak")
