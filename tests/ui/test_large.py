@@ -365,3 +365,25 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     QApplication.processEvents()
     assert all(painted(one, one._row_labels).words for one in view.maps.maps)
     assert {one.font().pointSizeF() for one in view.maps.maps} == {small}
+
+
+def test_above_several_pictures_is_no_list_of_tokens(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.session.set(tab="computation", stage="softmax", kind="decoder")
+    window.presentation.begin()
+    QApplication.processEvents()
+    rail = window.presentation.rail
+    for stage in ("product", "softmax"):
+        for step in (1, 2):
+            window.session.set(stage=stage, step=step)
+            QApplication.processEvents()
+            assert rail.y() + rail.height() <= window.large.picture.y()  # type: ignore[union-attr]
+            assert rail.word.isVisible()
+            assert not rail.candidates.isVisible()
+    window.session.set(tab="attention", step=1)
+    QApplication.processEvents()
+    assert rail.candidates.isVisible()
+    assert rail.candidates.shown.rows
+    window.presentation.end()

@@ -71,7 +71,7 @@ class Rail(QFrame):
         self._parts.setStretchFactor(self.cell, int(band))
         self._parts.setStretch(self._parts.count() - 1, int(not band))
         self._parts.setSpacing(theme.gap(self, 2 if band else 1))
-        self.candidates.setVisible(not band)
+        self.candidates.fold(band)
         room = self.window().width() // 3
         wide = min(room, 15 * self.fontMetrics().height())
         self.setMinimumWidth(0 if band else wide)

@@ -186,9 +186,10 @@ class CandidatesPanel(QWidget):
 
     def fold(self, folded: bool) -> None:
         """Fold the panel away, or show it again."""
-        self.folded = folded
-        self.setVisible(self._there and not folded)
-        self.draw(self._state)
+        if folded != self.folded:
+            self.folded = folded
+            self.setVisible(self._there and not folded)
+            self.draw(self._state)
 
     def _fill(self) -> None:
         """Put the best rows, all, or those that the field names into the table."""
