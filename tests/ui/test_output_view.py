@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
@@ -344,3 +344,21 @@ def test_an_empty_window_says_so(qtbot: QtBot, tmp_path: Path) -> None:
         view_of(window), "how the token of this step came about"
     )
     assert engine.decodes == list[Decode]()
+
+
+def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) -> None:
+    window, engine = pair
+    window.appearance.zoom_by(100)
+    window.session.set(tab="output", step=len(trace))
+    give(window, engine)
+    view = view_of(window)
+    window.presentation.begin()
+    for _turn in range(5):
+        QApplication.processEvents()
+    assert window.large.picture is view._steps_map
+    canvas = view._steps_map.canvas
+    line = canvas.fontMetrics().height()
+    assert line > 1.3 * view.fontMetrics().height()
+    assert canvas.height() / canvas.view.height() >= 1.15 * line - 1
+    assert canvas.view.bottom() >= len(trace)  # the current step is in sight
+    window.presentation.end()

@@ -261,7 +261,8 @@ class OutputView(View):
         if row < 0:
             return
         canvas, view = self._steps_map.canvas, self._steps_map.canvas.view
-        fit = max(1, int(canvas.height() / (CELL_LINES * self.fontMetrics().height())))
+        line = canvas.fontMetrics().height()  # larger where the map is presented
+        fit = max(1, int(canvas.height() / (CELL_LINES * line)))
         high = min(view.height(), fit)
         if view.height() > fit or not view.top() <= row <= view.bottom() - 1:
             top = max(0.0, row + 1 - high)
