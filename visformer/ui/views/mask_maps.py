@@ -83,7 +83,9 @@ class _LargeMask(QWidget):
     def _fit(self) -> None:
         metrics = self.fontMetrics()
         wide = CHARACTERS * metrics.averageCharWidth()
-        self._map.setMinimumSize(wide, LINES * metrics.lineSpacing())
+        # where it is presented nothing scrolls
+        most = self.window().height() * 2 // 3
+        self._map.setMinimumSize(wide, min(LINES * metrics.lineSpacing(), most))
         self.solid.setMinimumWidth(wide)  # as what stands in its place
         self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
