@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QFont
 from PySide6.QtWidgets import (
     QApplication,
     QComboBox,
@@ -390,13 +389,3 @@ def test_nothing_overlaps_where_the_words_are_long(view: MasksView, qtbot: Any) 
     QApplication.sendPostedEvents()
     assert below.x() > maps.geometry().right()
     scroll.takeWidget()
-
-
-def test_the_large_mask_never_needs_more_than_the_window(view: MasksView) -> None:
-    heat_map = large(view)
-    usual = heat_map.minimumHeight()
-    view.resize(800, 600)
-    font = QFont(view.font())
-    font.setPointSizeF(4 * font.pointSizeF())
-    view.setFont(font)
-    assert usual < heat_map.minimumHeight() <= 400

@@ -192,3 +192,24 @@ def test_everything_is_whole_in_longer_words(
     running: Reader, missing: Unmarked
 ) -> None:
     check(running, FEW)
+
+
+def test_what_is_presented_fits_the_screen(
+    plain: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, found = plain.window, []
+    monkeypatch.setattr(window, "showFullScreen", lambda: None)  # it is as large
+    window.appearance.zoom_by(100)
+    window.resize(*SMALL)
+    window.presentation.begin()
+    alone = window.large.alone
+    for name in turned(plain):
+        layout = alone.layout()
+        assert layout is not None
+        least = layout.totalMinimumHeightForWidth(alone.width())
+        least = max(least, layout.totalMinimumSize().height())
+        if least > SMALL[1]:
+            found.append(f"{name}: {least} pixels")
+    window.presentation.end()
+    window.appearance.zoom_by(0)
+    assert not found, "\n".join(found)

@@ -120,6 +120,7 @@ class CandidatesPanel(QWidget):
         self._below.addStretch(1)
         self._lower = LeastSize()  # scrolls where text is large
         self._lower.setWidget(words)
+        self._lower.setHidden(self._brief)
         self._column.addWidget(self._lower, 1)
 
     def changeEvent(self, event: QEvent) -> None:
