@@ -84,7 +84,7 @@ class _LargeMask(QWidget):
         metrics = self.fontMetrics()
         wide = CHARACTERS * metrics.averageCharWidth()
         # where it is presented nothing scrolls
-        most = self.window().height() * 2 // 3
+        most = self.screen().availableGeometry().height() * 2 // 3
         self._map.setMinimumSize(wide, min(LINES * metrics.lineSpacing(), most))
         self.solid.setMinimumWidth(wide)  # as what stands in its place
         self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
