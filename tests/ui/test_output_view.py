@@ -362,3 +362,4 @@ def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) 
     assert canvas.height() / canvas.view.height() >= 1.15 * line - 1
     assert canvas.view.bottom() >= len(trace)  # the current step is in sight
     window.presentation.end()
+    window.appearance.zoom_by(0)
