@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -106,3 +108,18 @@ def test_a_view_is_found_by_its_name(
     qtbot.waitUntil(lambda: len(loaded) == len(entries))
     for entry in entries:
         assert window.tabs.view(entry.name).name == entry.name
+
+
+def test_what_plots_need_is_imported_in_pieces() -> None:
+    code = (
+        "import sys; from visformer.ui.tabs import _pieces; names = []\n"
+        "for name in _pieces():\n"
+        "    assert 'pyqtgraph' not in sys.modules or name == 'pyqtgraph'\n"
+        "    names.append(name)\n"
+        "print(*names)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert said[: len(views.VIEWS)] == [view.name for view in views.VIEWS]
+    assert said[-1] == "pyqtgraph"

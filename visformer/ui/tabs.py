@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPalette, QResizeEvent
@@ -26,7 +27,7 @@ from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.widgets.still import Still, StillSplitter
 
 FIRST = "sizes at first"  # a splitter's property
-AHEAD_MS = 200  # between imports of views, each of which takes some 20
+AHEAD_MS = 200  # between imports, each of which takes 20 to 50
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights
 
 
@@ -153,14 +154,11 @@ class Tabs(QWidget):
         return self._views[name]
 
     def load_ahead(self) -> None:
-        """Import the views that are not built yet, one now and then."""
-        waiting = [view for view in views.VIEWS if isinstance(view, views.LazyView)]
-        timer = QTimer(self)
+        """Import what the first look at each view needs, a piece now and then."""
+        timer, pieces = QTimer(self), _pieces()
 
         def load() -> None:
-            if waiting:
-                _kind = waiting.pop(0).kind
-            else:
+            if next(pieces, None) is None:
                 timer.deleteLater()
 
         timer.timeout.connect(load)
@@ -214,3 +212,13 @@ class Tabs(QWidget):
         page = self._stack.widget(self._names.index(name))
         assert isinstance(page, LeastSize)
         return page
+
+
+def _pieces() -> Iterator[str]:
+    """Import the views and what they draw with; yield the name of each."""
+    for view in views.VIEWS:
+        if isinstance(view, views.LazyView):
+            yield view.kind.name
+    from visformer.ui.widgets.curves import plotting_in_pieces
+
+    yield from plotting_in_pieces()

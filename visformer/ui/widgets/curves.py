@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
@@ -228,6 +230,18 @@ def plotting() -> Any:
     sys.excepthook, threading.excepthook = hooks
     pyqtgraph.setConfigOptions(antialias=True)
     return pyqtgraph
+
+
+def plotting_in_pieces() -> Iterator[str]:
+    """Import pyqtgraph so that no piece takes long; yield the name of each.
+
+    It names every class of Qt, and PySide makes each when it is first named.
+    """
+    for module in (QtCore, QtGui, QtWidgets):
+        for name in dir(module):
+            getattr(module, name)
+        yield module.__name__
+    yield str(plotting().__name__)
 
 
 def make_plot(name: str) -> PlotWidget:
