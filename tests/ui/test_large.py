@@ -357,10 +357,13 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     (large,) = {one.font().pointSizeF() for one in view.maps.maps}
     assert large == pytest.approx(presenting.TEXT * small)
     QApplication.processEvents()
-    seen = [one for one in view.maps.maps if one.isVisible()]
-    named = [painted(one, one._row_labels).words != [] for one in seen]
-    assert len(seen) > 1
-    assert named == [True] + [False] * (len(seen) - 1)  # they have the same rows
+    for width, count in ((800, 2), (1900, 4)):
+        window.resize(width, 800)
+        QApplication.processEvents()
+        seen = [one for one in view.maps.maps if one.isVisible()]
+        named = [painted(one, one._row_labels).words != [] for one in seen]
+        assert len(seen) == count
+        assert named == [True] + [False] * (count - 1)  # they have the same rows
     window.presentation.end()
     QApplication.processEvents()
     assert all(painted(one, one._row_labels).words for one in view.maps.maps)

@@ -84,7 +84,6 @@ class StageMaps(QWidget):
             rows = () if matrix is None else (matrix.row_axis, *matrix.rows)
             self.maps[index].name_rows(not self._for_all or rows != before)
             before = rows
-        self._grid.setHorizontalSpacing(gap(self, 2) if self._for_all else SPACE)
 
     def run(self) -> None:
         """Run through the terms of the chosen number of each product's first one."""
@@ -124,7 +123,6 @@ class StageMaps(QWidget):
         """Show an audience what matters most, or everything again."""
         self._for_all = on
         self._arrange()
-        self._name_rows()
 
     def _in_sight(self) -> list[int]:
         """Return the maps to show: all of them, or one row for an audience.
@@ -149,10 +147,11 @@ class StageMaps(QWidget):
         if self._for_all:
             beside = count
         signs = (bool(one.sign) for one in self._shown)
-        arranged = (*there, beside, *signs)
+        arranged = (self._for_all, *there, beside, *signs)
         if arranged == self._arranged:
             return
         self._arranged = arranged
+        self._grid.setHorizontalSpacing(gap(self, 2) if self._for_all else SPACE)
         for index, heat_map in enumerate(self.maps):
             sign, shown = self._signs[index], index in there
             place = there.index(index) if shown else index
@@ -167,6 +166,7 @@ class StageMaps(QWidget):
             self._grid.setColumnStretch(2 * column + 1, int(column < beside))
         for row in range(self._grid.rowCount()):
             self._grid.setRowStretch(row, int(row * beside < count))
+        self._name_rows()
 
     def _least(self) -> QSize:
         metrics = self.fontMetrics()
