@@ -208,7 +208,7 @@ def _fill_head(
             room[first : first + step] = _thumbnails(weights, scale, factors)[0]
         yield
     if whole is not None:
-        room[:] = codes(shade(whole[None], scale)[0])[0]
+        room[:] = codes(shade(whole, scale)[0])
 
 
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:

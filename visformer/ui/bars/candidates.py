@@ -179,7 +179,6 @@ class CandidatesPanel(QWidget):
         for part in (self.field, self.others):
             _keep_room(part, forces)
         self.field.setVisible(forces and bool(table.rows))
-        self.summary.setVisible(not self._brief)
         if not self._brief:
             self.teaching.draw(state)
             self.table.yields = not self.teaching.isHidden()

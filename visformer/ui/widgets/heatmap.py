@@ -81,7 +81,6 @@ class HeatMap(QWidget):
         self.value = CellValue(sheet)
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
-        self._coloured: tuple[object, ...] = ()  # what the hue of an axis follows from
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
@@ -138,8 +137,9 @@ class HeatMap(QWidget):
 
     def name_rows(self, named: bool) -> None:
         """Leave row labels out where those of the map to the left stand for them."""
-        self._names_rows = named
-        self._arrange()
+        if named != self._names_rows:
+            self._names_rows = named
+            self._arrange()
 
     def mark(
         self,
@@ -183,11 +183,8 @@ class HeatMap(QWidget):
 
     def _colour_axis(self, matrix: Matrix) -> None:
         """Give the title of the columns the hue of what it names."""
-        coloured = matrix.column_role, self.palette().cacheKey()
-        if coloured != self._coloured:
-            self._coloured = coloured
-            ink = axis_ink(self.palette(), matrix.column_role)
-            write_in(self._column_axis, QPalette.ColorRole.PlaceholderText, ink)
+        ink = axis_ink(self.palette(), matrix.column_role)
+        write_in(self._column_axis, QPalette.ColorRole.PlaceholderText, ink)
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)

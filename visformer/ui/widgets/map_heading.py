@@ -29,7 +29,6 @@ class MapHeading(QWidget):
         for label in (self.title, self.done):
             label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.done.setWordWrap(True)
-        self._coloured: tuple[object, ...] = ()  # what the title's hue follows from
         self._placed: tuple[object, ...] = ()  # what all places follow from
 
     def draw(self, matrix: Matrix) -> None:
@@ -37,11 +36,8 @@ class MapHeading(QWidget):
         self._sign.draw(matrix.sign)
         self.title.setText(matrix.title)
         self.done.setText(matrix.done)
-        coloured = matrix.role, self.palette().cacheKey()
-        if coloured != self._coloured:
-            self._coloured = coloured
-            ink = hue(self.palette(), matrix.role)
-            write_in(self.title, QPalette.ColorRole.WindowText, ink)
+        ink = hue(self.palette(), matrix.role)
+        write_in(self.title, QPalette.ColorRole.WindowText, ink)
 
     def say(self, gist: Gist) -> None:
         """Write what there is to see."""

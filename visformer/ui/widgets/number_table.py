@@ -94,22 +94,26 @@ class NumberTable(QTableView):
         old, self.numbers = self.numbers, numbers
         if is_same(numbers, old) if numbers is not None else old is None:
             return
-        self._repaint()
+        named = None if old is None else (old.rows, old.columns)
+        self.viewport().update()
+        if numbers is None or (numbers.rows, numbers.columns) != named:
+            self._update_titles()
         if numbers is None:
             return
         last, self._sized, self.bars = self._sized, numbers, _bars(numbers)
         if last is None or last.axis != numbers.axis:  # begin at the first column
             self._named, self.marked = 0, (None, None)
             self.horizontalScrollBar().setValue(0)
+        elif (numbers.rows, numbers.columns) == (last.rows, last.columns):
+            return
         shape = len(numbers.rows), len(numbers.columns)
         if shape != (self._model.rowCount(), self._model.columnCount()):
             self._model.reset(*shape)
         self._fit()
 
-    def _repaint(self) -> None:
+    def _update_titles(self) -> None:
         for header in (self.horizontalHeader(), self.verticalHeader()):
             header.viewport().update()
-        self.viewport().update()
 
     # ---- painting --------------------------------------------------------------
 
@@ -250,7 +254,8 @@ class NumberTable(QTableView):
         if column is not None and column != self.marked[1]:
             self._show_column(column)
         self.marked = row, column
-        self._repaint()
+        self._update_titles()
+        self.viewport().update()
 
     def _show_column(self, column: int) -> None:
         """Scroll to a column that is out of sight, into the middle."""

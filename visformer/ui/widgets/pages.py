@@ -37,7 +37,7 @@ class Pages(QWidget):
         super().__init__()
         self.names = tuple(page.name for page in pages)
         self._bar, self._pages = QTabBar(), pages
-        self._built: dict[str, tuple[QWidget, QWidget | None]] = {}
+        self._built: dict[str, list[QWidget]] = {}  # the widget, and its tool
         self._bar.setAccessibleName(_("pages"))
         self._bar.setDrawBase(False)
         self._bar.setExpanding(False)
@@ -66,17 +66,18 @@ class Pages(QWidget):
         page = self._pages[self.names.index(name)]
         if name in self._built:
             return
-        widget, tool = self._built[name] = page.build()
+        widget, tool = page.build()
         self._column.addWidget(widget, 1)
+        self._built[name] = [widget]
         if tool is not None:
             self._titles.insertWidget(1, tool)
-        for part in (widget, tool):
-            if part is not None:
-                part.hide()
+            self._built[name].append(tool)
+        for part in self._built[name]:
+            part.hide()
 
     def _turn(self) -> None:
         focused = self.window().focusWidget() or self
-        parts = [part for both in self._built.values() for part in both if part]
+        parts = [part for several in self._built.values() for part in several]
         if any(part is focused or part.isAncestorOf(focused) for part in parts):
             self._bar.setFocus()  # what hides would give it to any widget
         self._show()
@@ -86,5 +87,4 @@ class Pages(QWidget):
         self.build(self.current)
         for name, parts in self._built.items():
             for part in parts:
-                if part is not None:
-                    part.setVisible(name == self.current)
+                part.setVisible(name == self.current)
