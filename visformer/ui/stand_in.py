@@ -17,7 +17,8 @@ def taken_out(picture: QWidget) -> Callable[[], None] | None:
     None where nothing that is known here arranges it.
     """
     parent = picture.parentWidget()
-    stand_in = plain_label(_("on the other screen"), faint=True)  # is not seen on one
+    # seen only where there are two screens
+    stand_in = plain_label(_("This picture is on the other screen."), faint=True)
     stand_in.setAlignment(Qt.AlignmentFlag.AlignCenter)
     stand_in.setWordWrap(True)
     stand_in.setSizePolicy(picture.sizePolicy())
