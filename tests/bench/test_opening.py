@@ -11,7 +11,7 @@ import pytest
 from tests.traces import make_trace
 from visformer.bench import time_opening as bench
 from visformer.bench.random_trace import random_facts
-from visformer.bench.time_window import shown_window
+from visformer.bench.windows import shown_window
 
 TINY = random_facts(d_model=8, heads=2, layers=2, vocabulary=60)
 

@@ -9,10 +9,14 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from visformer.bench import time_tabs as tabs
+from visformer.bench import time_turns as turns
 from visformer.bench import time_window as window
+from visformer.bench import windows
 from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import random_trace
 from visformer.pictures.computation.stages import PAGES, STAGES
+from visformer.ui import views
+from visformer.ui.views.view import View
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,7 @@ def test_a_paint_is_waited_for() -> None:
     label = QLabel("a")
     paints = window.Paints([label])
     label.show()
-    window.settle()
+    windows.settle()
     before = paints.count
     assert window.until_painted(lambda: label.setText("b"), paints) > 0
     assert paints.count == before + 1
@@ -50,7 +54,7 @@ def test_steps_are_painted() -> None:
 
 @pytest.mark.slow
 def test_every_tab_page_and_stage_is_measured() -> None:
-    with window.shown_window(random_trace(window.small(2), 9, 9)) as shown:
+    with windows.shown_window(random_trace(window.small(2), 9, 9)) as shown:
         figures = list(tabs.measured(shown, presses=6, held=8))
         names = [name for _view, _page, name in tabs.places(shown)]
     assert_measured(figures, len(figures))
@@ -68,7 +72,7 @@ def test_a_key_is_timed_until_the_picture_is_right() -> None:
     """Slices that are still to come are waited for, movement afterwards is not."""
     label = QLabel("a")
     label.show()
-    window.settle()
+    windows.settle()
     refreshes, turns = tabs.Refreshes(label), iter(range(100))
     label.setText("b")
 
@@ -78,7 +82,7 @@ def test_a_key_is_timed_until_the_picture_is_right() -> None:
 
     assert tabs.until_right(lambda: None, refreshes, pending) is not None
     assert next(turns) == 8
-    window.settle()
+    windows.settle()
     assert tabs.until_right(lambda: None, refreshes, lambda: False) is None
     turns = iter(range(100))
     label.setText("c")
@@ -98,8 +102,8 @@ def test_reduction() -> None:
 
 
 def test_a_beat_sees_the_event_loop() -> None:
-    beat = window.Beat()
-    window.wait_until(lambda: len(beat.gaps) > 3)
+    beat = turns.Beat()
+    windows.wait_until(lambda: len(beat.gaps) > 3)
     assert max(beat.gaps) > 0
 
 
@@ -112,13 +116,30 @@ def test_a_spread_by_hand() -> None:
 def test_what_never_comes_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(window, "WAIT", 0.01)
+    monkeypatch.setattr(windows, "WAIT", 0.01)
     with pytest.raises(RuntimeError, match="did not answer"):
-        window.wait_until(lambda: False)
+        windows.wait_until(lambda: False)
 
 
 def test_the_worst_phase_counts() -> None:
-    often, once = window.worst_gaps({"a": [0.001] * 99 + [0.06], "b": [0.004, 0.012]})
+    often, once = turns.worst_gaps({"a": [0.001] * 99 + [0.06], "b": [0.004, 0.012]})
     assert (often.value, once.value) == (12.0, 60.0)
     assert often.parts == {"a": 1.0, "b": 12.0}
     assert (often.met, once.met) == (False, False)
+
+
+def test_what_is_looked_at_and_dressed_is_left_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "PAUSE", 0)
+    with windows.shown_window(random_trace(window.small(2), 9, 9)) as shown:
+        size, looks = shown.font().pointSizeF(), []
+        for act in (turns._look, turns._dress, turns._zoom):
+            act(shown)
+            looks.append((shown.appearance.theme, shown.appearance.zoom))
+        windows.settle()
+        assert looks == [("light", 100)] * 3
+        assert shown.font().pointSizeF() == size
+        seen = {type(view) for view in shown.tabs.findChildren(View)}
+    pages = {page for kind in views.VIEWS for page in (kind.kind, *kind.pages)}
+    assert seen == pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QColor, QIcon
-from PySide6.QtWidgets import QApplication, QFileDialog, QToolButton
+from PySide6.QtWidgets import QApplication, QFileDialog, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
@@ -123,10 +123,11 @@ def test_what_cannot_be_used_is_told_from_what_can(name: str, qtbot: QtBot) -> N
 def test_the_arrows_of_a_dialog_for_files_are_seen(name: str, qtbot: QtBot) -> None:
     """Where no system's own dialog is there, it is Qt's, whose arrows are black."""
     parts = ("backButton", "forwardButton", "toParentButton")
+    window = QWidget()
+    qtbot.addWidget(window)
     with themed(name):
-        dialog = QFileDialog()
+        dialog = QFileDialog(window)
         dialog.setOption(QFileDialog.Option.DontUseNativeDialog)
-        qtbot.addWidget(dialog)
         inks = {
             button.objectName(): ink(button.icon())
             for button in dialog.findChildren(QToolButton)

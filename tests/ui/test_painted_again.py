@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, grown, make_trace
 from tests.ui.windows import Pair
-from visformer.bench.time_window import attention_of
+from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell

@@ -88,7 +88,7 @@ def test_where_there_is_little_height_the_transport_stands_at_the_target(
     words, strips, play = window.sentence.words, window.strips, window.transport
 
     def shares_a_row() -> bool:
-        for _ in range(3):  # the font, then the rows, then what stands in them
+        for _ in range(10):  # the font, then the rows, then what stands in them
             QApplication.processEvents()
         target = strips.target.mapTo(window, strips.target.rect().center()).y()
         return abs(play.mapTo(window, play.rect().center()).y() - target) < 20

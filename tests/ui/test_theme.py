@@ -5,14 +5,25 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from PySide6.QtCore import QEvent, QObject
 from PySide6.QtGui import QColor, QPalette
-from PySide6.QtWidgets import QApplication, QToolButton
+from PySide6.QtWidgets import (
+    QApplication,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import themed
 from visformer.ui import theme
+from visformer.ui.ahead import later
 from visformer.ui.bars import chip_painter
 from visformer.ui.bars.chip_painter import tinted
+from visformer.ui.late_dress import LateDress
 
 
 def luminance(colour: QColor) -> float:
@@ -77,23 +88,110 @@ def test_the_words_on_a_button_that_is_on_are_legible(name: str, qtbot: QtBot) -
     assert contrast(darkest, lightest) >= 4.5
 
 
-def test_all_is_dressed_as_seldom_as_can_be(
+def test_the_style_sheet_is_put_on_once(
     qapp: QApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another style dresses everything anew, and so does one sheet after another."""
+    """Another one, or another style, dresses all widgets anew, hidden ones too."""
     theme.apply_theme(qapp, "light")
-    styles: list[object] = []
-    sheets: list[str] = []
-    put_on = QApplication.setStyleSheet
+    monkeypatch.setattr(QApplication, "setStyle", None)
+    monkeypatch.setattr(QApplication, "setStyleSheet", None)
+    for name, zoom in (("dark", 100), ("dark", 150), ("light", 100)):
+        theme.apply_theme(qapp, name, zoom)
+    assert qapp.styleSheet()
 
-    def recorded(app: QApplication, sheet: str) -> None:
-        sheets.append(sheet)
-        put_on(app, sheet)
 
-    monkeypatch.setattr(QApplication, "setStyle", lambda *given: styles.append(given))
-    monkeypatch.setattr(QApplication, "setStyleSheet", recorded)
-    for name in ("dark", "dark", "light"):
-        theme.apply_theme(qapp, name)
-    assert styles == []
-    assert len(sheets) == 4
-    assert [bool(sheet) for sheet in sheets] == [False, True, False, True]
+def test_a_sheet_follows_colours_and_size_of_the_text(
+    qapp: QApplication, qtbot: QtBot
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    shown, hidden = (_row(window) for _ in range(2))
+    hidden.hide()
+    window.show()
+    theme.apply_theme(qapp, "light")
+    margins = {}
+    for zoom in (100, 200):
+        theme.apply_theme(qapp, "contrast", zoom)
+        qapp.processEvents()
+        hidden.sizeHint()  # its layout keeps it until it is told of another
+        assert not later(qapp).idle
+        qtbot.waitUntil(lambda: later(qapp).idle)
+        assert hidden.sizeHint() == shown.sizeHint()
+        margins[zoom] = shown.sizeHint().height() - shown.fontMetrics().height()
+    assert margins[200] >= margins[100] + 2
+    for part in (shown, hidden):
+        part.resize(90, 60)
+        ground = part.grab().toImage().pixelColor(60, 30)
+        assert ground == QColor(theme.THEMES["contrast"].base)
+    theme.apply_theme(qapp, "light")
+
+
+def _row(window: QWidget) -> QWidget:
+    """Return a field in a layout, which keeps the size that it once had."""
+    row = QWidget(window)
+    QVBoxLayout(row).addWidget(QLineEdit("M"))
+    return row
+
+
+def test_arrows_have_the_colour_of_the_theme(qapp: QApplication, qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    box = QComboBox(window)
+    box.resize(160, 60)
+    window.show()
+    darkest, lightest = {}, {}
+    for name in theme.THEMES:
+        theme.apply_theme(qapp, name, 300)
+        qapp.processEvents()
+        image = box.grab().toImage()
+        colours = [
+            luminance(image.pixelColor(x, y))
+            for x in range(120, 155)
+            for y in range(10, 50)
+        ]
+        darkest[name], lightest[name] = min(colours), max(colours)
+    theme.apply_theme(qapp, "light")
+    for name, parts in theme.THEMES.items():
+        ground = luminance(QColor(parts.base))
+        far = darkest[name] if name == "light" else lightest[name]
+        assert (max(far, ground) + 0.05) / (min(far, ground) + 0.05) >= 4.5
+
+
+def test_what_is_hidden_takes_up_a_look_when_it_is_shown(
+    qapp: QApplication, qtbot: QtBot
+) -> None:
+    theme.apply_theme(qapp, "light")
+    window = QWidget()
+    qtbot.addWidget(window)
+    part = _Part()
+    part.setParent(window)
+    window.show()
+    assert part.seen == []
+    theme.apply_theme(qapp, "dark", 150)
+    qapp.processEvents()
+    assert part.seen == []
+    part.show()
+    ground = part.label.palette().color(QPalette.ColorRole.Window).name()
+    assert ground == theme.THEMES["dark"].window
+    assert part.label.font().pointSizeF() == pytest.approx(qapp.font().pointSizeF())
+    assert set(part.seen) == {QEvent.Type.PaletteChange, QEvent.Type.FontChange}
+    theme.apply_theme(qapp, "light")  # at once: it is seen now
+    qapp.processEvents()
+    ground = part.label.palette().color(QPalette.ColorRole.Window).name()
+    assert ground == theme.THEMES["light"].window
+
+
+class _Part(LateDress):
+    """A hidden part of a window; ``seen`` are its label's changes of look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hide()
+        self.seen: list[QEvent.Type] = []
+        self.label = QLabel(self)
+        self.label.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
+            self.seen.append(event.type())
+        return False

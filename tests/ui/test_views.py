@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +16,7 @@ from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.cli import main
 from visformer.session.state import Session, State
-from visformer.ui import tabs, views
+from visformer.ui import ahead, views
 from visformer.ui.views.view import View
 
 
@@ -90,7 +88,7 @@ def test_names_and_titles_are_there_once() -> None:
 def test_a_view_is_found_by_its_name(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tabs, "AHEAD_MS", 0)
+    monkeypatch.setattr(ahead, "PAUSE_MS", 0)
     loaded: list[str] = []
     entries = [
         views.LazyView(v.name, v.title, v.class_name, v.purpose) for v in views.VIEWS
@@ -105,21 +103,9 @@ def test_a_view_is_found_by_its_name(
     window, _engine = make_window(qtbot, tmp_path)
     assert loaded == ["visformer.ui.views.attention"]  # that on screen
     window.tabs.load_ahead()
-    qtbot.waitUntil(lambda: len(loaded) == len(entries))
+    kinds = [kind for entry in views.VIEWS for kind in (entry.kind, *entry.pages)]
+    built = window.tabs.findChildren
+    qtbot.waitUntil(lambda: {type(view) for view in built(View)} == {*kinds})
+    assert len(built(View)) == len(kinds)
     for entry in entries:
         assert window.tabs.view(entry.name).name == entry.name
-
-
-def test_what_plots_need_is_imported_in_pieces() -> None:
-    code = (
-        "import sys; from visformer.ui.tabs import _pieces; names = []\n"
-        "for name in _pieces():\n"
-        "    assert 'pyqtgraph' not in sys.modules or name == 'pyqtgraph'\n"
-        "    names.append(name)\n"
-        "print(*names)"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert said[: len(views.VIEWS)] == [view.name for view in views.VIEWS]
-    assert said[-1] == "pyqtgraph"

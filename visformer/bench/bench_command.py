@@ -20,7 +20,8 @@ from visformer.language import _
 # imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
-    "window": (5, 7, 8, 9),
+    "window": (5, 8, 9),
+    "turns": (7,),
     "tabs": (10,),
     "storage": (12,),
     "opening": (13,),

@@ -18,7 +18,7 @@ from PySide6.QtCore import QCoreApplication, QEventLoop
 
 from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import random_facts, random_trace
-from visformer.bench.time_window import attention_of, shown_window
+from visformer.bench.windows import attention_of, shown_window
 from visformer.language import _
 from visformer.ui.window import MainWindow
 from visformer.values.facts import ModelFacts

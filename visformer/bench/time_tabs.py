@@ -28,7 +28,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App
 from visformer.bench.measurements import Measurement, quantile
-from visformer.bench.time_window import application, settle, wait_until
+from visformer.bench.windows import application, settle, wait_until
 from visformer.engine.messages import Refused
 from visformer.language import N_, _
 from visformer.pictures.computation.stages import PAGES, STAGES

@@ -6,51 +6,36 @@ Everything is drawn without a screen, at 1280 x 800, from Traces of random numbe
 from __future__ import annotations
 
 import gc
-import os
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import cast
+from collections.abc import Callable
 
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
-    QEventLoop,
     QObject,
-    QSettings,
     Qt,
-    QTimer,
 )
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QWidget
 
-from visformer.app import App, NoEngine
 from visformer.bench.measurements import Measurement, quantile, seconds, take_turns
 from visformer.bench.random_trace import random_facts, random_recording, random_trace
-from visformer.engine.events import Event
-from visformer.engine.messages import Decode, Finished, Opened, Refused
+from visformer.bench.windows import application, attention_of, settle, shown_window
+from visformer.engine.messages import Decode
 from visformer.engine.mirror import Decoded
 from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
 from visformer.session.awaiting import Awaiting
-from visformer.session.runs import show_trace
 from visformer.session.state import Session
-from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.overview import Overview
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording
-from visformer.values.trace import Trace
 
 TOKENS, KEYS = 64, 40  # of source and target; key presses of each kind
-SENTENCE = "The animal didn't cross the street because it was too tired. " * 3
-WAIT = 120.0  # seconds for an engine
 
 
 class Paints(QObject):
@@ -82,46 +67,11 @@ class Paints(QObject):
         return False
 
 
-def application() -> QApplication:
-    """Return the application, which draws without a screen."""
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    existing = QApplication.instance()
-    return existing if isinstance(existing, QApplication) else QApplication([])
-
-
-@contextmanager
-def shown_window(trace: Trace) -> Iterator[MainWindow]:
-    """Show a recorded Trace in a new window."""
-    application()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = QSettings(str(Path(folder) / "w.ini"), QSettings.Format.IniFormat)
-        window = MainWindow(NoEngine(), settings)
-        window.resize(1280, 800)
-        window.show()
-        window.session.do(show_trace, trace)
-        settle()
-        yield window
-        window.close()
-        window.deleteLater()
-        settle()
-
-
 def pictures(window: MainWindow) -> Paints:
     """Watch the three maps and the grid of all heads."""
     attention = attention_of(window)
     maps = [heat_map.canvas for heat_map in attention.maps.values()]
     return Paints([*maps, attention.overview])
-
-
-def attention_of(window: MainWindow) -> AttentionView:
-    """Return the view of the Attention tab."""
-    return cast(AttentionView, window.tabs.view("attention"))
-
-
-def settle() -> None:
-    """Process all pending events."""
-    for _turn in range(20):
-        QCoreApplication.processEvents()
 
 
 def until_painted(act: Callable[[], object], paints: Paints) -> float:
@@ -191,113 +141,6 @@ def new_step() -> list[Measurement]:
         n=TOKENS,
     )
     return spread(5, what, times[1:], 4, 8)
-
-
-# ---- 7: the event loop ---------------------------------------------------------
-
-
-class Beat(QObject):
-    """A one-millisecond timer that records the time between its turns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gaps: list[float] = []
-        self._last = time.perf_counter()
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.timeout.connect(self._turn)
-        self._timer.start(1)
-
-    def _turn(self) -> None:
-        now = time.perf_counter()
-        self.gaps.append(now - self._last)
-        self._last = now
-
-
-def event_loop() -> list[Measurement]:
-    """Measure gaps between turns of the loop: opening, decoding, scrubbing."""
-    application()
-    with tempfile.TemporaryDirectory() as folder:
-        ini = str(Path(folder) / "window.ini")
-        app = App([], settings=QSettings(ini, QSettings.Format.IniFormat))
-        seen: list[Event] = []
-        if app.bridge is not None:
-            app.bridge.received.connect(seen.append)
-        app.window.resize(1280, 800)
-        app.window.show()
-        app.start()
-        settle()
-        beat = Beat()
-        phases: dict[str, Callable[[], object]] = {
-            "opening": lambda: wait_until(lambda: _came(Opened, seen)),
-            "decoding": lambda: _translate(app.window, seen),
-            "scrubbing": lambda: scrub(app.window, 100),
-        }
-        gaps: dict[str, list[float]] = {}
-        for name, act in phases.items():
-            first = max(1, len(beat.gaps))  # the very first gap precedes any turn
-            act()
-            gaps[name] = beat.gaps[first:]
-        app.close()
-    return worst_gaps(gaps)
-
-
-def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
-    """Return the worst phase's 95th percentile, and the longest gap of all."""
-    often = {name: 1e3 * quantile(times, 0.95) for name, times in gaps.items()}
-    once = {name: 1e3 * max(times) for name, times in gaps.items()}
-    usual = _("gap of the event loop, 95th percentile of the worst phase")
-    longest = _("gap of the event loop, longest of the worst phase")
-    return [
-        Measurement(7, what, max(ms.values()), "ms", "at most", must, ms)
-        for what, ms, must in ((usual, often, 10), (longest, once, 50))
-    ]
-
-
-def _translate(window: MainWindow, seen: list[Event]) -> None:
-    window.translate(SENTENCE)
-    wait_until(lambda: _came(Finished, seen))
-
-
-def scrub(window: MainWindow, presses: int) -> None:
-    """Step back and forward in the event loop, one key every 20 ms."""
-    left = list(range(presses))
-
-    def press() -> None:
-        if not left:  # a busy loop may fire the timer once more
-            return
-        key = Qt.Key.Key_Right if left.pop() % 4 else Qt.Key.Key_Left
-        QTest.keyClick(window, key)
-
-    timer = QTimer()
-    timer.timeout.connect(press)
-    timer.start(20)
-    wait_until(lambda: not left)
-    timer.stop()
-
-
-def wait_until(there: Callable[[], bool]) -> None:
-    """Run the event loop until ``there()``; RuntimeError if that takes too long."""
-    loop, timer = QEventLoop(), QTimer()
-    until = time.perf_counter() + WAIT
-
-    def look() -> None:
-        if there() or time.perf_counter() > until:
-            loop.quit()
-
-    timer.timeout.connect(look)
-    timer.start(1)
-    loop.exec()
-    timer.stop()
-    if not there():
-        raise RuntimeError(_("the engine did not answer"))
-
-
-def _came(kind: type[Event], seen: list[Event]) -> bool:
-    refused = [event.reason for event in seen if isinstance(event, Refused)]
-    if refused:
-        raise RuntimeError(refused[0])
-    return any(isinstance(event, kind) for event in seen)
 
 
 # ---- 8 and 9: all heads --------------------------------------------------------
@@ -389,7 +232,6 @@ def reduction(
 
 BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     5: new_step,
-    7: event_loop,
     8: refresh,
     9: reduction,
 }

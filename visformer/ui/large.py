@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from visformer.language import _
 from visformer.ui import icons
 from visformer.ui.stand_in import taken_out
+from visformer.ui.style_sheet import THEME
 from visformer.ui.theme import gap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.role_label import RoleLabel
@@ -230,6 +231,7 @@ class LargePlace(QStackedWidget):
         """
         alone, kinds = self.alone, Qt.WindowType
         self.setCurrentWidget(self._usual)
+        alone.setProperty(THEME, self.window().property(THEME))
         alone.setParent(None, kinds.Window | kinds.WindowDoesNotAcceptFocus)
         flag = Qt.WidgetAttribute.WA_ShowWithoutActivating
         alone.setAttribute(flag)

@@ -1,146 +1,133 @@
-"""The look of buttons, fields, tabs and bars, in the colours of a theme."""
+"""The look of buttons, fields, tabs and bars, whatever the theme and the text's size.
+
+Colours are the palette's and distances are in heights of a line (em), so the sheet is
+put on once: another one would dress every widget anew, hidden ones too. Only arrows are
+pictures of one colour; a window says by its property ``theme`` which ones it needs.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from visformer import paths
 
-if TYPE_CHECKING:
-    from visformer.ui.theme import Colours
-
+THEME = "theme"  # the property
 FIELDS = "QLineEdit, QComboBox, QAbstractSpinBox, QPlainTextEdit"
 SHEET = """
 {fields} {{
-    background: {base}; border: 1px solid {line};
-    border-radius: {round}px; padding: {thin}px {space}px;
-    selection-background-color: {accent}; selection-color: {on_accent};
+    background: palette(base); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0.1em 0.32em;
+    selection-background-color: palette(highlight);
+    selection-color: palette(highlighted-text);
 }}
 QPushButton {{
-    background: {raised}; border: 1px solid {line};
-    border-radius: {round}px; padding: {thin}px {wide}px;
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0.1em 0.58em;
 }}
 QToolButton {{
     background: transparent; border: 1px solid transparent;
-    border-radius: {round}px; padding: {thin}px;
+    border-radius: 0.24em; padding: 0.1em;
 }}
-TokenStrip > QToolButton {{ background: {window}; }}
-QPushButton:hover, QToolButton:hover, QComboBox:hover {{ border-color: {faint}; }}
+TokenStrip > QToolButton {{ background: palette(window); }}
+QPushButton:hover, QToolButton:hover, QComboBox:hover {{
+    border-color: palette(placeholder-text);
+}}
 QPushButton:pressed, QToolButton:pressed, QToolButton:checked {{
-    background: {held}; border-color: {faint};
+    background: palette(midlight); border-color: palette(placeholder-text);
 }}
 QLineEdit:focus, QComboBox:focus, QAbstractSpinBox:focus, QPushButton:focus,
-QToolButton:focus, QPlainTextEdit:focus {{ border-color: {accent}; }}
-QPushButton::menu-indicator, QComboBox::down-arrow {{
-    image: url("{down}"); width: {arrow}px; height: {arrow}px;
-}}
+QToolButton:focus, QPlainTextEdit:focus {{ border-color: palette(highlight); }}
+QPushButton::menu-indicator, QComboBox::down-arrow {{ width: 0.5em; height: 0.5em; }}
 QPushButton::menu-indicator {{
-    subcontrol-origin: padding; subcontrol-position: right center; right: {thin}px;
+    subcontrol-origin: padding; subcontrol-position: right center; right: 0.1em;
 }}
 QToolButton::menu-indicator {{ image: none; width: 0; }}
-QToolButton::up-arrow {{ image: url("{up}"); }}
-QToolButton::down-arrow {{ image: url("{down}"); }}
-QToolButton::right-arrow {{ image: url("{right}"); }}
-QComboBox {{ padding-right: {drop}px; }}
+QComboBox {{ padding-right: 1em; }}
 QComboBox::drop-down {{
     subcontrol-origin: padding; subcontrol-position: right center;
-    width: {drop}px; border: none;
+    width: 1em; border: none;
 }}
-QAbstractSpinBox {{ padding: {thin}px {drop}px {thin}px {space}px; }}
+QAbstractSpinBox {{ padding: 0.1em 1em 0.1em 0.32em; }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{
-    subcontrol-origin: border; width: {drop}px; border: none; background: transparent;
+    subcontrol-origin: border; width: 1em; border: none; background: transparent;
 }}
 QAbstractSpinBox::up-button {{ subcontrol-position: top right; }}
 QAbstractSpinBox::down-button {{ subcontrol-position: bottom right; }}
-QAbstractSpinBox::up-arrow {{
-    image: url("{up}"); width: {arrow}px; height: {arrow}px;
-}}
-QAbstractSpinBox::down-arrow {{
-    image: url("{down}"); width: {arrow}px; height: {arrow}px;
+QAbstractSpinBox::up-arrow, QAbstractSpinBox::down-arrow {{
+    width: 0.5em; height: 0.5em;
 }}
 QTabBar::tab {{
-    background: transparent; color: {faint}; border: none;
-    border-bottom: {bold}px solid transparent; padding: {thin}px {wide}px;
+    background: transparent; color: palette(placeholder-text); border: none;
+    border-bottom: 0.12em solid transparent; padding: 0.1em 0.58em;
 }}
-QTabBar::tab:selected {{ color: {text}; border-bottom-color: {accent}; }}
-QTabBar::tab:hover {{ color: {text}; }}
-QTabBar::tab:focus {{ color: {accent}; }}
-QFileDialog {{
-    backward-icon: url("{left}"); forward-icon: url("{right}");
-    filedialog-parent-directory-icon: url("{up}");
+QTabBar::tab:selected {{
+    color: palette(text); border-bottom-color: palette(highlight);
 }}
-QMenu {{ background: {base}; color: {text}; border: 1px solid {line}; }}
-QMenu::item {{ padding: {space}px {wider}px; }}
-QMenu::item:selected {{ background: {accent}; color: {on_accent}; }}
-QMenu::item:disabled {{ color: {off}; }}
-QMenu::right-arrow {{
-    image: url("{right}"); width: {arrow}px; height: {arrow}px; right: {space}px;
+QTabBar::tab:hover {{ color: palette(text); }}
+QTabBar::tab:focus {{ color: palette(highlight); }}
+QMenu {{
+    background: palette(base); color: palette(text); border: 1px solid palette(mid);
 }}
-QMenu::separator {{ height: 1px; background: {line}; margin: {thin}px 0; }}
-QMenu::indicator {{ width: {arrow}px; height: {arrow}px; left: {space}px; }}
-QMenu::indicator:checked {{ image: url("{check}"); }}
+QMenu::item {{ padding: 0.32em 1.57em; }}
+QMenu::item:selected {{
+    background: palette(highlight); color: palette(highlighted-text);
+}}
+QMenu::item:disabled {{ color: palette(link-visited); }}
+QMenu::right-arrow {{ width: 0.5em; height: 0.5em; right: 0.32em; }}
+QMenu::separator {{ height: 1px; background: palette(mid); margin: 0.1em 0; }}
+QMenu::indicator {{ width: 0.5em; height: 0.5em; left: 0.32em; }}
 QToolTip {{
-    background: {raised}; color: {text}; border: 1px solid {line};
-    padding: {thin}px;
+    background: palette(button); color: palette(text);
+    border: 1px solid palette(mid); padding: 0.1em;
 }}
 QSplitter::handle {{ background: transparent; }}
-QSplitter::handle:hover {{ background: {line}; }}
-QSplitter::handle:horizontal {{ width: {space}px; }}
-QSplitter::handle:vertical {{ height: {space}px; }}
+QSplitter::handle:hover {{ background: palette(mid); }}
+QSplitter::handle:horizontal {{ width: 0.32em; }}
+QSplitter::handle:vertical {{ height: 0.32em; }}
 QScrollBar {{ background: transparent; }}
-QScrollBar:vertical {{ width: {bar}px; margin: 0; }}
-QScrollBar:horizontal {{ height: {bar}px; margin: 0; }}
+QScrollBar:vertical {{ width: 0.57em; margin: 0; }}
+QScrollBar:horizontal {{ height: 0.57em; margin: 0; }}
 QScrollBar::handle {{
-    background: {line}; border-radius: {nub}px; min-height: {wider}px;
-    min-width: {wider}px;
+    background: palette(mid); border-radius: 0.28em;
+    min-height: 1.57em; min-width: 1.57em;
 }}
-QScrollBar::handle:hover {{ background: {faint}; }}
+QScrollBar::handle:hover {{ background: palette(placeholder-text); }}
 QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
 QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QStatusBar::item {{ border: none; }}
 KeyCap {{
-    background: {raised}; border: 1px solid {line};
-    border-radius: {round}px; padding: 0 {space}px;
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0 0.32em;
 }}
 Drawer, MessageStack {{
-    background: {raised}; border: 1px solid {line}; border-radius: {round}px;
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em;
 }}
-MessageStack {{ border-color: {faint}; }}
+MessageStack {{ border-color: palette(placeholder-text); }}
 """
+ARROWS = """
+{of} QPushButton::menu-indicator, {of} QComboBox::down-arrow,
+{of} QToolButton::down-arrow, {of} QAbstractSpinBox::down-arrow {{
+    image: url("{down}");
+}}
+{of} QToolButton::up-arrow, {of} QAbstractSpinBox::up-arrow {{ image: url("{up}"); }}
+{of} QToolButton::right-arrow, {of} QMenu::right-arrow {{ image: url("{right}"); }}
+{of} QMenu::indicator:checked {{ image: url("{check}"); }}
+{of} QFileDialog {{
+    backward-icon: url("{left}"); forward-icon: url("{right}");
+    filedialog-parent-directory-icon: url("{up}");
+}}
+"""
+SHAPES = "down", "up", "left", "right", "check"
 
 
-def style_sheet(name: str, colours: Colours, line: int) -> str:
-    """Return the sheet of a theme for text whose lines are ``line`` pixels high."""
-    bar = max(8, line * 6 // 10)
-    return SHEET.format(
-        fields=FIELDS,
-        window=colours.window,
-        base=colours.base,
-        raised=colours.raised,
-        text=colours.text,
-        faint=colours.faint,
-        line=colours.line,
-        off=colours.off,
-        # text and icons stay legible where lines have their colour
-        held=colours.raised if colours.line == colours.text else colours.line,
-        accent=colours.accent,
-        on_accent=colours.on_accent,
-        down=_arrow(name, "down"),
-        up=_arrow(name, "up"),
-        left=_arrow(name, "left"),
-        right=_arrow(name, "right"),
-        check=_arrow(name, "check"),
-        thin=max(1, line // 8),
-        space=max(2, line // 3),
-        wide=max(4, line * 6 // 10),
-        wider=line * 16 // 10,
-        round=max(2, line // 4),
-        bold=max(2, line // 8),
-        arrow=max(6, line // 2),
-        drop=line,
-        bar=bar,
-        nub=bar // 2,
-    )
+def style_sheet(themes: Iterable[str]) -> str:
+    """Return the sheet; windows that name no theme have the first one's arrows."""
+    sheet = SHEET.format(fields=FIELDS)
+    for number, name in enumerate(themes):
+        files = {shape: _arrow(name, shape) for shape in SHAPES}
+        sheet += ARROWS.format(of=f'[{THEME}="{name}"]' if number else "", **files)
+    return sheet
 
 
 def _arrow(name: str, shape: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QGridLayout,
@@ -21,13 +21,13 @@ from visformer.language import _
 from visformer.pictures.explanations import START
 from visformer.session.state import Session, State
 from visformer.ui import theme, views
+from visformer.ui.ahead import later
 from visformer.ui.views.view import View
 from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.widgets.still import Still, StillSplitter
 
 FIRST = "sizes at first"  # a splitter's property
-AHEAD_MS = 200  # between imports, each of which takes 20 to 50
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights
 
 
@@ -47,6 +47,8 @@ class Tabs(QWidget):
         self._classes = {view.name: view for view in views.VIEWS}
         self._names = tuple(self._classes)
         self._views: dict[str, View] = {}  # those built, by name
+        self._ahead = later(self)
+        self._ahead.done.connect(lambda: session.set())
         self.bar = QTabBar()
         self.bar.setAccessibleName(_("tabs"))
         self.bar.setDrawBase(False)
@@ -154,15 +156,25 @@ class Tabs(QWidget):
         return self._views[name]
 
     def load_ahead(self) -> None:
-        """Import what the first look at each view needs, a piece now and then."""
-        timer, pieces = QTimer(self), _pieces()
+        """Import and build the views, a piece now and then."""
+        for name in self._names:
+            self._ahead.add(name, self._pieces(name))
 
-        def load() -> None:
-            if next(pieces, None) is None:
-                timer.deleteLater()
+    def ready(self, name: str) -> bool:
+        """Tell whether a view can be looked at at once.
 
-        timer.timeout.connect(load)
-        timer.start(AHEAD_MS)
+        One that is not is built in the next turns of the event loop, then all is drawn.
+        """
+        return name in self._views or self._ahead.has(name)
+
+    def _pieces(self, name: str) -> Iterator[object]:
+        """Import and build a view with all its pages."""
+        kind = self._classes[name].kind
+        yield kind
+        yield from kind.imports()
+        view = self.view(name)
+        yield view
+        yield from view.parts()
 
     @property
     def name(self) -> str:
@@ -212,13 +224,3 @@ class Tabs(QWidget):
         page = self._stack.widget(self._names.index(name))
         assert isinstance(page, LeastSize)
         return page
-
-
-def _pieces() -> Iterator[str]:
-    """Import the views and what they draw with; yield the name of each."""
-    for view in views.VIEWS:
-        if isinstance(view, views.LazyView):
-            yield view.kind.name
-    from visformer.ui.widgets.curves import plotting_in_pieces
-
-    yield from plotting_in_pieces()

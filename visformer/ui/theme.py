@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPalette
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QColor, QFont, QPalette
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+from shiboken6 import isValid
 
 from visformer.language import N_
 from visformer.pictures.picture import AttentionRole
-from visformer.ui.style_sheet import style_sheet
+from visformer.ui.ahead import later
+from visformer.ui.late_dress import LateDress
+from visformer.ui.style_sheet import THEME, style_sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +103,50 @@ def _luminance(colour: QColor) -> float:
 
 
 def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
-    """Give every window the theme ``name`` and text at ``zoom`` percent."""
-    colours = THEMES[name]
+    """Give every window the theme ``name`` and text at ``zoom`` percent.
+
+    What is hidden takes them up later: in the next turns of the event loop, or when it
+    is shown.
+    """
     # fonts and palettes go from parents to children, as without a style sheet
     app.setAttribute(Qt.ApplicationAttribute.AA_UseStyleSheetPropagationInWidgetStyles)
-    size = app.property(BASE_SIZE)
-    if size is None:  # the first theme: style and font are still the system's
+    if app.property(BASE_SIZE) is None:  # style and font are still the system's
         app.setStyle("Fusion")
-        size = app.font().pointSizeF()
-        app.setProperty(BASE_SIZE, size)
+        app.setProperty(BASE_SIZE, app.font().pointSizeF())
+    widgets = app.allWidgets()
+    for widget in widgets:
+        if isinstance(widget, LateDress):
+            widget.hold()
     font = QFont(app.font())
-    font.setPointSizeF(size * zoom / 100)
-    sheet = style_sheet(name, colours, QFontMetrics(font).height())
-    changed = sheet != app.styleSheet()
-    if changed:  # from none to one is four times as fast as from one to another
-        app.setStyleSheet("")
-    app.setPalette(palette(colours))
+    font.setPointSizeF(app.property(BASE_SIZE) * zoom / 100)
+    app.setPalette(palette(THEMES[name]))
     app.setFont(font)
-    if changed:
-        app.setStyleSheet(sheet)
+    for window in app.topLevelWidgets():
+        window.setProperty(THEME, name)
+    if app.styleSheet():
+        _polish(app, widgets)
+    else:
+        app.setStyleSheet(style_sheet(THEMES))
     QToolTip.setPalette(app.palette())
+
+
+def _polish(app: QApplication, widgets: Iterable[QWidget]) -> None:
+    """Read the style sheet anew: now for what is seen, then for the rest."""
+    style, hidden = app.style(), []
+    for widget in widgets:
+        if widget.isVisible():
+            style.polish(widget)
+        else:
+            hidden.append(widget)
+
+    def polish_hidden() -> Iterator[QWidget]:
+        for widget in hidden:
+            if isValid(widget):  # its font has changed already, but not its margins
+                style.polish(widget)
+                app.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
+            yield widget
+
+    later(app).add("style", polish_hidden())
 
 
 def palette(colours: Colours) -> QPalette:
@@ -140,8 +168,10 @@ def palette(colours: Colours) -> QPalette:
         role.Highlight: colours.accent,
         role.HighlightedText: colours.on_accent,
         role.Link: colours.accent,
+        role.LinkVisited: colours.off,  # a style sheet has no other name for it
         role.Light: colours.raised,
-        role.Midlight: colours.raised,
+        # what is held down; text and icons stay legible where lines have their colour
+        role.Midlight: colours.raised if colours.line == colours.text else colours.line,
         role.Mid: colours.line,
         role.Dark: colours.line,
         role.Shadow: colours.line,

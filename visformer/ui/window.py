@@ -185,6 +185,8 @@ class MainWindow(QMainWindow):
 
         So the event loop has its turn in between, and they are never late.
         """
+        if not self.tabs.ready(state.tab):
+            return
         if self._is_step and not separately([partial(self.tabs.draw, state)]):
             self._late.start()
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from PySide6.QtCore import QEvent, QSignalBlocker
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -27,11 +28,11 @@ from visformer.session.state import Session, State
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.curves import make_plot, pens, style_plot
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plots import add_curves, make_plot, pens, style_plot
 from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
@@ -72,6 +73,8 @@ class PositionInput(View):
             heat_map.clicked.connect(self._choose)
         self._fingerprint = make_plot(_("fingerprint of the chosen position"))
         self._distance = make_plot(_("dot products with the positions around it"))
+        self._halves = add_curves(self._fingerprint, 2)  # even and odd dimensions
+        (self._products,) = add_curves(self._distance, 1)
         self._titles = plain_label(), plain_label()
         self.ids = paragraph(_("tokens and their ids"))
         self.numbers = NumberTable()
@@ -229,7 +232,6 @@ class PositionInput(View):
             ),
         }
         for plot, axes in plots.items():
-            plot.clear()
             style_plot(plot, self, *axes)
         of_position, of_distance = self._titles
         named = position_words(position)
@@ -238,14 +240,13 @@ class PositionInput(View):
             _("how alike {position} and the positions around it are", position=named)
         )
         if table is None or position >= len(table):
+            for curve in (*self._halves, self._products):
+                curve.clear()
             return
         colours = pens(self.palette(), thin=False)
         pen, dashed = colours[0], colours[len(colours) // 2 + 1]
-        for first, line in enumerate(
-            (pen, dashed)
-        ):  # a single line through both would be a blur
-            dimensions = range(first, table.shape[1], 2)
-            values = table[position, first::2]
-            self._fingerprint.plot(dimensions, values, pen=line, connect="finite")
-        distance, products = distance_products(table, position, REACH)
-        self._distance.plot(distance, products, pen=pen, connect="finite")
+        # a single line through both would be a blur
+        for first, line in enumerate((pen, dashed)):
+            dimensions = np.arange(first, table.shape[1], 2)
+            self._halves[first].setData(dimensions, table[position, first::2], pen=line)
+        self._products.setData(*distance_products(table, position, REACH), pen=pen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QSignalBlocker, Signal
@@ -39,6 +40,7 @@ from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.plots import plotting_in_pieces
 from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.intervention import Intervention, PositionChange
@@ -158,6 +160,11 @@ class PositionsView(PagedView):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, NO_POSITIONS)
+
+    @classmethod
+    def imports(cls) -> Iterator[object]:
+        """Import what plots the curves."""
+        yield from plotting_in_pieces()
 
 
 def _turned(change: Intervention) -> Intervention:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, TypeVar
 
@@ -11,13 +12,14 @@ from visformer.language import _
 from visformer.pictures.explanations import explanation
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
+from visformer.ui.late_dress import LateDress
 from visformer.ui.views.run_switch import RunSwitch, Without
 from visformer.ui.widgets.pages import Page, Pages
 
 V = TypeVar("V", bound="View")
 
 
-class View(QWidget):
+class View(LateDress):
     """Paints the State; what the user does in it goes to the Session."""
 
     name: ClassVar[str]  # in the State and on the command line
@@ -31,6 +33,15 @@ class View(QWidget):
         self.session = session
         self._state = State()  # as it was drawn last
         self._changed = Changed()
+
+    @classmethod
+    def imports(cls) -> Iterator[object]:
+        """Import what takes long, in pieces, before it is built."""
+        yield from ()
+
+    def parts(self) -> Iterator[object]:
+        """Build what is not visible at first, in pieces."""
+        yield from ()
 
     def draw(self, state: State) -> None:
         """Show all of a State; nothing is set or requested here."""
@@ -89,6 +100,12 @@ class PagedView(View):
     def _build(self, page: type[View]) -> tuple[QWidget, QWidget | None]:
         view = self._views[page.name] = page(self.session)
         return view, view.tool
+
+    def parts(self) -> Iterator[object]:
+        """Build the other pages."""
+        for page in self.pages:
+            self._pages.build(page.name)
+            yield page
 
     def draw(self, state: State) -> None:
         """Draw the visible page; the others are drawn when turned to."""

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-from PySide6 import QtCore, QtGui, QtWidgets
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
+from PySide6.QtGui import QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLabel,
@@ -36,17 +29,17 @@ from visformer.pictures.positions import (
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.plots import (
+    add_curves,
+    make_plot,
+    pens,
+    plotting,
+    style_plot,
+)
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
 
-if TYPE_CHECKING:
-    from pyqtgraph import PlotWidget
-
-# Safe for colour-blind users, on light and on dark ground (after Okabe and Ito);
-# the second four curves use the same colours, dashed.
-LIGHT_GROUND = ("#0072b2", "#d55e00", "#00795a", "#a8437f")
-DARK_GROUND = ("#56b4e9", "#e69f00", "#2fc79a", "#e08fbe")
 MOST_THICK = 200  # points; thick lines of more points are many times slower in Qt
 
 
@@ -64,6 +57,7 @@ class Curves(QWidget):
         self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._plot.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()
+        self._items = add_curves(self._plot, MOST_CURVES)
         self._line = plotting().InfiniteLine(angle=90)
         self._plot.addItem(self._line, ignoreBounds=True)
         self._field = QLineEdit()
@@ -160,19 +154,14 @@ class Curves(QWidget):
     def _redraw(self) -> None:
         style_plot(self._plot, self)
         self._line.setPen(self.palette().color(QPalette.ColorRole.Text))
-        self._plot.removeItem(self._line)
-        self._plot.clear()
-        self._plot.addItem(self._line, ignoreBounds=True)
         self._drawn = self._chosen()
         styles = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
-        for curve, pen in zip(self._drawn, styles, strict=False):
-            self._plot.plot(
-                curve.positions,
-                curve.values,
-                pen=pen,
-                connect="finite",
-                autoDownsampleFactor=1,
-            )
+        for row, item in enumerate(self._items):
+            if row < len(self._drawn):
+                curve = self._drawn[row]
+                item.setData(curve.positions, curve.values, pen=styles[row])
+            else:
+                item.clear()
         metrics = self.fontMetrics()
         self._plot.setMinimumSize(
             30 * metrics.averageCharWidth(), 8 * metrics.lineSpacing()
@@ -217,79 +206,3 @@ class _Swatch(QWidget):
         painter.setPen(self._pen)
         middle = self.height() // 2
         painter.drawLine(0, middle, self.width(), middle)
-
-
-def plotting() -> Any:
-    """Import pyqtgraph, once there is something to plot: it takes longer than Qt.
-
-    What handles exceptions stays as it is.
-    """
-    hooks = sys.excepthook, threading.excepthook
-    import pyqtgraph
-
-    sys.excepthook, threading.excepthook = hooks
-    pyqtgraph.setConfigOptions(antialias=True)
-    return pyqtgraph
-
-
-def plotting_in_pieces() -> Iterator[str]:
-    """Import pyqtgraph so that no piece takes long; yield the name of each.
-
-    It names every class of Qt, and PySide makes each when it is first named.
-    """
-    for module in (QtCore, QtGui, QtWidgets):
-        for name in dir(module):
-            getattr(module, name)
-        yield module.__name__
-    yield str(plotting().__name__)
-
-
-def make_plot(name: str) -> PlotWidget:
-    """Return a plot without menus and mouse; ``name`` is the accessible name."""
-    plot = plotting().PlotWidget(enableMenu=False)
-    plot.setAccessibleName(name)
-    plot.setMouseEnabled(False, False)
-    plot.hideButtons()
-    plot.setDownsampling(auto=True, mode="peak")
-    plot.scene().contextMenu = []  # its exporter fails with Qt 6.11
-    plot.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-    plot.setFrameShape(QFrame.Shape.NoFrame)
-    return plot
-
-
-LEAST_RANGE = 0.01  # of the values from bottom to top
-
-
-def style_plot(
-    plot: PlotWidget,
-    widget: QWidget,
-    bottom: str = "",
-    left: str = "",
-) -> None:
-    """Give a plot the widget's colours and font, and names to its axes.
-
-    By default they are position and value.
-    """
-    titles = {"bottom": bottom or _("position (pos)"), "left": left or _("value")}
-    palette = widget.palette()
-    plot.setBackground(palette.color(QPalette.ColorRole.Base))
-    size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
-    for name, title in titles.items():
-        axis = plot.getAxis(name)
-        axis.setLabel(title, **size)
-        axis.setPen(palette.color(QPalette.ColorRole.Text))
-        axis.setTextPen(palette.color(QPalette.ColorRole.Text))
-        axis.setTickFont(widget.font())
-        axis.enableAutoSIPrefix(False)  # a scale such as ×0.001 is not read
-    plot.getViewBox().setLimits(minYRange=LEAST_RANGE)  # zeros are a line at 0
-
-
-def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
-    """Return one pen per curve: four colours, solid, then the same dashed."""
-    dark = palette.color(QPalette.ColorRole.Base).lightness() < 128
-    styles = (Qt.PenStyle.SolidLine, Qt.PenStyle.DashLine)
-    return [
-        plotting().mkPen(QColor(colour), width=1 if thin else 2, style=style)
-        for style in styles
-        for colour in (DARK_GROUND if dark else LIGHT_GROUND)
-    ]
