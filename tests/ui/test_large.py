@@ -326,9 +326,8 @@ def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
     window, engine = pair
     window.translate("one two")
     answer(window, engine)
-    view = window.tabs.view("masks")
-    maps = view.findChildren(MaskMaps)[0]
     window.session.set(tab="masks", kind="cross")
+    maps = window.tabs.view("masks").findChildren(MaskMaps)[0]
     maps.enlarge(("cross", "combined"))
     assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
     small = maps.solid.fontMetrics().height()

@@ -193,8 +193,8 @@ def test_the_sides_of_a_batch_stand_together_at_the_chosen_row(view: MasksView) 
     names = (
         f"{side} tokens and ids, one row per sentence" for side in ("source", "target")
     )
-    source, target = (named(view, QTableView, name) for name in names)
     show(view, single(batch=BATCH * 2))
+    source, target = (named(view, QTableView, name) for name in names)
     view.show()
     view.resize(1000, 1000)
     QApplication.processEvents()
@@ -284,6 +284,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)
     state = replace(state, trace=trace, shown=trace)
+    show(view, state)
     heat_map = large(view, "combined mask of decoder self attention")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
         show(view, replace(state, layer=layer))

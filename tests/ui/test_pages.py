@@ -15,7 +15,9 @@ def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:
         Page("b", "Lab", lambda: (second, None)),
     )
     qtbot.addWidget(pages)
+    pages.build("a")
     pages.show()
+    assert first.isVisible()
     assert (pages.names, pages.current) == (("a", "b"), "a")
     assert second.parent() is None  # it is built when it is turned to
     with qtbot.waitSignal(pages.turned):
@@ -35,6 +37,7 @@ def test_a_tool_stands_beside_its_page_and_the_focus_stays_near(qtbot: Any) -> N
         corner=corner,
     )
     qtbot.addWidget(pages)
+    pages.build("a")
     pages.show()
     pages.activateWindow()
     for focused in (field, tool):

@@ -144,10 +144,11 @@ def test_wherever_one_goes_all_is_painted_that_changed(window: MainWindow) -> No
         assert is_right(window), change
 
 
-def test_another_theme_is_painted_everywhere(window: MainWindow) -> None:
+def test_another_theme_is_painted_everywhere(qtbot: QtBot, window: MainWindow) -> None:
     window.session.do(show_trace, make_trace(12, 30, heads=4, sharpness=3.0))
     for theme in ("dark", "contrast", "light"):
         window.appearance.set_theme(theme)
+        qtbot.waitUntil(window.body.updatesEnabled)
         for step in (9, 10, 20):
             window.session.set(step=step)
             assert is_right(window), theme

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QSplitter
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -70,3 +70,16 @@ def test_its_width_follows_the_window_and_what_the_user_made_it(
     window.side.reset()
     QApplication.processEvents()
     assert middle.sizes()[1] == wide
+    middle.moveSplitter(500, 1)
+    assert middle.sizes()[1] > wide
+    window.side.reset()
+    assert middle.sizes()[1] == wide
+
+
+def test_another_theme_lays_out_nothing(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(QSplitter, "setSizes", None)
+    for name in ("dark", "light"):
+        window.appearance.set_theme(name)
+        QApplication.processEvents()

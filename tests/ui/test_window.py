@@ -251,10 +251,11 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
     )
 
 
-def test_every_tab_draws_in_every_theme(translated: Pair) -> None:
+def test_every_tab_draws_in_every_theme(qtbot: QtBot, translated: Pair) -> None:
     window, _ = translated
     for theme in ("dark", "contrast", "light"):
         window.appearance.set_theme(theme)
+        qtbot.waitUntil(window.body.updatesEnabled)
         for name in [view.name for view in VIEWS]:
             window.session.set(tab=name)
             image = window.grab().toImage()

@@ -98,7 +98,7 @@ def _start(window: MainWindow, seen: list[Event]) -> None:
     QTimer.singleShot(EARLY, lambda: window.session.set(tab="positions"))
     window.tabs.load_ahead()
     wait_until(lambda: _came(Opened, seen) and later(window.tabs).idle)
-    window.session.set(tab="attention")
+    _do(lambda: window.session.set(tab="attention"))
 
 
 def _look(window: MainWindow) -> None:
@@ -112,7 +112,7 @@ def _look(window: MainWindow) -> None:
 
 
 def _dress(window: MainWindow) -> None:
-    window.session.set(tab="attention")
+    _do(lambda: window.session.set(tab="attention"))
     for name in (*reversed(theme.THEMES), "light"):
         _do(lambda: window.appearance.set_theme(name))  # noqa: B023
 
@@ -131,6 +131,7 @@ def _do(act: Callable[[], object]) -> None:
 
 
 def _translate(window: MainWindow, seen: list[Event]) -> None:
+    seen.clear()  # the model's own sentence may be finished already
     window.translate(SENTENCE)
     wait_until(lambda: _came(Finished, seen))
 

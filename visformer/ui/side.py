@@ -80,7 +80,9 @@ class Side(QObject):
         side = min(WIDE * self._line(), round(SHARE * both))
         if wanted:
             side = min(wanted * self._line(), both // 2)
-        self._middle.setSizes([both - side, side])
+        sizes = [both - side - self._middle.handleWidth(), side]
+        if shown and sizes != self._middle.sizes():  # else all is laid out in vain
+            self._middle.setSizes(sizes)
 
     def _moved(self) -> None:
         """Remember the width that the user gave it, in lines."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator
 
@@ -175,6 +176,7 @@ class Tabs(QWidget):
         view = self.view(name)
         yield view
         yield from view.parts()
+        gc.freeze()  # all this stays: a collection that looks through it takes long
 
     @property
     def name(self) -> str:

@@ -101,8 +101,13 @@ class PagedView(View):
         view = self._views[page.name] = page(self.session)
         return view, view.tool
 
+    @property
+    def _visible(self) -> View:
+        self._pages.build(self._pages.current)
+        return self._views[self._pages.current]
+
     def parts(self) -> Iterator[object]:
-        """Build the other pages."""
+        """Build the pages."""
         for page in self.pages:
             self._pages.build(page.name)
             yield page
@@ -115,11 +120,11 @@ class PagedView(View):
     def _draw_page(self) -> None:
         if self._switch is not None and self._changed("switch", *_looked(self._state)):
             self._switch.draw(self._state)
-        self._views[self._pages.current].draw(self._state)
+        self._visible.draw(self._state)
 
     def say(self) -> None:
         """Write beside the pictures of the visible page."""
-        self._views[self._pages.current].say()
+        self._visible.say()
 
     def explanation(self, state: State) -> str:
         """Say what is seen on the visible page."""
@@ -127,11 +132,11 @@ class PagedView(View):
 
     def found(self) -> str:
         """Return what the visible page has found."""
-        return self._views[self._pages.current].found()
+        return self._visible.found()
 
     def main_picture(self) -> QWidget | None:
         """Return the visible page's."""
-        return self._views[self._pages.current].main_picture()
+        return self._visible.main_picture()
 
     def turn(self, name: str) -> None:
         """Turn to a page; ValueError if none has this name."""

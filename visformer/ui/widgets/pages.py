@@ -26,8 +26,8 @@ class Page(NamedTuple):
 class Pages(QWidget):
     """Shows one page at a time; ``turned`` is emitted when another one is visible.
 
-    A page is built when it is first turned to. Only the visible one asks for room,
-    unlike in a QStackedWidget.
+    A page is built when it is first turned to; the first one, when ``build`` is asked
+    to. Only the visible one asks for room, unlike in a QStackedWidget.
     """
 
     turned = Signal()
@@ -50,7 +50,6 @@ class Pages(QWidget):
         if corner is not None:
             self._titles.addWidget(corner)
         self._column.addLayout(self._titles)
-        self._show()
 
     @property
     def current(self) -> str:
@@ -73,7 +72,7 @@ class Pages(QWidget):
             self._titles.insertWidget(1, tool)
             self._built[name].append(tool)
         for part in self._built[name]:
-            part.hide()
+            part.setVisible(name == self.current)
 
     def _turn(self) -> None:
         focused = self.window().focusWidget() or self
