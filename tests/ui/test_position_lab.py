@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyqtgraph import PlotWidget
+from pyqtgraph import GraphicsView, PlotCurveItem
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
@@ -156,9 +156,10 @@ def test_the_fingerprint_has_even_and_odd_dimensions_in_their_places(
     _window, _engine, view = opened(qtbot, tmp_path)
     view.turn("input")
     name = "fingerprint of the chosen position"
-    plots = view.page(PositionInput).findChildren(PlotWidget)
+    plots = view.page(PositionInput).findChildren(GraphicsView)
     (plot,) = [plot for plot in plots if plot.accessibleName() == name]
-    even, odd = (list(line.getData()[0]) for line in plot.listDataItems())
+    curves = [item for item in plot.scene().items() if isinstance(item, PlotCurveItem)]
+    even, odd = sorted(list(curve.getData()[0]) for curve in curves)
     assert (even, odd) == ([0, 2, 4, 6], [1, 3, 5, 7])
 
 

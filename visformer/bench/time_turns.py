@@ -27,6 +27,7 @@ from visformer.ui.window import MainWindow
 
 SENTENCE = "The animal didn't cross the street because it was too tired. " * 3
 EARLY = 300  # ms after the start, when a tab is turned to that is not built yet
+CALM = 3000  # ms until the engine's processes are there
 PAUSE = 300  # ms in which what one change causes is done
 SIZES = 30, 20, -20, -30  # percent of the text, one after another
 
@@ -94,11 +95,14 @@ def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
 
 
 def _start(window: MainWindow, seen: list[Event]) -> None:
-    """Build the tabs ahead, one of them asked for before, while the model is opened."""
+    """Build the tabs ahead, one of them asked for before, while the model is opened.
+
+    Then the engine's spare process has time to start, which takes a core as well.
+    """
     QTimer.singleShot(EARLY, lambda: window.session.set(tab="positions"))
     window.tabs.load_ahead()
     wait_until(lambda: _came(Opened, seen) and later(window.tabs).idle)
-    _do(lambda: window.session.set(tab="attention"))
+    _do(lambda: window.session.set(tab="attention"), CALM)
 
 
 def _look(window: MainWindow) -> None:
@@ -122,11 +126,11 @@ def _zoom(window: MainWindow) -> None:
         _do(lambda: window.appearance.zoom_by(percent))  # noqa: B023
 
 
-def _do(act: Callable[[], object]) -> None:
-    """Do something in a turn of the event loop, as a user does."""
+def _do(act: Callable[[], object], pause: int = 0) -> None:
+    """Do something in a turn of the event loop, as a user does; then wait for ms."""
     loop = QEventLoop()
     QTimer.singleShot(0, act)
-    QTimer.singleShot(PAUSE, loop.quit)
+    QTimer.singleShot(pause or PAUSE, loop.quit)
     loop.exec()
 
 

@@ -32,7 +32,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.plots import add_curves, make_plot, pens, style_plot
+from visformer.ui.widgets.plots import Plot, pens
 from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
@@ -71,10 +71,9 @@ class PositionInput(View):
         for heat_map in self.maps:
             heat_map.failed.connect(self.fail)
             heat_map.clicked.connect(self._choose)
-        self._fingerprint = make_plot(_("fingerprint of the chosen position"))
-        self._distance = make_plot(_("dot products with the positions around it"))
-        self._halves = add_curves(self._fingerprint, 2)  # even and odd dimensions
-        (self._products,) = add_curves(self._distance, 1)
+        # two curves: even and odd dimensions
+        self._fingerprint = Plot(_("fingerprint of the chosen position"), 2)
+        self._distance = Plot(_("dot products with the positions around it"), 1)
         self._titles = plain_label(), plain_label()
         self.ids = paragraph(_("tokens and their ids"))
         self.numbers = NumberTable()
@@ -100,7 +99,7 @@ class PositionInput(View):
             column = LeastColumn(box)
             column.setContentsMargins(0, 0, 0, 0)
             column.addWidget(title)
-            column.addWidget(plot, 1)
+            column.addWidget(plot.widget, 1)
         maps = TurningRow(*((heat_map, 1) for heat_map in self.maps))
         both = QWidget()
         below = LeastColumn(both)
@@ -123,7 +122,7 @@ class PositionInput(View):
         metrics = self.fontMetrics()
         self.about.setMinimumWidth(LEAST_WORDS * metrics.averageCharWidth())
         for plot in (self._fingerprint, self._distance):
-            plot.setMinimumSize(
+            plot.widget.setMinimumSize(
                 30 * metrics.averageCharWidth(), 9 * metrics.lineSpacing()
             )
 
@@ -232,7 +231,7 @@ class PositionInput(View):
             ),
         }
         for plot, axes in plots.items():
-            style_plot(plot, self, *axes)
+            plot.dress(self, *axes)
         of_position, of_distance = self._titles
         named = position_words(position)
         of_position.setText(_("the encoding of {position}", position=named))
@@ -240,13 +239,15 @@ class PositionInput(View):
             _("how alike {position} and the positions around it are", position=named)
         )
         if table is None or position >= len(table):
-            for curve in (*self._halves, self._products):
+            for curve in (*self._fingerprint.curves, *self._distance.curves):
                 curve.clear()
             return
         colours = pens(self.palette(), thin=False)
         pen, dashed = colours[0], colours[len(colours) // 2 + 1]
         # a single line through both would be a blur
-        for first, line in enumerate((pen, dashed)):
+        curves = zip(self._fingerprint.curves, (pen, dashed), strict=True)
+        for first, (curve, line) in enumerate(curves):
             dimensions = np.arange(first, table.shape[1], 2)
-            self._halves[first].setData(dimensions, table[position, first::2], pen=line)
-        self._products.setData(*distance_products(table, position, REACH), pen=pen)
+            curve.setData(dimensions, table[position, first::2], pen=line)
+        (products,) = self._distance.curves
+        products.setData(*distance_products(table, position, REACH), pen=pen)

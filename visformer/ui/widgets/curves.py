@@ -29,13 +29,7 @@ from visformer.pictures.positions import (
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.plots import (
-    add_curves,
-    make_plot,
-    pens,
-    plotting,
-    style_plot,
-)
+from visformer.ui.widgets.plots import Plot, pens, plotting
 from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.arrays import Floats
 from visformer.words import dimension_words, position_words
@@ -53,13 +47,14 @@ class Curves(QWidget):
         self._range = (0, 0)
         self._dimensions: tuple[int, ...] = ()
         self.export = Export(self, self.table)
-        self._plot = make_plot(_("curves of the chosen dimensions over the positions"))
-        self._plot.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self._plot.customContextMenuRequested.connect(self._offer)
+        name = _("curves of the chosen dimensions over the positions")
+        self._plot = Plot(name, MOST_CURVES)
+        widget = self._plot.widget
+        widget.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        widget.customContextMenuRequested.connect(self._offer)
         self._drawn: tuple[Curve, ...] = ()
-        self._items = add_curves(self._plot, MOST_CURVES)
         self._line = plotting().InfiniteLine(angle=90)
-        self._plot.addItem(self._line, ignoreBounds=True)
+        self._plot.box.addItem(self._line, ignoreBounds=True)
         self._field = QLineEdit()
         self._field.setAccessibleName(_("dimensions to draw as curves"))
         self._field.textEdited.connect(self._read)
@@ -92,7 +87,7 @@ class Curves(QWidget):
         words.setLayout(column)
         layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(TurningRow((self._plot, 5), (words, 4)))
+        layout.addWidget(TurningRow((self._plot.widget, 5), (words, 4)))
 
     def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
         """Use another table and offer a few dimensions; drawn when a range is set."""
@@ -132,7 +127,7 @@ class Curves(QWidget):
         return Table(rows, columns, values)
 
     def _offer(self, at: QPoint) -> None:
-        self.export.popup(self._plot.mapToGlobal(at))
+        self.export.popup(self._plot.widget.mapToGlobal(at))
 
     def _read(self, text: str) -> None:
         """Draw the dimensions typed, or say what is wrong with them."""
@@ -152,21 +147,21 @@ class Curves(QWidget):
         self._error.setVisible(bool(sentence))
 
     def _redraw(self) -> None:
-        style_plot(self._plot, self)
+        self._plot.dress(self)
         self._line.setPen(self.palette().color(QPalette.ColorRole.Text))
         self._drawn = self._chosen()
         styles = pens(self.palette(), thin=self._range[1] - self._range[0] > MOST_THICK)
-        for row, item in enumerate(self._items):
+        for row, item in enumerate(self._plot.curves):
             if row < len(self._drawn):
                 curve = self._drawn[row]
                 item.setData(curve.positions, curve.values, pen=styles[row])
             else:
                 item.clear()
         metrics = self.fontMetrics()
-        self._plot.setMinimumSize(
+        self._plot.widget.setMinimumSize(
             30 * metrics.averageCharWidth(), 8 * metrics.lineSpacing()
         )
-        self._plot.setXRange(*self._range, padding=0.01)
+        self._plot.box.setXRange(*self._range, padding=0.01)
         self._fill_legend(self._drawn, styles)
 
     def _chosen(self) -> tuple[Curve, ...]:

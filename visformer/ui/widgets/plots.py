@@ -16,7 +16,7 @@ from visformer.language import _
 from visformer.ui.ahead import import_in_pieces
 
 if TYPE_CHECKING:
-    from pyqtgraph import PlotCurveItem, PlotWidget
+    from pyqtgraph import AxisItem, GraphicsView, PlotCurveItem, ViewBox
 
 # Safe for colour-blind users, on light and on dark ground (after Okabe and Ito);
 # the second four curves use the same colours, dashed.
@@ -57,49 +57,54 @@ def _import_piece() -> bool:
         sys.excepthook, threading.excepthook = hooks
 
 
-def make_plot(name: str) -> PlotWidget:
-    """Return a plot without menus and mouse; ``name`` is the accessible name."""
-    plot = plotting().PlotWidget(enableMenu=False)
-    plot.setAccessibleName(name)
-    plot.setMouseEnabled(False, False)
-    plot.hideButtons()
-    plot.setDownsampling(auto=True, mode="peak")
-    plot.scene().contextMenu = []  # its exporter fails with Qt 6.11
-    plot.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-    plot.setFrameShape(QFrame.Shape.NoFrame)
-    return plot
+class Plot:
+    """Curves above an axis of positions or dimensions, without menus and mouse.
 
-
-def style_plot(
-    plot: PlotWidget,
-    widget: QWidget,
-    bottom: str = "",
-    left: str = "",
-) -> None:
-    """Give a plot the widget's colours and font, and names to its axes.
-
-    By default they are position and value.
+    It is made of pyqtgraph's parts, but none is its PlotItem: the menus of one are a
+    hundred widgets.
     """
-    titles = {"bottom": bottom or _("position (pos)"), "left": left or _("value")}
-    palette = widget.palette()
-    plot.setBackground(palette.color(QPalette.ColorRole.Base))
-    size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
-    for name, title in titles.items():
-        axis = plot.getAxis(name)
-        axis.setLabel(title, **size)
-        axis.setPen(palette.color(QPalette.ColorRole.Text))
-        axis.setTextPen(palette.color(QPalette.ColorRole.Text))
-        axis.setTickFont(widget.font())
-        axis.enableAutoSIPrefix(False)  # a scale such as ×0.001 is not read
-    plot.getViewBox().setLimits(minYRange=LEAST_RANGE)  # zeros are a line at 0
 
+    def __init__(self, name: str, curves: int) -> None:
+        """``name``: the accessible name; the ``curves`` have no points yet."""
+        parts = plotting()
+        self.widget: GraphicsView = parts.GraphicsView()  # takes its place in a layout
+        self.widget.setAccessibleName(name)
+        ignored = QSizePolicy.Policy.Ignored
+        self.widget.setSizePolicy(ignored, ignored)
+        self.widget.setFrameShape(QFrame.Shape.NoFrame)
+        self.box: ViewBox = parts.ViewBox(enableMenu=False, enableMouse=False)
+        self.box.setLimits(minYRange=LEAST_RANGE)  # zeros are a line at 0
+        grid = parts.GraphicsLayout()
+        grid.setSpacing(0)
+        grid.setContentsMargins(1, 1, 1, 1)
+        grid.addItem(self.box, 0, 1)
+        self._axes: dict[str, AxisItem] = {}
+        for side, row, column in (("left", 0, 0), ("bottom", 1, 1)):
+            axis = self._axes[side] = parts.AxisItem(side)
+            axis.enableAutoSIPrefix(False)  # a scale such as ×0.001 is not read
+            axis.linkToView(self.box)
+            grid.addItem(axis, row, column)
+        self.widget.setCentralItem(grid)
+        self.curves: list[PlotCurveItem] = []
+        for _curve in range(curves):
+            curve = parts.PlotCurveItem(connect="finite")
+            self.box.addItem(curve)
+            self.curves.append(curve)
 
-def add_curves(plot: PlotWidget, count: int) -> list[PlotCurveItem]:
-    """Add curves without points to a plot; ``setData`` gives them some."""
-    items = [plotting().PlotCurveItem(connect="finite") for _row in range(count)]
-    for item in items:
-        plot.addItem(item)
-    return items
+    def dress(self, widget: QWidget, bottom: str = "", left: str = "") -> None:
+        """Take up a widget's colours and font, and name the axes.
+
+        By default they are position and value.
+        """
+        titles = {"bottom": bottom or _("position (pos)"), "left": left or _("value")}
+        palette = widget.palette()
+        self.widget.setBackground(palette.color(QPalette.ColorRole.Base))
+        size = {"font-size": f"{widget.font().pointSizeF():g}pt"}
+        for side, axis in self._axes.items():
+            axis.setLabel(titles[side], **size)
+            axis.setPen(palette.color(QPalette.ColorRole.Text))
+            axis.setTextPen(palette.color(QPalette.ColorRole.Text))
+            axis.setTickFont(widget.font())
 
 
 def pens(palette: QPalette, *, thin: bool) -> list[QPen]:
