@@ -38,7 +38,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, set_least
+from visformer.ui.widgets.least_size import LeastColumn, laid_out_once, set_least
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.plots import plotting_in_pieces
 from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
@@ -109,7 +109,8 @@ class PositionTable(View):
         longer = self._changed("length", last)
         if self._changed("table", state.positions, state.model):
             self._range.touched = False
-            self._draw_table()
+            with laid_out_once(self):
+                self._draw_table()
         elif longer and not self._range.touched:
             self._range.offer(last)
 
