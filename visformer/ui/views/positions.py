@@ -165,7 +165,7 @@ class PositionsView(PagedView):
     @classmethod
     def imports(cls) -> Iterator[object]:
         """Import what plots the curves."""
-        yield from plotting_in_pieces()
+        return plotting_in_pieces()
 
 
 def _turned(change: Intervention) -> Intervention:

@@ -36,16 +36,17 @@ def plotting() -> Any:
     return pyqtgraph
 
 
-def plotting_in_pieces() -> Iterator[object]:
+def plotting_in_pieces() -> Iterator[None]:
     """Import pyqtgraph in short pieces.
 
     It names every class of Qt, and PySide makes each when it is first named.
     """
     for module in (QtCore, QtGui, QtWidgets):
         for name in dir(module):
-            yield getattr(module, name)
+            getattr(module, name)
+            yield
     while _import_piece():
-        yield _PIECES
+        yield
 
 
 def _import_piece() -> bool:
