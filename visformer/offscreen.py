@@ -9,7 +9,14 @@ from pathlib import Path
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
-from PySide6.QtCore import QEventLoop, QSettings, QSize, QTemporaryDir, QTimer
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEventLoop,
+    QSettings,
+    QSize,
+    QTemporaryDir,
+    QTimer,
+)
 
 from visformer.app import App, log_qt
 from visformer.errors import InputError
@@ -28,6 +35,7 @@ from visformer.values.questions import Overrides
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
+MOVING = 10  # turns of the event loop in which parts find their places
 
 
 def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -> None:
@@ -76,6 +84,8 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
+        for _at in range(MOVING):
+            QCoreApplication.processEvents()
         save_result(Path(options.output), png(window.grab().toImage()))
     finally:
         app.close()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QImage
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import make_window
@@ -72,6 +72,7 @@ def test_maps_and_overview_show_nan_with_its_word(
     window: MainWindow, scale: Scale
 ) -> None:
     window.session.set(trace=padded_row(), step=3, kind="cross", scale=scale)
+    QApplication.processEvents()  # all that is seen changes: it is painted later
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) > 0.3  # the rest is its crosses

@@ -317,6 +317,7 @@ def test_texts_are_painted_on_their_cells(pair: Pair, qtbot: Any) -> None:
     window, engine = pair
     window.session.set(tab="output")
     give(window, engine)
+    QApplication.processEvents()  # what comes with the lens is painted later
     texts = view_of(window)._step_texts
     canvas = heat_map(view_of(window), "logit lens of this step").canvas
     assert texts.geometry() == canvas.rect()

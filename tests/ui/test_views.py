@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -83,6 +85,19 @@ def test_names_and_titles_are_there_once() -> None:
     for table in tables:
         assert len({name for name, _title in table}) == len(table)
         assert len({title for _name, title in table}) == len(table)
+
+
+def test_what_a_view_needs_is_what_it_imports_anyway() -> None:
+    code = (
+        "import sys\n"
+        "from visformer.ui.views import VIEWS\n"
+        "for view in VIEWS:\n"
+        "    assert not {*view.needs} & {*sys.modules}, view.name\n"
+        "    view.kind\n"
+        "    assert {*view.needs} <= {*sys.modules}, view.name\n"
+        "assert any(view.needs for view in VIEWS)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_view_is_found_by_its_name(

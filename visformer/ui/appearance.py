@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from visformer.ui import theme
 from visformer.ui.memory import first_size
 from visformer.ui.motion import set_motion
+from visformer.ui.widgets.paint_later import paint_later
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
 DARK = Qt.ColorScheme.Dark
-MOVING = 3  # turns of the event loop in which parts move for text of another size
+MOVING = 2  # turns of the event loop in which parts move for text of another size
 
 
 class Appearance:
@@ -99,18 +99,8 @@ class Appearance:
 
     def _apply(self, name: str) -> None:
         if self._window.isVisible():
-            # not the window's: Qt may never paint it again after that
-            self._window.body.setUpdatesEnabled(False)
-            self._paint_after(MOVING)
+            paint_later(self._window.body, MOVING)
         app = QApplication.instance()
         if isinstance(app, QApplication):
             theme.apply_theme(app, name, self.zoom)
         self.theme = name
-
-    def _paint_after(self, turns: int) -> None:
-        """Paint what is in the window again in a later turn of the event loop."""
-        if turns:
-            then = partial(self._paint_after, turns - 1)
-            QTimer.singleShot(0, self._window, then)
-        else:
-            self._window.body.setUpdatesEnabled(True)

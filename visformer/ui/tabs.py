@@ -23,8 +23,10 @@ from visformer.pictures.explanations import START
 from visformer.session.state import Session, State
 from visformer.ui import theme, views
 from visformer.ui.ahead import later
+from visformer.ui.changed import Changed
 from visformer.ui.views.view import View
 from visformer.ui.widgets.least_size import LeastSize
+from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.widgets.still import Still, StillSplitter
 
@@ -48,6 +50,7 @@ class Tabs(QWidget):
         self._classes = {view.name: view for view in views.VIEWS}
         self._names = tuple(self._classes)
         self._views: dict[str, View] = {}  # those built, by name
+        self._changed = Changed()
         self._ahead = later(self)
         self._ahead.done.connect(lambda: session.set())
         self.bar = QTabBar()
@@ -170,9 +173,7 @@ class Tabs(QWidget):
 
     def _pieces(self, name: str) -> Iterator[object]:
         """Import and build a view with all its pages."""
-        kind = self._classes[name].kind
-        yield kind
-        yield from kind.imports()
+        yield from self._classes[name].imports()
         view = self.view(name)
         yield view
         yield from view.parts()
@@ -192,6 +193,8 @@ class Tabs(QWidget):
         """Turn to the State's view and draw it."""
         view = self.view(state.tab)
         index = self._names.index(state.tab)
+        if self._changed("all that is seen", state.tab, state.model, state.opened):
+            paint_later(self._stack)
         if self._stack.currentIndex() != index or self.bar.currentIndex() != index:
             with QSignalBlocker(self.bar):
                 self.bar.setCurrentIndex(index)

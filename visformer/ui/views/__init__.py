@@ -6,6 +6,7 @@ name, its title, and its class.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -24,10 +25,15 @@ class LazyView:
     The start imports the view on screen alone.
     """
 
-    def __init__(self, name: str, title: str, kind: str, purpose: str) -> None:
-        """``kind``: its class by name; ``purpose``: what it shows, in a sentence."""
+    def __init__(
+        self, name: str, title: str, kind: str, purpose: str, *needs: str
+    ) -> None:
+        """``kind``: its class by name; ``purpose``: what it shows, in a sentence.
+
+        ``needs``: modules that it imports, each of which takes long with its own.
+        """
         self.name, self.title, self.class_name = name, title, kind
-        self.purpose = purpose
+        self.purpose, self.needs = purpose, needs
 
     def __call__(self, session: Session) -> View:
         """Build it."""
@@ -37,6 +43,12 @@ class LazyView:
     def pages(self) -> tuple[type[View], ...]:
         """The classes of its pages; () for a view without pages."""
         return self.kind.pages
+
+    def imports(self) -> Iterator[object]:
+        """Import what it needs, in pieces, before it is built."""
+        yield from map(import_module, self.needs)
+        yield self.kind
+        yield from self.kind.imports()
 
     @cached_property
     def kind(self) -> type[View]:
@@ -53,12 +65,16 @@ VIEWS: tuple[LazyView, ...] = (
         N_("Architecture"),
         "ArchitectureView",
         N_("The model as a diagram, with its shapes and numbers of parameters."),
+        "visformer.pictures.diagram.stacks",
+        "visformer.pictures.diagram.zoom",
+        "visformer.pictures.diagram.architecture",
     ),
     LazyView(
         "positions",
         N_("Positions"),
         "PositionsView",
         N_("How the model is told where in the sentence each token stands."),
+        "visformer.ui.views.position_input",
     ),
     LazyView(
         "attention",
@@ -71,6 +87,8 @@ VIEWS: tuple[LazyView, ...] = (
         N_("Computation"),
         "ComputationView",
         N_("How one layer computes its numbers, stage by stage."),
+        "visformer.pictures.computation.attention_stages",
+        "visformer.pictures.computation.stages",
     ),
     LazyView(
         "masks",

@@ -48,6 +48,7 @@ from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, laid_out_once
 from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.words import dimension_words, number
 
@@ -183,6 +184,8 @@ class OutputView(View):
     def draw(self, state: State) -> None:
         """Show a State."""
         self._state = state
+        if self._changed("whether there is a lens", state.lens is None):
+            paint_later(self)  # most of what is seen comes with it
         with laid_out_once(self):
             self._draw_changes()
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QTabBar, QWidget
 
 from visformer.language import _
 from visformer.ui.widgets.least_size import LeastColumn
+from visformer.ui.widgets.paint_later import paint_later
 
 
 class Page(NamedTuple):
@@ -75,6 +76,7 @@ class Pages(QWidget):
             part.setVisible(name == self.current)
 
     def _turn(self) -> None:
+        paint_later(self)
         focused = self.window().focusWidget() or self
         parts = [part for several in self._built.values() for part in several]
         if any(part is focused or part.isAncestorOf(focused) for part in parts):
