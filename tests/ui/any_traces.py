@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from tests.general_traces import SCALES, Shape, any_trace
 from visformer.ui.window import MainWindow
@@ -88,8 +89,9 @@ def scaled(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Float
 
 
 def show_in(window: MainWindow, trace: Trace) -> None:
-    """Show a recorded Trace, as ``visformer.show`` does."""
+    """Show a recorded Trace, as ``visformer.show`` does, until it is painted."""
     window.show_run(SavedRun(trace=trace))
+    QApplication.processEvents()
 
 
 def shown(window: MainWindow) -> Trace:

@@ -75,20 +75,23 @@ def _written(
     """Write the name, and the detail if both fit side by side."""
     title, detail = words.title, words.detail
     name = bold if words.bold else body
-    taken = name.metrics.horizontalAdvance(title)
-    taken += small.metrics.horizontalAdvance(detail)
+    taken = name.metrics.horizontalAdvance(title) if title else 0.0
+    more = small.metrics.horizontalAdvance(detail) if detail else 0.0
     if title:
         side: Alignment = "left" if detail or words.left else "centre"
-        yield from _line(title, words, name, words.role or "text", side)
-    if detail and (taken + gap <= words.width or not title):
-        yield from _line(detail, words, small, "faint", "right" if title else "left")
+        yield from _line(title, taken, words, name, words.role or "text", side)
+    if detail and (taken + more + gap <= words.width or not title):
+        at: Alignment = "right" if title else "left"
+        yield from _line(detail, more, words, small, "faint", at)
 
 
 def _line(
-    text: str, words: Words, kind: _Type, ink: Ink, side: Alignment
+    text: str, taken: float, words: Words, kind: _Type, ink: Ink, side: Alignment
 ) -> Iterator[InkedText]:
-    """Write a line, smaller where it is too long; on the left, symbols have roles."""
-    taken = kind.metrics.horizontalAdvance(text)
+    """Write a line, smaller where it is too long; on the left, symbols have roles.
+
+    ``taken``: the width that it would have.
+    """
     if taken > words.width:
         share = words.width / taken
         kind = _typed(sized(kind.font, max(NARROWEST, share)))
@@ -96,10 +99,11 @@ def _line(
             cut = Qt.TextElideMode.ElideRight
             text = kind.metrics.elidedText(text, cut, words.width)
     hued = side == "left" and ink in ("text", "faint")
-    x = 0.0
+    x, before = 0.0, ""
     for part, role in (role_text(text) if hued else RoleText(text)).parts():
+        x += kind.metrics.horizontalAdvance(before) if before else 0.0
         yield _part(part, kind.font, role or ink, x, words, side)
-        x += kind.metrics.horizontalAdvance(part)
+        before = part
 
 
 def _part(
