@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -24,13 +26,14 @@ from visformer.engine.messages import (
     Parameters,
     ParametersDone,
     Passed,
+    Ready,
     Refused,
     Request,
     Shuffle,
     Shuffled,
     Stepped,
 )
-from visformer.engine.process import Server
+from visformer.engine.process import Server, serve
 from visformer.formats import loading
 from visformer.values.change_text import parse
 from visformer.values.strategy import GREEDY, Strategy
@@ -77,6 +80,27 @@ def server_on(pipe: Pipe) -> Server:
     server = Server(pipe)  # type: ignore[arg-type]
     server.checkpoint = CHECKPOINT
     return server
+
+
+def test_torch_is_imported_when_something_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[object] = []
+
+    class Waiting(Pipe):
+        def poll(self, seconds: float = 0.0) -> bool:
+            done.append(seconds)
+            return True
+
+        def recv(self) -> Numbered:
+            raise EOFError
+
+    pipe = Waiting()
+    pipe.on_send = done.append
+    monkeypatch.setattr(process, "end_with", lambda parent: None)
+    monkeypatch.setattr(process, "_import_torch", lambda: done.append("torch"))
+    serve(cast(Connection, pipe), 1, "", 60.0)
+    assert done == [60.0, "torch", Ready(number=0)]
 
 
 @pytest.mark.parametrize("newer", [Decode(source="ab"), Shuffle(source="a", target=())])

@@ -55,22 +55,24 @@ NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
 
 
-def serve(connection: Connection, parent: int, crashes: str) -> None:
+def serve(connection: Connection, parent: int, crashes: str, patience: float) -> None:
     """Answer requests until the window's end of the pipe closes.
 
     ``parent`` is the window's process id, ``crashes`` the file that a crash is written
-    to, or "".
+    to, or "". Torch, which takes a core for long, is imported when something is asked,
+    or after ``patience`` seconds.
     """
     end_with(parent)
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
-    try:
-        _import_torch()
-    except Exception as error:
-        connection.send(Unable(number=0, reason=_named(error)))
-        sys.exit(1)
     with contextlib.suppress(*GONE):
+        connection.poll(patience)
+        try:
+            _import_torch()
+        except Exception as error:
+            connection.send(Unable(number=0, reason=_named(error)))
+            sys.exit(1)
         connection.send(Ready(number=0))
         server = Server(connection)
         while True:

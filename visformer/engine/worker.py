@@ -27,10 +27,11 @@ class Worker:
         receive: Callable[[Worker, Answer | None], None],
         starter: Starter,
         crashes: str = "",
+        patience: float = 0.0,
     ) -> None:
         """Start the process; ``receive`` gets its answers, None when it has ended.
 
-        A crash is written to the file ``crashes``.
+        A crash is written to the file ``crashes``; ``patience`` as that of ``serve``.
         """
         self.heard = False  # whether it has said anything: it has started
         self._unable = ""  # why it cannot start, if it said so
@@ -41,7 +42,7 @@ class Worker:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
             target=serve,
-            args=(theirs, os.getpid(), crashes),
+            args=(theirs, os.getpid(), crashes, patience),
             daemon=True,
             name="visformer-engine",
         )
