@@ -30,7 +30,6 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Decoded, Mirror
-from visformer.engine.pool import SPARE_SECONDS
 from visformer.values.change_text import parse
 from visformer.values.strategy import Strategy
 
@@ -45,9 +44,10 @@ class Mortal:
         receive: Callable[[Mortal, Any], None],
         _starter: object,
         _crashes: str,
-        patience: float,
+        *,
+        spare: bool,
     ) -> None:
-        self.patience = patience
+        self.spare = spare
         self.process = types.SimpleNamespace(
             exitcode=-11, join=bool, kill=bool, is_alive=bool
         )
@@ -372,11 +372,11 @@ def test_a_reader_that_ends_leaves_the_open_model_alone(events: list[Event]) -> 
     assert "other could not be opened: its reader ended (signal 11)" in refused.reason
 
 
-def test_the_spare_alone_leaves_a_core_to_the_window(events: list[Event]) -> None:
+def test_the_second_process_is_told_that_it_is_spare(events: list[Event]) -> None:
     handle = ready(events)
     first, spare = Mortal.made
     assert first is working(handle)
-    assert (first.patience, spare.patience) == (0.0, SPARE_SECONDS)
+    assert (first.spare, spare.spare) == (False, True)
 
 
 def test_an_opening_that_is_given_up_leaves_the_working_process(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -10,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+import torch
 
 from tests.models import tiny_checkpoint
 from visformer.core.decoding import Decoding
@@ -33,7 +38,7 @@ from visformer.engine.messages import (
     Shuffled,
     Stepped,
 )
-from visformer.engine.process import Server, serve
+from visformer.engine.process import LEAST_PRIORITY, Server, serve
 from visformer.formats import loading
 from visformer.values.change_text import parse
 from visformer.values.strategy import GREEDY, Strategy
@@ -82,25 +87,36 @@ def server_on(pipe: Pipe) -> Server:
     return server
 
 
-def test_torch_is_imported_when_something_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def importing(monkeypatch: pytest.MonkeyPatch, *, spare: bool) -> list[object]:
+    """Return what a process does before it is asked; it has the priority 0."""
     done: list[object] = []
 
-    class Waiting(Pipe):
-        def poll(self, seconds: float = 0.0) -> bool:
-            done.append(seconds)
-            return True
-
+    class Ended(Pipe):
         def recv(self) -> Numbered:
             raise EOFError
 
-    pipe = Waiting()
+    def load(name: str) -> None:
+        thread = threading.get_native_id()
+        done.extend((name, os.getpriority(os.PRIO_PROCESS, thread)))
+
+    pipe = Ended()
     pipe.on_send = done.append
     monkeypatch.setattr(process, "end_with", lambda parent: None)
-    monkeypatch.setattr(process, "_import_torch", lambda: done.append("torch"))
-    serve(cast(Connection, pipe), 1, "", 60.0)
-    assert done == [60.0, "torch", Ready(number=0)]
+    monkeypatch.setattr(process, "import_module", load)
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # it would hold for all tests
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    serve(cast(Connection, pipe), 1, "", spare)
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0
+    return done
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads share a priority")
+def test_a_spare_process_gives_way_while_it_imports_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_way = ["torch", LEAST_PRIORITY]
+    assert importing(monkeypatch, spare=True) == [*given_way, Ready(number=0)]
+    assert importing(monkeypatch, spare=False) == [Ready(number=0)]
 
 
 @pytest.mark.parametrize("newer", [Decode(source="ab"), Shuffle(source="a", target=())])

@@ -8,8 +8,6 @@ from visformer.engine.messages import Answer
 from visformer.engine.starter import Starter
 from visformer.engine.worker import Worker
 
-SPARE_SECONDS = 3.0  # in which the window, which has just got a model, draws it
-
 
 class Pool:
     """Starts processes, keeps a spare one, ends those that are no longer wanted."""
@@ -31,10 +29,10 @@ class Pool:
     def keep_spare(self) -> None:
         """Start a spare process where there is none."""
         if self.spare is None:
-            self.spare = self._start(SPARE_SECONDS)
+            self.spare = self._start(spare=True)
 
-    def _start(self, patience: float = 0.0) -> Worker:
-        return Worker(self._receive, self._starter, self._crashes, patience)
+    def _start(self, *, spare: bool = False) -> Worker:
+        return Worker(self._receive, self._starter, self._crashes, spare=spare)
 
     def discard(self, worker: Worker) -> None:
         """End a process without waiting for it; ``close`` waits."""

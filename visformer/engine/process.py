@@ -9,8 +9,12 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import os
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -48,6 +52,7 @@ from visformer.values.arrays import Floats
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
 
+LEAST_PRIORITY = 19  # of Linux
 MOST_WORDS = 120  # characters of an unexpected error
 NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
 
@@ -55,21 +60,19 @@ NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
 
 
-def serve(connection: Connection, parent: int, crashes: str, patience: float) -> None:
+def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> None:
     """Answer requests until the window's end of the pipe closes.
 
     ``parent`` is the window's process id, ``crashes`` the file that a crash is written
-    to, or "". Torch, which takes a core for long, is imported when something is asked,
-    or after ``patience`` seconds.
+    to, or ""; nothing is asked of a ``spare`` process yet.
     """
     end_with(parent)
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
     with contextlib.suppress(*GONE):
-        connection.poll(patience)
         try:
-            _import_torch()
+            _import_torch(aside=spare)
         except Exception as error:
             connection.send(Unable(number=0, reason=_named(error)))
             sys.exit(1)
@@ -79,14 +82,24 @@ def serve(connection: Connection, parent: int, crashes: str, patience: float) ->
             server.answer(server.newest())
 
 
-def _import_torch() -> None:
-    gc.disable()  # collections would take a tenth of the time of importing torch
+def _import_torch(*, aside: bool) -> None:
+    """Import torch, which takes a core for seconds; ``aside``: if nobody wants it."""
+    gc.disable()  # collections would take a tenth of the time
+    if aside:
+        with ThreadPoolExecutor(1, initializer=_give_way) as threads:
+            threads.submit(import_module, "torch").result()
     import torch
 
     gc.freeze()  # its objects live forever: later collections skip them
     gc.enable()
     # a second thread does not help with one sentence, and the window needs a core
     torch.set_num_threads(1)
+
+
+def _give_way() -> None:
+    """Let everything else on the computer go before this thread, where it can."""
+    if sys.platform == "linux":  # elsewhere a process has one priority
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LEAST_PRIORITY)
 
 
 def _named(error: Exception) -> str:

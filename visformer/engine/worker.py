@@ -27,11 +27,12 @@ class Worker:
         receive: Callable[[Worker, Answer | None], None],
         starter: Starter,
         crashes: str = "",
-        patience: float = 0.0,
+        *,
+        spare: bool = False,
     ) -> None:
         """Start the process; ``receive`` gets its answers, None when it has ended.
 
-        A crash is written to the file ``crashes``; ``patience`` as that of ``serve``.
+        A crash is written to the file ``crashes``; ``spare`` as that of ``serve``.
         """
         self.heard = False  # whether it has said anything: it has started
         self._unable = ""  # why it cannot start, if it said so
@@ -42,7 +43,7 @@ class Worker:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
             target=serve,
-            args=(theirs, os.getpid(), crashes, patience),
+            args=(theirs, os.getpid(), crashes, spare),
             daemon=True,
             name="visformer-engine",
         )
