@@ -38,7 +38,7 @@ from visformer.engine.messages import (
     Shuffled,
     Stepped,
 )
-from visformer.engine.process import LEAST_PRIORITY, Server, serve
+from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
 from visformer.values.change_text import parse
 from visformer.values.strategy import GREEDY, Strategy
@@ -114,7 +114,7 @@ def importing(monkeypatch: pytest.MonkeyPatch, *, spare: bool) -> list[object]:
 def test_a_spare_process_gives_way_while_it_imports_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given_way = ["torch", LEAST_PRIORITY]
+    given_way = ["torch", LESS_PRIORITY]
     assert importing(monkeypatch, spare=True) == [*given_way, Ready(number=0)]
     assert importing(monkeypatch, spare=False) == [Ready(number=0)]
 
