@@ -6,27 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QAbstractEventDispatcher, QEvent, QEventLoop, QObject
+from PySide6.QtCore import QAbstractEventDispatcher, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.ui.seen import Seen
 from tests.ui.windows import make_window
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.paint_later import paint_later
-
-
-class Paints(QObject):
-    """Counts the paint events of a widget."""
-
-    def __init__(self, widget: QWidget) -> None:
-        super().__init__(widget)
-        self.count = 0
-        widget.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        self.count += event.type() == QEvent.Type.Paint
-        return False
 
 
 @pytest.fixture
@@ -53,14 +41,14 @@ def turns_until_painted(widget: QWidget) -> int:
 
 
 def test_it_is_painted_once_what_was_posted_is_done(label: QLabel) -> None:
-    paints = Paints(label)
+    seen = Seen(label.window(), QLabel)
     paint_later(label)
     label.setText("two")
     QApplication.sendPostedEvents()
-    assert paints.count == 0
+    assert seen.most(QEvent.Type.Paint) == 0
     assert turns_until_painted(label) == 1
     QApplication.processEvents()
-    assert paints.count == 1
+    assert seen.most(QEvent.Type.Paint) == 1
 
 
 def test_it_waits_for_as_many_turns_as_it_is_told(label: QLabel) -> None:

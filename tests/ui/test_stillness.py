@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, QObject, QRect
+from PySide6.QtCore import QEvent, QRect
 from PySide6.QtWidgets import QApplication, QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.ui.seen import Seen, parts
 from tests.ui.windows import Pair
 from visformer.pictures.picture import Numbers
 from visformer.session.runs import show_trace
@@ -28,29 +27,6 @@ PLACES = (
     ("output", ""),
 )
 PARTS = HeatMap, QTableView, BarChart
-
-
-class Seen(QObject):
-    """Counts the events of a type that a view's parts of some classes are sent."""
-
-    def __init__(self, view: QWidget, *kinds: type[QWidget]) -> None:
-        super().__init__()
-        self.of: Counter[tuple[QWidget, QEvent.Type]] = Counter()
-        for part in parts(view, *kinds):
-            part.installEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        assert isinstance(watched, QWidget)
-        self.of[watched, event.type()] += 1
-        return False
-
-    def most(self, kind: QEvent.Type) -> int:
-        """Return how many events of a type one part was sent at most."""
-        return max((n for (_, type), n in self.of.items() if type == kind), default=0)
-
-
-def parts(view: QWidget, *kinds: type[QWidget]) -> list[QWidget]:
-    return [part for kind in kinds for part in view.findChildren(kind)]
 
 
 def places(view: QWidget) -> dict[QWidget, QRect]:

@@ -70,12 +70,12 @@ def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> Non
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
+    try:
+        _import_torch(aside=spare)
+    except Exception as error:
+        connection.send(Unable(number=0, reason=_named(error)))
+        sys.exit(1)
     with contextlib.suppress(*GONE):
-        try:
-            _import_torch(aside=spare)
-        except Exception as error:
-            connection.send(Unable(number=0, reason=_named(error)))
-            sys.exit(1)
         connection.send(Ready(number=0))
         server = Server(connection)
         while True:
@@ -99,7 +99,8 @@ def _import_torch(*, aside: bool) -> None:
 def _give_way() -> None:
     """Leave the core to who needs it, but for so much that this ends in good time."""
     if sys.platform == "linux":  # elsewhere a process has one priority
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LESS_PRIORITY)
+        with contextlib.suppress(OSError):  # in some sandboxes
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LESS_PRIORITY)
 
 
 def _named(error: Exception) -> str:

@@ -75,8 +75,8 @@ def _written(
     """Write the name, and the detail if both fit side by side."""
     title, detail = words.title, words.detail
     name = bold if words.bold else body
-    taken = name.metrics.horizontalAdvance(title) if title else 0.0
-    more = small.metrics.horizontalAdvance(detail) if detail else 0.0
+    taken = name.metrics.horizontalAdvance(title)
+    more = small.metrics.horizontalAdvance(detail)
     if title:
         side: Alignment = "left" if detail or words.left else "centre"
         yield from _line(title, taken, words, name, words.role or "text", side)
@@ -99,11 +99,11 @@ def _line(
             cut = Qt.TextElideMode.ElideRight
             text = kind.metrics.elidedText(text, cut, words.width)
     hued = side == "left" and ink in ("text", "faint")
-    x, before = 0.0, ""
+    x = 0.0
     for part, role in (role_text(text) if hued else RoleText(text)).parts():
-        x += kind.metrics.horizontalAdvance(before) if before else 0.0
-        yield _part(part, kind.font, role or ink, x, words, side)
-        before = part
+        written = _part(part, kind.font, role or ink, x, words, side)
+        yield written
+        x += written.layout.lineAt(0).horizontalAdvance()
 
 
 def _part(
