@@ -5,13 +5,14 @@ The widget is drawn into an SVG, which keeps texts as texts; its elements are re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from PySide6.QtCore import QBuffer, QPoint, QRect, QRectF
-from PySide6.QtGui import QFont, QImage, QTransform
+from PySide6.QtGui import QFont, QFontMetricsF, QImage, QTransform
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QWidget
 
@@ -20,12 +21,21 @@ FONT_SIZE = 13  # pixels
 
 
 class Word(NamedTuple):
-    """A text, the point where its baseline starts, and its colour, #rrggbb."""
+    """A text, the point where its baseline starts, its colour (#rrggbb), its font."""
 
     text: str
     x: float
     y: float
     ink: str
+    font: QFontMetricsF
+    turned: QTransform
+
+    def letters(self) -> Iterator[QRectF]:
+        """Yield what each character covers."""
+        for at, letter in enumerate(self.text):
+            from_left = self.font.horizontalAdvance(self.text[:at])
+            cover = self.font.tightBoundingRect(letter).translated(from_left, 0)
+            yield self.turned.mapRect(cover).translated(self.x, self.y)
 
 
 class Box(NamedTuple):
@@ -71,6 +81,7 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
     name = group.get("transform", "matrix(1,0,0,1,0,0)")
     numbers = [float(number) for number in name[len("matrix(") : -1].split(",")]
     transform = QTransform(*numbers)
+    turned = transform * QTransform.fromTranslate(-numbers[4], -numbers[5])
     for element in group:
         at = {key: element.get(key, "0") for key in ("x", "y", "width", "height")}
         x, y = float(at["x"]), float(at["y"])
@@ -78,7 +89,8 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
             point = transform.map(x, y)
             assert isinstance(point, tuple)
             text, ink = (element.text or "").strip("\n"), element.get("fill", "")
-            result.words.append(Word(text, point[0], point[1], ink))
+            font = _font(group)
+            result.words.append(Word(text, point[0], point[1], ink, font, turned))
             continue
         if element.tag not in (f"{SVG}rect", f"{SVG}image"):
             continue
@@ -90,6 +102,13 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
         wide = float(group.get("stroke-width", "0"))
         pen, brush = group.get("stroke", "none"), group.get("fill", "none")
         result.boxes.append(Box(rect, pen, wide, brush))
+
+
+def _font(group: ElementTree.Element) -> QFontMetricsF:
+    font = QFont(group.get("font-family", ""))
+    font.setPixelSize(round(float(group.get("font-size", FONT_SIZE))))
+    font.setBold(int(group.get("font-weight", "400")) > 500)
+    return QFontMetricsF(font)
 
 
 def fixed_font(widget: QWidget) -> None:

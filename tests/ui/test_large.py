@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QEnterEvent, QGuiApplication
-from PySide6.QtWidgets import QApplication, QComboBox, QToolButton, QWidget
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -303,23 +303,6 @@ def test_the_second_screen_is_used_where_there_is_one(
     assert window.large.alone.windowHandle() is None  # the window paints it
     window.session.set(step=3)
     assert places(window) == before
-
-
-def test_the_corner_button_lies_on_no_control(window: MainWindow) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    window.session.set(tab="attention")
-    overview, orders = view.overview, view.overview.findChildren(QComboBox)[0]
-    enter = QEnterEvent(QPointF(5, 5), QPointF(5, 5), QPointF(5, 5))
-    QApplication.sendEvent(overview, enter)
-    button = next(
-        part
-        for part in overview.findChildren(QToolButton)
-        if part.accessibleName() == "Make it large (F)"
-    )
-    assert button.isVisible()
-    place = QRect(orders.mapTo(overview, QPoint()), orders.size())
-    assert not place.intersects(button.geometry())
 
 
 def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:

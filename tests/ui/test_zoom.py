@@ -7,14 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QFontMetrics
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QFontMetrics, QRegion
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QComboBox,
     QLabel,
     QLineEdit,
+    QScrollBar,
     QTabBar,
     QToolButton,
     QWidget,
@@ -25,8 +26,9 @@ from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
 from tests.ui.painted import painted
 from tests.ui.pseudo_reader import Reader
-from tests.ui.windows import make_window
+from tests.ui.windows import corner_button, make_window
 from visformer.pictures.computation.stages import STAGES
+from visformer.ui.ahead import later
 from visformer.ui.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
 from visformer.ui.views.computation import ComputationView
@@ -109,6 +111,21 @@ def unlabelled(heat_map: HeatMap, where: str) -> Iterator[str]:
             yield f"column labels {other - one} pixels apart in {where}"
 
 
+def covered(root: QWidget) -> Iterator[str]:
+    """Name the words that a picture's corner button covers while the mouse is there."""
+    for picture in root.findChildren(QWidget):
+        if picture.isVisible() and (button := corner_button(picture)) is not None:
+            place = QRegion(button.geometry().adjusted(1, 1, -1, -1))  # rounded
+            for bar in picture.findChildren(QScrollBar):  # they hide cells themselves
+                corner = bar.mapTo(picture, QPoint())
+                place -= QRect(corner, bar.size() * int(bar.isVisible()))
+            for word in painted(picture).words:
+                letters = (letter.toRect() for letter in word.letters())
+                if any(map(place.intersects, letters)):
+                    yield f"{word.text!r} of {picture.accessibleName()} below {place}"
+            button.hide()
+
+
 def _is_icon(button: QAbstractButton) -> bool:
     icons = Qt.ToolButtonStyle.ToolButtonIconOnly
     shows = isinstance(button, QToolButton) and button.toolButtonStyle() == icons
@@ -157,11 +174,13 @@ def check(
     places: list[tuple[tuple[int, int], int]],
     faults: Callable[[QWidget], Iterable[str]] = faults,
 ) -> None:
-    window, found = reader.window, []
+    window, found, app = reader.window, [], QApplication.instance()
+    assert app is not None
     for size, zoom in places:
         if zoom != window.appearance.zoom:  # 0 would be 100 %
             window.appearance.zoom_by(zoom - window.appearance.zoom)
-        QApplication.processEvents()
+        while not later(app).has("style"):  # of what is hidden
+            QApplication.processEvents()
         window.resize(*size)
         for name in turned(reader):
             window.resize(*size)
@@ -186,6 +205,10 @@ def plain(qtbot: QtBot, tmp_path: Path) -> Reader:
 
 def test_everything_is_whole_at_every_size(plain: Reader) -> None:
     check(plain, PLACES, lambda root: (*faults(root), *sideways(root)))
+
+
+def test_the_corner_button_covers_no_word(plain: Reader) -> None:
+    check(plain, [*FEW, (SMALL, 150), (LARGE, 100)], covered)
 
 
 def test_everything_is_whole_in_longer_words(

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QPoint, QSettings
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QPoint, QPointF, QSettings, Qt
+from PySide6.QtGui import QEnterEvent
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -24,6 +25,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session.state import Session, State
+from visformer.ui.corner_button import CornerButton
 from visformer.ui.theme import apply_theme
 from visformer.ui.views.architecture import ArchitectureView
 from visformer.ui.views.view import View
@@ -147,3 +149,13 @@ def middle_of_block(view: ArchitectureView, id: str) -> QPoint:
     assert box is not None, id
     wide, high = view.diagram._units()
     return QPoint(round(box.centre[0] * wide), round(box.centre[1] * high))
+
+
+def corner_button(picture: QWidget) -> CornerButton | None:
+    """Move the mouse into a picture and return the button that appears, if any."""
+    inside = QPointF(5, 5)
+    QApplication.sendEvent(picture, QEnterEvent(inside, inside, inside))
+    buttons = picture.findChildren(
+        CornerButton, options=Qt.FindChildOption.FindDirectChildrenOnly
+    )
+    return next((button for button in buttons if button.isVisible()), None)

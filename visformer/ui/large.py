@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QFont, QResizeEvent, QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
     QBoxLayout,
-    QComboBox,
     QStackedWidget,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
 from visformer.language import _
-from visformer.ui import icons
+from visformer.ui.corner_button import CornerButton
 from visformer.ui.stand_in import taken_out
 from visformer.ui.style_sheet import THEME
 from visformer.ui.theme import gap
@@ -62,7 +60,7 @@ class _Way(QObject):
         self._picture = picture
         self._watched: set[QWidget] = set()
         self._watch(picture)
-        self._button: QToolButton | None = None  # made when the mouse first comes
+        self._button: CornerButton | None = None  # made when the mouse first comes
 
     def _watch(self, widget: QWidget) -> None:
         if widget not in self._watched:
@@ -103,36 +101,18 @@ class _Way(QObject):
         if place is None or place.outermost(picture) is not picture:
             return
         if self._button is None:
-            self._button = QToolButton(picture)
-            self._button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-            self._button.setAutoRaise(True)
-            self._button.setAutoFillBackground(True)
+            self._button = CornerButton(picture)
             self._button.clicked.connect(self._toggle)
-        button, large = self._button, place.picture is picture
-        name = _("Back to its place (Esc)") if large else _("Make it large (F)")
-        button.setToolTip(name)
-        button.setAccessibleName(name)
-        icons.dress(button, "shrink" if large else "enlarge")
-        button.adjustSize()
-        right = _free_of_controls(picture, picture.width() - 2, button.height())
-        button.move(right - button.width(), 2)
-        button.show()
-        button.raise_()
+        if place.picture is picture:
+            self._button.offer("shrink", _("Back to its place (Esc)"))
+        else:
+            self._button.offer("enlarge", _("Make it large (F)"))
 
     def _toggle(self) -> None:
         place = place_of(self._picture)
         if place is not None:
             place.toggle(self._picture)
             self._show_button()
-
-
-def _free_of_controls(picture: QWidget, right: int, height: int) -> int:
-    """Return how far to the right there is place at the top beside its controls."""
-    for control in picture.findChildren(QComboBox):
-        place = QRect(control.mapTo(picture, QPoint()), control.size())
-        if control.isVisible() and place.top() < height and place.right() >= right - 2:
-            right = place.left()
-    return right
 
 
 def _takes_clicks(part: QWidget) -> bool:

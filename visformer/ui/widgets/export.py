@@ -15,6 +15,7 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
+from visformer.ui.corner_button import CornerButton
 from visformer.ui.large import can_be_large, place_of
 from visformer.ui.widgets.save_dialog import ask_where
 
@@ -116,6 +117,7 @@ def picture(widget: QWidget) -> QImage:
 
     Changes of the run are written below it.
     """
+    CornerButton.leave(widget)
     words = modification(widget)
     room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
     wrap = Qt.TextFlag.TextWordWrap
