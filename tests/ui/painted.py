@@ -27,14 +27,15 @@ class Word(NamedTuple):
     x: float
     y: float
     ink: str
-    font: QFontMetricsF
+    font: QFont
     turned: QTransform
 
     def letters(self) -> Iterator[QRectF]:
         """Yield what each character covers."""
+        metrics = QFontMetricsF(self.font)
         for at, letter in enumerate(self.text):
-            from_left = self.font.horizontalAdvance(self.text[:at])
-            cover = self.font.tightBoundingRect(letter).translated(from_left, 0)
+            from_left = metrics.horizontalAdvance(self.text[:at])
+            cover = metrics.tightBoundingRect(letter).translated(from_left, 0)
             yield self.turned.mapRect(cover).translated(self.x, self.y)
 
 
@@ -104,11 +105,11 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
         result.boxes.append(Box(rect, pen, wide, brush))
 
 
-def _font(group: ElementTree.Element) -> QFontMetricsF:
+def _font(group: ElementTree.Element) -> QFont:
     font = QFont(group.get("font-family", ""))
     font.setPixelSize(round(float(group.get("font-size", FONT_SIZE))))
     font.setBold(int(group.get("font-weight", "400")) > 500)
-    return QFontMetricsF(font)
+    return font
 
 
 def fixed_font(widget: QWidget) -> None:

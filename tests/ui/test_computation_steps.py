@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from tests.pictures.computed import state_of, traced
 from tests.ui.windows import make_view, show
 from visformer.pictures.computation.stages import STAGES
-from visformer.pictures.picture import Matrix, Numbers
+from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.ui.motion import set_motion
@@ -95,15 +95,31 @@ def test_a_matrix_that_a_step_leaves_alone_is_not_drawn_again(
     drawn: list[HeatMap] = []
     draw = HeatMap.draw
 
-    def counted(self: HeatMap, matrix: Matrix | None) -> None:
+    def counted(self: HeatMap, *given: Any, **room: Any) -> None:
         drawn.append(self)
-        draw(self, matrix)
+        draw(self, *given, **room)
 
     monkeypatch.setattr(HeatMap, "draw", counted)
     show(view, state(step=4, kind=kind, stage=stage))
     visible = {at for at, one in enumerate(view.maps.maps) if one.isVisible()}
     again = {view.maps.maps.index(one) for one in drawn}
     assert visible - again == kept
+
+
+@pytest.mark.parametrize("kind", ["cross", "decoder"])
+def test_a_step_moves_no_cell(qtbot: QtBot, kind: Kind) -> None:
+    """There is room for the whole run's rows, and for their labels."""
+    grow = {"weighted", "sublayers"}  # their tables have a row per token
+    stages = [stage.name for stage in STAGES if stage.name not in grow]
+    view = view_on(qtbot, state(step=4, kind=kind, stage=stages[0]))
+    for stage in stages:
+        places = []
+        for step in (1, 4):
+            show(view, state(step=step, kind=kind, stage=stage))
+            QApplication.processEvents()
+            maps = [one.canvas for one in view.maps.maps if one.isVisible()]
+            places.append([(one.geometry(), one.box(0, 0)) for one in maps])
+        assert places[0] == places[1]
 
 
 def test_tabs_are_named_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _, ngettext
-from visformer.pictures.computation.subject import Subject, unit_of
+from visformer.pictures.computation.subject import NO_ROOM, Room, Subject, unit_of
 from visformer.pictures.picture import (
     AttentionRole,
     Axis,
@@ -39,6 +39,7 @@ class StageMap:
     make: Callable[[], Matrix]
     axes: tuple[Axis, Axis]  # what a row and a column are
     first: tuple[int, int] = (0, 0)  # the index of its first row and column
+    room: tuple[Room, Room] = (NO_ROOM, NO_ROOM)  # for rows and columns
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,6 +98,7 @@ def stage_map(
     around = subject.queries.start, subject.keys.start
     moving = (subject.trace, subject.layer_rows, subject.scale, *at, *around)
     firsts = {"query": subject.queries.start, "key": 0 if whole else around[1]}
+    room = subject.room(axes[0], whole=whole), subject.room(axes[1])
 
     def make() -> Matrix:
         numbers = values()
@@ -126,10 +128,11 @@ def stage_map(
 
     return StageMap(
         sign=sign,
-        key=(name, *(moving if key is None else key)),
+        key=(name, room, *(moving if key is None else key)),
         make=make,
         axes=axes,
         first=(firsts.get(axes[0], 0), 0),
+        room=room,
     )
 
 

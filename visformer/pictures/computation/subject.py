@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from visformer.analysis.sublayers import LayerRows, stack_of
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import labels
+from visformer.pictures.attention.maps import labels, reserved
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
@@ -33,6 +33,16 @@ UNITS: dict[Axis, str] = {  # counted from 0
 }
 
 
+class Room(NamedTuple):
+    """What a map keeps free along an axis, so that no step moves its cells."""
+
+    least: int  # rows or columns that there is room for
+    names: tuple[str, ...]  # those that there will be, as far as it is known
+
+
+NO_ROOM = Room(0, ())
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
     """The cell whose numbers are shown, and the block of rows around it."""
@@ -48,6 +58,7 @@ class Subject:
     layer_rows: LayerRows | None = None  # None: the layer's weights have not arrived
     positions: Floats | None = None  # the model's own encodings, [P, D]
     dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected, by axis
+    grows: bool = False  # the run is being decoded
 
     @property
     def weights(self) -> Floats:
@@ -92,6 +103,21 @@ class Subject:
         """The columns of the head's output among those of all heads."""
         size = self.facts.value_size
         return slice(self.head * size, (self.head + 1) * size)
+
+    def room(self, axis: Axis, *, whole: bool = False) -> Room:
+        """Return what a map of tokens keeps free for all steps of the run.
+
+        ``whole``: it shows all tokens, not a block of them.
+        """
+        if axis not in ("query", "key"):
+            return NO_ROOM
+        queries, keys = labels(self.trace.whole, self.kind)
+        counts = reserved((len(queries), len(keys)), self.kind, grows=self.grows)
+        names, count = (queries, counts[0]) if axis == "query" else (keys, counts[1])
+        if whole:
+            return Room(count, names)
+        shown = block(self.query if axis == "query" else self.key, count)
+        return Room(shown.stop - shown.start, names[shown])
 
     def dimension(self, axis: Axis, size: int) -> int:
         """Return the selected index along an axis of ``size``; 0 if none is."""
@@ -171,10 +197,12 @@ def subject(
     parameters: tuple[LayerParameters, ...] = (),
     positions: Floats | None = None,
     dimensions: Mapping[Axis, int] | None = None,
+    grows: bool = False,
 ) -> Subject | None:
     """Return what is shown; None if there is no row yet.
 
     ``parameters``: the weights of some layers; the selected one's are used.
+    ``grows``: the run is being decoded.
     """
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
@@ -193,6 +221,7 @@ def subject(
         layer_rows=None if fit is None else layer_rows(trace, fit, cell.query),
         positions=positions,
         dimensions=dimensions or {},
+        grows=grows,
     )
 
 

@@ -165,7 +165,7 @@ class ComputationView(View):
         state = self._state
         looked = state.shown, state.stage, state.kind, state.layer, state.head
         numbers = state.parameters, state.positions, state.scale
-        focus = state.cell, state.dimensions
+        focus = state.cell, state.dimensions, state.awaiting.decoding
         if self._changed("stage", *looked, *numbers, *focus):
             with laid_out_once(self):
                 self._draw_stage()
@@ -178,6 +178,7 @@ class ComputationView(View):
             parameters=state.parameters,
             positions=state.positions,
             dimensions=state.dimensions,
+            grows=state.awaiting.decoding,
         )
         page = stage_of(state.stage).page
         about = "" if self._subject is None else heading(self._subject, page)

@@ -9,12 +9,14 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from visformer.pictures.computation.stage_picture import StageMap
+from visformer.pictures.computation.subject import NO_ROOM, Room
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.large import present_whole
 from visformer.ui.theme import gap
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.label_text import longest
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.product_motion import ProductMotion
 
@@ -42,6 +44,7 @@ class StageMaps(QWidget):
         self._for_all = False  # for an audience: one row, of what matters most
         self._changed = Changed()
         self.matrices: list[Matrix | None] = []
+        self._rooms: list[tuple[Room, Room]] = []
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
         self._marks: dict[Axis, int] = {}
@@ -69,10 +72,11 @@ class StageMaps(QWidget):
             self._signs[index].setText("\n".join(_lines(one.sign)))
             if self._changed(f"map {index}", *one.key):
                 matrix = one.make()
-                if not is_same(matrix, self.matrices[index]):
-                    self.matrices[index] = matrix
-                    heat_map.draw(matrix)
-                    heat_map.setAccessibleName(matrix.title)
+                if one.room != self._rooms[index] or not is_same(
+                    matrix, self.matrices[index]
+                ):
+                    self.matrices[index], self._rooms[index] = matrix, one.room
+                    _draw(heat_map, matrix, one.room)
             self._mark(heat_map, self.matrices[index], one, marks)
         self._name_rows()
 
@@ -118,6 +122,7 @@ class StageMaps(QWidget):
         self._signs.append(sign)
         self.maps.append(heat_map)
         self.matrices.append(None)
+        self._rooms.append((NO_ROOM, NO_ROOM))
 
     def present(self, *, on: bool) -> None:
         """Show an audience what matters most, or everything again."""
@@ -239,6 +244,20 @@ class StageMaps(QWidget):
         place = self._at(index, at)
         if place is not None:
             self.clicked.emit(place)
+
+
+def _draw(heat_map: HeatMap, matrix: Matrix, room: tuple[Room, Room]) -> None:
+    """Draw a matrix where the whole run's would have room."""
+    rows, columns = room
+    heat_map.draw(
+        matrix,
+        extent=(
+            max(rows.least, len(matrix.rows)),
+            max(columns.least, len(matrix.columns)),
+        ),
+        longest=(longest(rows.names), longest(columns.names)),
+    )
+    heat_map.setAccessibleName(matrix.title)
 
 
 def _lines(sign: str) -> list[str]:
