@@ -11,8 +11,8 @@ import numpy as np
 
 from visformer.analysis.sublayers import LayerRows, stack_of
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import labels, reserved
-from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.attention.maps import FEWEST, labels, sides
+from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.text import visible
@@ -34,7 +34,7 @@ UNITS: dict[Axis, str] = {  # counted from 0
 
 
 class Room(NamedTuple):
-    """What a map keeps free along an axis, so that no step moves its cells."""
+    """What a map keeps free along an axis."""
 
     least: int  # rows or columns that there is room for
     names: tuple[str, ...]  # those that there will be, as far as it is known
@@ -105,18 +105,22 @@ class Subject:
         return slice(self.head * size, (self.head + 1) * size)
 
     def room(self, axis: Axis, *, whole: bool = False) -> Room:
-        """Return what a map of tokens keeps free for all steps of the run.
+        """Return what a map of tokens keeps free, so that most steps move nothing.
 
-        ``whole``: it shows all tokens, not a block of them.
+        That is the next power of two, but no more than the run has; while it is
+        decoded nobody knows. ``whole``: all tokens are shown, not a block of them.
         """
         if axis not in ("query", "key"):
             return NO_ROOM
-        queries, keys = labels(self.trace.whole, self.kind)
-        counts = reserved((len(queries), len(keys)), self.kind, grows=self.grows)
-        names, count = (queries, counts[0]) if axis == "query" else (keys, counts[1])
+        side = axis == "key"
+        names = labels(self.trace.whole, self.kind)[side]
+        count = len(names)
+        if sides(self.kind)[side] == "target":
+            count = doubled(FEWEST, len(self.trace.tokens(self.kind)[side]))
+            count = count if self.grows else min(count, len(names))
         if whole:
             return Room(count, names)
-        shown = block(self.query if axis == "query" else self.key, count)
+        shown = block(self.key if side else self.query, count)
         return Room(shown.stop - shown.start, names[shown])
 
     def dimension(self, axis: Axis, size: int) -> int:
