@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PySide6.QtGui import QColor, QPalette
 from PySide6.QtWidgets import (
+    QApplication,
     QComboBox,
     QLabel,
     QLineEdit,
@@ -14,6 +15,7 @@ from PySide6.QtWidgets import (
     QSpinBox,
     QWidget,
 )
+from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
@@ -22,7 +24,7 @@ from tests.ui.windows import make_view
 from visformer.engine.process import _positions
 from visformer.formats.fresh import build
 from visformer.session.state import State
-from visformer.ui.views.positions import PositionsView
+from visformer.ui.views.positions import PositionsView, PositionTable
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.encodings import sinusoid
@@ -69,6 +71,34 @@ def test_the_table_is_said_to_be_what_it_is(view: PositionsView) -> None:
     view.draw(shown(opened=opened_model(make_trace().model, learned)))
     assert "measured from the table" in words(view, "what the table is")
     assert "measured from the table" in words(view, "curve 1 in words")
+
+
+def test_a_table_new_on_screen_is_drawn_in_two_turns_and_painted_whole(
+    view: PositionsView, qtbot: QtBot
+) -> None:
+    view.draw(State())
+    view.show()
+    QApplication.processEvents()
+    view.draw(shown())
+    page = view.page(PositionTable)
+    heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
+    assert heat_map.matrix is not None
+    assert "no model is open" in words(view, "what the table is")
+    assert not page.updatesEnabled()
+    qtbot.waitUntil(page.updatesEnabled)
+    assert "the paper's sinusoids" in words(view, "what the table is")
+    assert words(view, "curve 1 in words")
+
+
+def test_another_table_takes_the_place_of_one_that_is_not_drawn_yet(
+    view: PositionsView, qtbot: QtBot
+) -> None:
+    view.show()
+    QApplication.processEvents()
+    view.draw(shown())
+    view.draw(State())
+    qtbot.waitUntil(view.page(PositionTable).updatesEnabled)
+    assert "no model is open" in words(view, "what the table is")
 
 
 def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QSignalBlocker, Signal
+from PySide6.QtCore import QEvent, QSignalBlocker, QTimer, Signal
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -39,6 +39,7 @@ from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.least_size import LeastColumn, laid_out_once, set_least
+from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.plots import plotting_in_pieces
 from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
@@ -69,6 +70,9 @@ class PositionTable(View):
         self._curves.export.failed.connect(self.fail)
         self._similarity = _Similarity()
         self._similarity.failed.connect(self.fail)
+        # a table that is new on screen is drawn in two turns of the event loop
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -127,18 +131,38 @@ class PositionTable(View):
             self._curves.draw(None)
             self._similarity.draw(None)
             return
+        if self.isVisible():
+            paint_later(self, 2)
+            self._late.start()
+        self._range.set_count(len(table))
+        self._range.offer(default_last(table, self._state.trace))
+        if not self._late.isActive():
+            self._draw_beside()
+
+    def _draw_late(self) -> None:
+        with laid_out_once(self):
+            self._draw_beside()
+
+    def _draw_beside(self) -> None:
+        """Say what the table is, and draw what stands beside its map."""
+        table, model = self._state.positions, self._state.model
+        if table is None or not has_table(table, model):
+            return
         waves = waves_of(table)
         self._about.setText(table_words(table, waves=waves, model=model))
         self._curves.draw(table, waves=waves)
         self._similarity.draw(table)
-        self._range.set_count(len(table))
-        self._range.offer(default_last(table, self._state.trace))
+        self._compare(self._range.first, self._range.last)
 
     def _draw_range(self, first: int, last: int) -> None:
         if self._state.positions is not None:
             self._heat_map.draw(heat_picture(self._state.positions, first, last))
-            self._curves.set_range(first, last)
-            self._similarity.set_range(first, last)
+            if not self._late.isActive():
+                self._compare(first, last)
+
+    def _compare(self, first: int, last: int) -> None:
+        self._curves.set_range(first, last)
+        self._similarity.set_range(first, last)
 
     def _tell(self, cell: MapCell | None) -> None:
         """Describe the cell pointed at, and mark its position in the curves."""
@@ -213,6 +237,10 @@ class _Range(QWidget):
     def first(self) -> int:
         """The first position shown."""
         return self._first.value()
+
+    @property
+    def last(self) -> int:
+        return self._last.value()
 
     def set_count(self, count: int) -> None:
         """Set how many positions there are to choose from."""
