@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QCursor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -56,16 +56,34 @@ def written(qtbot: QtBot) -> Iterator[Written]:
     place.close()
 
 
+def rest_on(widget: QWidget) -> None:
+    """Let the mouse rest on a widget, below its words."""
+    QCursor.setPos(widget.mapToGlobal(widget.rect().center()))
+    widget.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+
+
 def test_the_corner_button_makes_way_for_words_that_come(
     qtbot: QtBot, written: Written
 ) -> None:
     button = corner_button(written)
     assert button is not None
     assert button.geometry().right() < 165
+    rest_on(written)
     written.place = QRect(button.geometry())
     written.update()
     qtbot.waitUntil(lambda: not written.place.intersects(button.geometry()))
     assert button.isVisible()
+
+
+def test_the_corner_button_goes_with_a_mouse_that_nobody_saw_leave(
+    qtbot: QtBot, written: Written
+) -> None:
+    button = corner_button(written)
+    assert button is not None
+    rest_on(written)
+    QCursor.setPos(written.mapToGlobal(QPoint(-40, -40)))
+    written.update()
+    qtbot.waitUntil(button.isHidden)
 
 
 def test_an_image_of_a_picture_is_without_the_corner_button(written: Written) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -11,6 +14,7 @@ from tests.pictures.computed import state_of, traced
 from tests.ui.painted import painted
 from tests.ui.windows import make_view, show
 from visformer.core.layer_export import layer_parameters
+from visformer.pictures.selection import AttentionCell
 from visformer.ui.theme import sized
 from visformer.ui.views.computation import ComputationView
 
@@ -38,3 +42,21 @@ def test_rows_that_are_compared_are_all_in_sight(qtbot: QtBot, stage: str) -> No
         assert words
         highest = min(word.y for word in words) - one.fontMetrics().ascent()
         assert one.mapTo(view, QPoint()).y() + highest >= title - 3
+
+
+def test_a_value_stands_in_the_map_that_the_mouse_is_on(qtbot: QtBot) -> None:
+    """Also where Qt takes it to be on another one too, which it left unseen."""
+    weights = layer_parameters(CHECKPOINT, "decoder", 0)
+    view = make_view(qtbot, ComputationView)
+    view.resize(*ROOM)
+    view.show()
+    show(view, state_of(CHECKPOINT, TRACE, stage="softmax", parameters=weights))
+    QApplication.processEvents()
+    shown = [one for one in view.maps.maps if one.isVisible()]
+    for one in shown:
+        one.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+    for at in (1, 0):
+        QCursor.setPos(shown[at].mapToGlobal(shown[at].rect().center()))
+        cell = AttentionCell("cross", 2, at)
+        show(view, replace(view.session.state, hovered=cell))
+        assert [one.value.isVisible() for one in shown] == [at == 0, at == 1]

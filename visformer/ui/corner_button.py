@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.ui import icons
+from visformer.ui.pointer import is_over
 from visformer.values.arrays import Floats
 
 EDGE = 2  # pixels between it and what is painted
@@ -67,7 +68,9 @@ class CornerButton(QToolButton):
             button.hide()
 
     def _rested(self) -> None:
-        if not self.underMouse():
+        if not is_over(self._picture):
+            self.hide()
+        elif not self.underMouse():
             self._settle()
 
     def _settle(self) -> None:

@@ -13,6 +13,7 @@ from visformer.pictures.computation.subject import NO_ROOM, Room
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.large import present_whole
+from visformer.ui.pointer import is_over
 from visformer.ui.theme import gap
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
@@ -226,7 +227,7 @@ class StageMaps(QWidget):
             (row, column) if row is not None and column is not None else None,
             rows=() if row is None else (row,),
             columns=() if column is None else (column,),
-            value=heat_map.underMouse(),  # the words below have all maps' values
+            value=is_over(heat_map),  # the words below have all maps' values
         )
 
     def _at(self, index: int, at: MapCell | None) -> dict[Axis, int] | None:
