@@ -220,3 +220,15 @@ def test_pages_keep_their_pictures_where_there_is_little_room(
         if label.isVisible() and label.wordWrap():
             needed = label.heightForWidth(label.width())
             assert label.height() >= needed, label.text()
+
+
+def test_the_sum_is_in_sight_where_there_is_little_room(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine, view = opened(qtbot, tmp_path)
+    view.turn("input")
+    window.resize(900, 620)
+    QApplication.sendPostedEvents()
+    table = view.page(PositionInput).numbers
+    place = table.visualRect(table.model().index(2, 0))
+    assert table.viewport().rect().contains(place)

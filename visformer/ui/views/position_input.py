@@ -76,7 +76,7 @@ class PositionInput(View):
         self._distance = Plot(_("dot products with the positions around it"), 1)
         self._titles = plain_label(), plain_label()
         self.ids = paragraph(_("tokens and their ids"))
-        self.numbers = NumberTable()
+        self.numbers = NumberTable(least=3)  # the third one is the sum
         self.numbers.setAccessibleName(_("one token's vector, number by number"))
         self.numbers.failed.connect(self.fail)
         self._pictures: tuple[Matrix, ...] = ()

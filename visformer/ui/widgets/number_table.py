@@ -58,8 +58,10 @@ class NumberTable(QTableView):
     picked = Signal(object)  # a MapCell
     failed = Signal(str)
 
-    def __init__(self) -> None:
+    def __init__(self, *, least: int = 2) -> None:
+        """``least``: rows that are in sight also where there is little room."""
         super().__init__()
+        self._least = least
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
@@ -321,8 +323,8 @@ class NumberTable(QTableView):
         return QSize(self.minimumWidth(), self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
-        """Two rows high at most; the rest can be scrolled to."""
-        least = self._height(min(2, self._fitting_rows))
+        """Ask for a few rows at most; the rest can be scrolled to."""
+        least = self._height(min(self._least, self._fitting_rows))
         return QSize(super().minimumSizeHint().width(), least)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
