@@ -84,8 +84,8 @@ def free_place(picture: QWidget, size: QSize) -> QPoint:
     """Return where something of this size covers least of a picture, in its pixels.
 
     It is sought from the top right corner to the left, then down the right edge: the
-    first place of one colour, else the one with the least contrast, which is no word.
-    It lies on no control where there is another place.
+    first place where there are straight lines at most, else the one with the least
+    contrast. It lies on no control where there is another place.
     """
     room, edges = picture.rect(), QMargins(EDGE, EDGE, EDGE, EDGE)
     size = size.grownBy(edges).boundedTo(room.size())

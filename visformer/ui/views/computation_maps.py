@@ -248,7 +248,7 @@ class StageMaps(QWidget):
 
 
 def _draw(heat_map: HeatMap, matrix: Matrix, room: tuple[Room, Room]) -> None:
-    """Draw a matrix where the whole run's would have room."""
+    """Draw a matrix with room for the rows and columns to come."""
     rows, columns = room
     heat_map.draw(
         matrix,
