@@ -108,7 +108,7 @@ def test_a_matrix_that_a_step_leaves_alone_is_not_drawn_again(
 
 @pytest.mark.parametrize("kind", ["cross", "decoder"])
 def test_a_step_moves_no_cell(qtbot: QtBot, kind: Kind) -> None:
-    """There is room for the whole run's rows, and for their labels."""
+    """There is room for the rows to come, and for their labels."""
     grow = {"weighted", "sublayers"}  # their tables have a row per token
     stages = [stage.name for stage in STAGES if stage.name not in grow]
     view = view_on(qtbot, state(step=4, kind=kind, stage=stages[0]))

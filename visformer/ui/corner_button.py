@@ -91,8 +91,14 @@ def free_place(picture: QWidget, size: QSize) -> QPoint:
     size = size.grownBy(edges).boundedTo(room.size())
     top = QRect(0, 0, room.width(), size.height())
     right = QRect(room.width() - size.width(), 0, size.width(), room.height())
-    across = _contrasts(_contrast(picture, top).sum(0), size.width())[::-1]
-    down = _contrasts(_contrast(picture, right).sum(1), size.height())
+    taken = [
+        QRect(control.mapTo(picture, QPoint()), control.size())
+        for control in picture.findChildren(QWidget)
+        if isinstance(control, CONTROLS) and control.isVisible()
+        if not isinstance(control, CornerButton)
+    ]
+    across = _contrasts(_contrast(picture, top, taken).sum(0), size.width())[::-1]
+    down = _contrasts(_contrast(picture, right, taken).sum(1), size.height())
     best = int(np.concatenate([across, down]).argmin())
     if best < len(across):
         place = QPoint(len(across) - 1 - best, 0)
@@ -107,11 +113,11 @@ def _contrasts(lines: Floats, length: int) -> Floats:
     return result
 
 
-def _contrast(picture: QWidget, strip: QRect) -> Floats:
+def _contrast(picture: QWidget, strip: QRect, taken: list[QRect]) -> Floats:
     """Return how much pixels differ from their neighbours both ways, [height, width].
 
     Straight lines do not, words do. It is a sum over red, green and blue (0 to 255
-    each), and without bound on a control.
+    each), and without bound where a place is ``taken``.
     """
     image = QImage(strip.size(), QImage.Format.Format_RGB32)
     picture.render(image, QPoint(), QRegion(strip))
@@ -124,14 +130,8 @@ def _contrast(picture: QWidget, strip: QRect) -> Floats:
     found[1:, 1:] = np.minimum(
         from_left[1:] + from_left[:-1], from_above[:, 1:] + from_above[:, :-1]
     )
-    for control in picture.findChildren(QWidget):
-        if isinstance(control, CONTROLS) and _counts(control):
-            place = QRect(control.mapTo(picture, QPoint()), control.size())
-            place = place.intersected(strip).translated(-strip.topLeft())
-            rows = slice(place.top(), place.bottom() + 1)
-            found[rows, place.left() : place.right() + 1] = np.inf
+    for place in taken:
+        place = place.intersected(strip).translated(-strip.topLeft())
+        rows = slice(place.top(), place.bottom() + 1)
+        found[rows, place.left() : place.right() + 1] = np.inf
     return found
-
-
-def _counts(control: QWidget) -> bool:
-    return control.isVisible() and not isinstance(control, CornerButton)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from visformer.pictures.computation.stage_picture import StageMap
-from visformer.pictures.computation.subject import NO_ROOM, Room
+from visformer.pictures.computation.subject import Room
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.large import present_whole
@@ -45,7 +45,6 @@ class StageMaps(QWidget):
         self._for_all = False  # for an audience: one row, of what matters most
         self._changed = Changed()
         self.matrices: list[Matrix | None] = []
-        self._rooms: list[tuple[Room, Room]] = []
         self.maps: list[HeatMap] = []
         self._signs: list[QLabel] = []
         self._marks: dict[Axis, int] = {}
@@ -73,10 +72,9 @@ class StageMaps(QWidget):
             self._signs[index].setText("\n".join(_lines(one.sign)))
             if self._changed(f"map {index}", *one.key):
                 matrix = one.make()
-                if one.room != self._rooms[index] or not is_same(
-                    matrix, self.matrices[index]
-                ):
-                    self.matrices[index], self._rooms[index] = matrix, one.room
+                moved = self._changed(f"room {index}", *one.room)
+                if moved or not is_same(matrix, self.matrices[index]):
+                    self.matrices[index] = matrix
                     _draw(heat_map, matrix, one.room)
             self._mark(heat_map, self.matrices[index], one, marks)
         self._name_rows()
@@ -123,7 +121,6 @@ class StageMaps(QWidget):
         self._signs.append(sign)
         self.maps.append(heat_map)
         self.matrices.append(None)
-        self._rooms.append((NO_ROOM, NO_ROOM))
 
     def present(self, *, on: bool) -> None:
         """Show an audience what matters most, or everything again."""

@@ -240,6 +240,7 @@ class _Range(QWidget):
 
     @property
     def last(self) -> int:
+        """The last position shown."""
         return self._last.value()
 
     def set_count(self, count: int) -> None:

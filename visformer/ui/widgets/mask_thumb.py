@@ -11,6 +11,7 @@ from visformer.language import N_, _
 from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix
 from visformer.ui import theme
+from visformer.ui.pointer import is_over
 from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.plain_tip import plain_tip
 
@@ -68,7 +69,7 @@ class MaskThumb(QAbstractButton):
             painter.drawImage(place, self._painted(palette))
         chosen = self.isChecked()
         role = QPalette.ColorRole.Highlight if chosen else QPalette.ColorRole.Mid
-        framed = chosen or self.hasFocus() or self.underMouse()
+        framed = chosen or self.hasFocus() or is_over(self)
         if framed and not chosen:
             role = QPalette.ColorRole.Highlight
         painter.setPen(QPen(palette.color(role), 3 if chosen else 1))
