@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
@@ -12,11 +13,15 @@ from visformer.bench import time_tabs as tabs
 from visformer.bench import time_turns as turns
 from visformer.bench import time_window as window
 from visformer.bench import windows
-from visformer.bench.measurements import Measurement
+from visformer.bench.measurements import Measurement, spread
+from visformer.bench.pace import Pace, Plots
 from visformer.bench.random_trace import random_trace
 from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.ui import views
 from visformer.ui.views.view import View
+
+SLOWER = 2.0
+pace_now = Pace.now
 
 
 @pytest.fixture(autouse=True)
@@ -24,6 +29,8 @@ def small(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Few tokens and keys; garbage is collected in between only, as in tests/ui."""
     monkeypatch.setattr(window, "TOKENS", 9)
     monkeypatch.setattr(window, "KEYS", 6)
+    monkeypatch.setattr(window, "BLOCK", 3)
+    monkeypatch.setattr(Pace, "now", lambda _pace: SLOWER)
     gc.collect()
     gc.disable()
     yield
@@ -49,7 +56,11 @@ def test_a_paint_is_waited_for() -> None:
 
 
 def test_steps_are_painted() -> None:
-    assert_measured(window.new_step(), 2)
+    figures = window.new_step()
+    assert_measured(figures, 2)
+    for figure in figures:  # each block's first step only warms up
+        assert figure.parts["times"] == 4
+        assert figure.value == pytest.approx(figure.parts["ms here"] / SLOWER)
 
 
 @pytest.mark.slow
@@ -107,10 +118,33 @@ def test_a_beat_sees_the_event_loop() -> None:
     assert max(beat.gaps) > 0
 
 
+def test_plots_are_painted_anew() -> None:
+    weights = [np.full((2, 4, 4), value, np.float32) for value in (0, 1)]
+    plots = Plots(weights, layers=1)
+    plots.widget.show()
+    windows.settle()
+    assert plots.redraw() > 0
+    before = plots.widget.grab().toImage()
+    assert plots.redraw() > 0
+    assert plots.widget.grab().toImage() != before
+    plots.widget.close()
+
+
+@pytest.mark.slow
+def test_the_pace_is_measured_in_a_process_of_its_own() -> None:
+    pace = Pace()
+    slower = pace_now(pace)
+    assert 0.01 < slower < 1000  # of a computer that needs 24 ms
+    pace.close()
+
+
 def test_a_spread_by_hand() -> None:
-    median, most = window.spread(10, "a key", [0.002, 0.004, 0.003], 16, 3)
+    """Each time is divided by the pace of its minute."""
+    times, paces = [0.004, 0.004, 0.003], [2.0, 1.0, 1.0]
+    median, most = spread(10, "a key", times, paces, 16, 3)
     assert (median.value, most.value) == (3.0, 4.0)
     assert (median.met, most.met) == (True, False)
+    assert median.parts == {"ms here": 4.0, "slower": 1.0, "times": 3.0}
 
 
 def test_what_never_comes_is_not_waited_for_for_ever(
@@ -122,9 +156,10 @@ def test_what_never_comes_is_not_waited_for_for_ever(
 
 
 def test_the_worst_phase_counts() -> None:
-    often, once = turns.worst_gaps({"a": [0.001] * 99 + [0.06], "b": [0.004, 0.012]})
+    gaps = {"a": [0.001] * 99 + [0.06], "b": [0.004, 0.024]}
+    often, once = turns.worst_gaps(gaps, {"a": 1.0, "b": 2.0})
     assert (often.value, once.value) == (12.0, 60.0)
-    assert often.parts == {"a": 1.0, "b": 12.0}
+    assert often.parts == {"ms here": 24.0, "slower": 2.0, "a": 1.0, "b": 24.0}
     assert (often.met, once.met) == (False, False)
 
 

@@ -130,3 +130,48 @@ def quantile(values: Iterable[float], share: float) -> float:
     """Return the value that a share (0 to 1) of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def spread(
+    budget: int,
+    what: str,
+    times: list[float],
+    paces: list[float],
+    median: float,
+    most: float,
+) -> list[Measurement]:
+    """Return the median and the 95th percentile of some seconds, as milliseconds.
+
+    ``paces``: see ``Pace.now``, of the minute of each time, which is divided by it.
+    """
+    paced = [taken / pace for taken, pace in zip(times, paces, strict=True)]
+    pace, parts = statistics.median(paces), {"times": float(len(times))}
+    figures = (
+        (_("{what}, median", what=what), statistics.median, median),
+        (_("{what}, 95th percentile", what=what), _most, most),
+    )
+    return [
+        at_pace(budget, name, (of(times), of(paced)), pace, must, parts)
+        for name, of, must in figures
+    ]
+
+
+def _most(values: list[float]) -> float:
+    return quantile(values, 0.95)
+
+
+def at_pace(
+    budget: int,
+    what: str,
+    taken: tuple[float, float],
+    pace: float,
+    must: float,
+    parts: dict[str, float],
+) -> Measurement:
+    """Return milliseconds of the computer that the budgets were set on.
+
+    ``taken``: seconds as they were measured, and at that pace.
+    """
+    here, there = (1e3 * seconds for seconds in taken)
+    parts = {"ms here": here, "slower": pace, **parts}
+    return Measurement(budget, what, there, "ms", "at most", must, parts)

@@ -6,12 +6,12 @@ at 1280 x 800, on a sentence and a reference of about 64 tokens each.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -27,7 +27,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App
-from visformer.bench.measurements import Measurement, quantile
+from visformer.bench.measurements import Measurement, at_pace, spread
+from visformer.bench.pace import Pace
 from visformer.bench.windows import application, settle, wait_until
 from visformer.engine.messages import Refused
 from visformer.language import N_, _
@@ -76,6 +77,14 @@ class Refreshes(QObject):
         """Count; Qt paints what is outdated when this event is handled."""
         self.count += event.type() == QEvent.Type.UpdateRequest
         return False
+
+
+class Watched(NamedTuple):
+    """The window that is measured, its refreshes, and the computer's pace."""
+
+    window: MainWindow
+    refreshes: Refreshes
+    pace: Pace
 
 
 def until_right(
@@ -150,56 +159,53 @@ def measured(
 
     And how a held arrow, of so many keys, keeps up.
     """
-    refreshes = Refreshes(window)
+    watched = Watched(window, Refreshes(window), Pace())
     window.activateWindow()
     for view, page, name in places(window):
         window.session.set(tab=view.name)
         if isinstance(view, PagedView):
             view.turn(page)
-        yield from _changes(window, view, refreshes, name, presses)
+        yield from _changes(watched, view, name, presses)
         canvas = _canvas(view)
         if canvas is not None:
 
             def move(at: int) -> None:
                 _hover(canvas, at)  # noqa: B023
 
-            times = _times(window, view, move, refreshes, presses)
-            if times:
-                yield from _spread(name, _(HOVER), times)
-        yield from _hold(window, view, refreshes, name, held)
+            yield from _spread(watched, view, move, f"{name}: {_(HOVER)}", presses)
+        yield from _hold(watched, view, name, held)
     shown = window.session.state.stage
     window.session.set(tab="computation")
     view = window.tabs.view("computation")
     for stage in (one for one in STAGES if one.name != shown):
         window.session.set(stage=stage.name)
         name = f"{_(PAGES[stage.page])} > {_(stage.title)}"
-        yield from _changes(window, view, refreshes, name, presses)
+        yield from _changes(watched, view, name, presses)
+    watched.pace.close()
 
 
 def _changes(
-    window: MainWindow, view: View, refreshes: Refreshes, place: str, presses: int
+    watched: Watched, view: View, place: str, presses: int
 ) -> Iterator[Measurement]:
     """Press the keys of each kind of change."""
+    window = watched.window
     _look_inside(window)
     for sort, (one, other, modifier) in SORTS.items():
 
         def press(at: int) -> None:
             QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
 
-        times = _times(window, view, press, refreshes, presses)
-        if times:
-            yield from _spread(place, _(sort), times)
+        yield from _spread(watched, view, press, f"{place}: {_(sort)}", presses)
         _look_inside(window)
 
 
-def _hold(
-    window: MainWindow, view: View, refreshes: Refreshes, place: str, keys: int
-) -> Iterator[Measurement]:
+def _hold(watched: Watched, view: View, place: str, keys: int) -> Iterator[Measurement]:
     """Hold an arrow key: forward, then as far back, and again.
 
     The keys come at their own times, as from a keyboard, however long a turn of the
     event loop takes. RuntimeError if the window ends at another step.
     """
+    window, refreshes, pace = watched
     _look_inside(window)
     state = window.session.state
     end, steps = state.step, len(state.trace) if state.trace is not None else 0
@@ -232,14 +238,9 @@ def _hold(
         1.05,
         parts,
     )
-    yield Measurement(
-        7,
-        _("{place}: longest turn of the event loop while it is held", place=place),
-        1e3 * longest,
-        "ms",
-        "at most",
-        50,
-    )
+    what = _("{place}: longest turn of the event loop while it is held", place=place)
+    slower = pace.now()
+    yield at_pace(7, what, (longest, longest / slower), slower, 50, {})
 
 
 def _pending(window: MainWindow, view: View) -> Callable[[], bool]:
@@ -271,21 +272,24 @@ def _look_inside(window: MainWindow) -> None:
     settle()
 
 
-def _times(
-    window: MainWindow,
+def _spread(
+    watched: Watched,
     view: View,
     act: Callable[[int], object],
-    refreshes: Refreshes,
+    what: str,
     presses: int,
-) -> list[float]:
-    """Return the seconds of each change after the first few; [] if nothing changes."""
-    pending = _pending(window, view)
+) -> list[Measurement]:
+    """Measure each change after the first few; nothing if nothing changes."""
+    pending = _pending(watched.window, view)
     times = []
     for at in range(presses):
-        taken = until_right(lambda: act(at), refreshes, pending)  # noqa: B023
+        taken = until_right(lambda: act(at), watched.refreshes, pending)  # noqa: B023
         if taken is not None:
             times.append(taken)
-    return times[min(WARM, len(times) - 1) :] if times else []
+    if not times:
+        return []
+    times = times[min(WARM, len(times) - 1) :]
+    return spread(10, what, times, [watched.pace.now()] * len(times), 16, 33)
 
 
 def _canvas(view: View) -> Canvas | None:
@@ -310,19 +314,6 @@ def _hover(canvas: Canvas, at: int) -> None:
         NONE,
     )
     QApplication.sendEvent(canvas, event)
-
-
-def _spread(place: str, what: str, times: list[float]) -> list[Measurement]:
-    fields = {"place": place, "change": what}
-    parts = {"times": float(len(times))}
-    figures = (
-        (_("{place}: {change}, median", **fields), statistics.median(times), 16),
-        (_("{place}: {change}, 95th percentile", **fields), quantile(times, 0.95), 33),
-    )
-    return [
-        Measurement(10, name, 1e3 * value, "ms", "at most", must, parts)
-        for name, value, must in figures
-    ]
 
 
 BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {10: keys}

@@ -15,7 +15,8 @@ from PySide6.QtCore import QEventLoop, QObject, QSettings, Qt, QTimer
 from PySide6.QtTest import QTest
 
 from visformer.app import App
-from visformer.bench.measurements import Measurement, quantile
+from visformer.bench.measurements import Measurement, at_pace, quantile
+from visformer.bench.pace import Pace
 from visformer.bench.windows import application, settle, wait_until
 from visformer.engine.events import Event
 from visformer.engine.messages import Finished, Opened, Refused
@@ -43,6 +44,10 @@ class Beat(QObject):
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._turn)
         self._timer.start(1)
+
+    def rest(self) -> None:
+        """Leave out what was done since the last turn."""
+        self._last = time.perf_counter()
 
     def _turn(self) -> None:
         now = time.perf_counter()
@@ -74,24 +79,39 @@ def event_loop() -> list[Measurement]:
             "sizes of text": lambda: _zoom(window),
         }
         gaps: dict[str, list[float]] = {}
+        paces: dict[str, float] = {}
+        pace = Pace()
         for name, act in phases.items():
             first = max(1, len(beat.gaps))  # the very first gap precedes any turn
             act()
             gaps[name] = beat.gaps[first:]
+            paces[name] = pace.now()
+            beat.rest()
+        pace.close()
         app.close()
-    return worst_gaps(gaps)
+    return worst_gaps(gaps, paces)
 
 
-def worst_gaps(gaps: dict[str, list[float]]) -> list[Measurement]:
-    """Return the worst phase's 95th percentile, and the longest gap of all."""
-    often = {name: 1e3 * quantile(times, 0.95) for name, times in gaps.items()}
-    once = {name: 1e3 * max(times) for name, times in gaps.items()}
+def worst_gaps(
+    gaps: dict[str, list[float]], paces: dict[str, float]
+) -> list[Measurement]:
+    """Return the worst phase's 95th percentile, and the longest gap of all.
+
+    ``paces``: see ``Pace.now``, of each phase; its gaps are divided by it. A figure's
+    parts are the milliseconds of every phase, as they were measured.
+    """
+    often = {name: quantile(times, 0.95) for name, times in gaps.items()}
+    once = {name: max(times) for name, times in gaps.items()}
     usual = _("gap of the event loop, 95th percentile of the worst phase")
     longest = _("gap of the event loop, longest of the worst phase")
-    return [
-        Measurement(7, what, max(ms.values()), "ms", "at most", must, ms)
-        for what, ms, must in ((usual, often, 10), (longest, once, 50))
-    ]
+    figures = []
+    for what, taken, must in ((usual, often, 10), (longest, once, 50)):
+        paced = {name: seconds / paces[name] for name, seconds in taken.items()}
+        worst = max(paced, key=paced.__getitem__)
+        parts = {name: 1e3 * seconds for name, seconds in taken.items()}
+        both = taken[worst], paced[worst]
+        figures.append(at_pace(7, what, both, paces[worst], must, parts))
+    return figures
 
 
 def _start(window: MainWindow, seen: list[Event]) -> None:

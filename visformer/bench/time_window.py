@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
@@ -20,15 +19,24 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from visformer.bench.measurements import Measurement, quantile, seconds, take_turns
+from visformer.bench.measurements import Measurement, seconds, spread, take_turns
+from visformer.bench.pace import LAYERS, Pace, Plots
+from visformer.bench.pace import TOKENS as CELLS
 from visformer.bench.random_trace import random_facts, random_recording, random_trace
-from visformer.bench.windows import application, attention_of, settle, shown_window
+from visformer.bench.windows import (
+    application,
+    attention_of,
+    settle,
+    shown_window,
+    wait_until,
+)
 from visformer.engine.messages import Decode
 from visformer.engine.mirror import Decoded
 from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
 from visformer.session.awaiting import Awaiting
 from visformer.session.state import Session
+from visformer.ui.ahead import later
 from visformer.ui.widgets.overview import Overview
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import Floats
@@ -36,6 +44,7 @@ from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording
 
 TOKENS, KEYS = 64, 40  # of source and target; key presses of each kind
+BLOCK = 10  # steps between two looks at the computer's pace
 
 
 class Paints(QObject):
@@ -89,21 +98,6 @@ def until_painted(act: Callable[[], object], paints: Paints) -> float:
     return last - began
 
 
-def spread(
-    budget: int, what: str, times: list[float], median: float, most: float
-) -> list[Measurement]:
-    """Return the median and the 95th percentile of some seconds, as milliseconds."""
-    parts = {"times": float(len(times))}
-    measured = (
-        (_("{what}, median", what=what), statistics.median(times), median),
-        (_("{what}, 95th percentile", what=what), quantile(times, 0.95), most),
-    )
-    return [
-        Measurement(budget, name, 1e3 * value, "ms", "at most", must, parts)
-        for name, value, must in measured
-    ]
-
-
 # ---- 5: a new step --------------------------------------------------------------
 
 
@@ -119,7 +113,9 @@ def new_step() -> list[Measurement]:
     growing = Recording(whole.trace().until(0), TOKENS)  # nothing is derived yet
     for row in [*whole.rows(0)[: TOKENS - KEYS - 1], known]:
         growing.append(row)
-    times = []
+    times: list[float] = []
+    paces: list[float] = []
+    pace = Pace()
     with shown_window(growing.trace()) as window:
         paints = pictures(window)
 
@@ -128,19 +124,24 @@ def new_step() -> list[Measurement]:
 
         asked = Awaiting().add(1, Decode(source=""))
         window.session.set(awaiting=asked, cursor=TOKENS, step=TOKENS)
-        settle()
+        wait_until(lambda: later(application()).idle)
         gc.collect()
         gc.disable()  # as in the program, whose timer collects between events
-        for row in rows:
-            growing.append(row)
-            times.append(until_painted(show, paints))
-            gc.collect(1)
+        for first in range(0, len(rows), BLOCK):
+            slower, taken = pace.now(), []
+            for row in rows[first : first + BLOCK]:
+                growing.append(row)
+                taken.append(until_painted(show, paints))
+                gc.collect(1)
+            times += taken[1:]  # the first one only warms up
+            paces += [slower] * len(taken[1:])
         gc.enable()
     what = _(
         "from a new step's numbers to the finished paint, {n} tokens, 32 heads",
         n=TOKENS,
     )
-    return spread(5, what, times[1:], 4, 8)
+    pace.close()
+    return spread(5, what, times, paces, 4, 8)
 
 
 # ---- 8 and 9: all heads --------------------------------------------------------
@@ -148,7 +149,7 @@ def new_step() -> list[Measurement]:
 
 def refresh() -> list[Measurement]:
     """Compare redrawing the grid of 64 heads with 64 plots."""
-    return against_plots(layers=8, tokens=128)
+    return against_plots(LAYERS, CELLS)
 
 
 def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measurement]:
@@ -161,17 +162,9 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
     selection = Session().state.selection
     for trace in traces:  # keeps the derived weights
         mosaic(trace, selection, "encoder", extent=extent)
-    overview, plots = Overview(lambda: None), pg.GraphicsLayoutWidget()
-    images = [
-        plots.addPlot(row=layer, col=head)
-        for layer in range(layers)
-        for head in range(8)
-    ]
-    items = [pg.ImageItem(axisOrder="row-major") for _image in images]
-    for plot, item in zip(images, items, strict=True):
-        plot.addItem(item)
-    for widget in (overview, plots):
-        widget.resize(1100, 1100)
+    overview, plots = Overview(lambda: None), Plots(weights, layers)
+    overview.resize(plots.widget.size())
+    for widget in (overview, plots.widget):
         widget.show()
     settle()
 
@@ -184,21 +177,11 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
 
         return seconds(draw, time.perf_counter)
 
-    def theirs() -> float:
-        weights.reverse()
-
-        def draw() -> None:
-            for at, item in enumerate(items):
-                item.setImage(weights[0][at % 8], autoLevels=False, levels=(0, 1))
-            plots.viewport().repaint()
-
-        return seconds(draw, time.perf_counter)
-
-    turns = take_turns(ours, theirs, rounds=rounds)
-    for widget in (overview, plots):
+    turns = take_turns(ours, plots.redraw, rounds=rounds)
+    for widget in (overview, plots.widget):
         widget.close()
     parts = turns.milliseconds("grid", "plots")
-    sizes = {"heads": len(items), "tokens": tokens}
+    sizes = {"heads": layers * len(weights[0]), "tokens": tokens}
     note = _("the weights are already computed")
     faster = _(
         "{heads} heads of {tokens} x {tokens} redrawn, speed relative to plots", **sizes
