@@ -24,12 +24,16 @@ def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
 
 
 def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
-    assert reserved((5, 9), "decoder", grows=True) == (8, 16)
-    assert reserved((17, 17), "decoder", grows=True) == (32, 32)
-    assert reserved((8, 9), "cross", grows=True) == (8, 9)
-    assert reserved((8, 9), "encoder", grows=True) == (8, 9)
-    assert reserved((0, 9), "cross", grows=True) == (8, 9)
-    assert reserved((5, 9), "decoder", grows=False) == (5, 9)
+    def room(counts: tuple[int, int], kind: Kind, source: int = 9) -> tuple[int, int]:
+        return reserved(counts, kind, grows=True, source=source)
+
+    assert room((5, 9), "decoder", source=0) == (8, 16)  # nothing but a prompt
+    assert room((17, 17), "decoder") == (32, 32)
+    assert room((1, 9), "cross") == room((16, 9), "cross") == (16, 9)  # as its source
+    assert room((17, 9), "cross") == (32, 9)
+    assert room((8, 9), "encoder") == (8, 9)
+    assert room((0, 8), "cross", source=8) == (8, 8)
+    assert reserved((5, 9), "decoder", grows=False, source=9) == (5, 9)
 
 
 def looked(state: State) -> tuple[Trace | None, Selection, Look]:

@@ -36,15 +36,18 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))
 
 
-def reserved(counts: tuple[int, int], kind: Kind, *, grows: bool) -> tuple[int, int]:
+def reserved(
+    counts: tuple[int, int], kind: Kind, *, grows: bool, source: int
+) -> tuple[int, int]:
     """Return the rows and columns that a map has room for; ``counts``: those decoded.
 
-    ``grows``: the run is being decoded. Then there is room for up to as many tokens
-    again, so that hardly any step moves what is there.
+    ``grows``: the run is being decoded. Then there is room for as many tokens as its
+    ``source`` has, since a translation is about as long, and if there are more for up
+    to as many again: hardly any step moves what is there.
     """
     if not grows:
         return counts
-    rows, columns = (doubled(FEWEST, count) for count in counts)
+    rows, columns = (doubled(FEWEST, max(count, source)) for count in counts)
     queries, keys = sides(kind)
     return (
         rows if queries == "target" else counts[0],

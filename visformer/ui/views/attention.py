@@ -322,14 +322,19 @@ class AttentionView(View):
         column = max(every, key=len, default="")
         for kind, (rows, columns) in labels.items():
             counts = len(rows), len(columns)
-            self._extents[kind] = reserved(counts, kind, grows=grows)
+            self._extents[kind] = self._reserved(trace, kind, counts)
             self._longest[kind] = longest(rows), (column, *longest(columns))
 
     def _extent(self, trace: Trace, kind: Kind) -> tuple[int, int]:
         """Rows and columns of the overview's thumbnails: every token decoded."""
         queries, keys = trace.tokens(kind)
-        grows = self._state.awaiting.decoding
-        return reserved((len(queries), len(keys)), kind, grows=grows)
+        return self._reserved(trace, kind, (len(queries), len(keys)))
+
+    def _reserved(
+        self, trace: Trace, kind: Kind, counts: tuple[int, int]
+    ) -> tuple[int, int]:
+        grows, source = self._state.awaiting.decoding, len(trace.source)
+        return reserved(counts, kind, grows=grows, source=source)
 
     # ---- what the user does ----------------------------------------------------
 
