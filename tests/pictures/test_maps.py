@@ -28,11 +28,12 @@ def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
         return reserved(counts, kind, grows=True, source=source)
 
     assert room((5, 9), "decoder", source=0) == (8, 16)  # nothing but a prompt
-    assert room((17, 17), "decoder") == (32, 32)
-    assert room((1, 9), "cross") == room((16, 9), "cross") == (16, 9)  # as its source
-    assert room((17, 9), "cross") == (32, 9)
+    assert room((17, 17), "decoder", source=3) == (32, 32)
+    # a quarter longer than the source
+    assert room((1, 20), "cross", 20) == room((25, 20), "cross", 20) == (25, 20)
+    assert room((26, 20), "cross", 20) == (50, 20)
     assert room((8, 9), "encoder") == (8, 9)
-    assert room((0, 8), "cross", source=8) == (8, 8)
+    assert room((0, 6), "cross", source=6) == (8, 6)
     assert reserved((5, 9), "decoder", grows=False, source=9) == (5, 9)
 
 

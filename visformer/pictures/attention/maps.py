@@ -18,7 +18,7 @@ from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
-FEWEST = 8  # tokens that there is room for while a run is decoded; then twice as many
+FEWEST = 8  # tokens that there is room for at least while a run is decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,14 @@ def reserved(
 ) -> tuple[int, int]:
     """Return the rows and columns that a map has room for; ``counts``: those decoded.
 
-    ``grows``: the run is being decoded. Then there is room for as many tokens as its
-    ``source`` has, since a translation is about as long, and if there are more for up
-    to as many again: hardly any step moves what is there.
+    ``grows``: the run is being decoded. Then there is room for a translation that is a
+    quarter longer than its ``source`` has tokens, for twice as many if it is longer
+    still, and so on: hardly any step moves what is there.
     """
     if not grows:
         return counts
-    rows, columns = (doubled(FEWEST, max(count, source)) for count in counts)
+    expected = max(FEWEST, source * 5 // 4)
+    rows, columns = (doubled(expected, count) for count in counts)
     queries, keys = sides(kind)
     return (
         rows if queries == "target" else counts[0],
