@@ -154,6 +154,25 @@ def test_reserved_room_holds_no_cells(heat_map: HeatMap) -> None:
     assert middle(heat_map, 1, 1) == cell
 
 
+def test_cells_keep_to_the_room_that_maps_share(heat_map: HeatMap) -> None:
+    """With their labels and titles; where it is too little they do not."""
+    heat_map.resize(400, 400)
+    heat_map.draw(matrix())
+    alone, (first, last) = heat_map.canvas.geometry(), heat_map.span
+    assert first == alone.top()
+    axis = heat_map._column_axis.y()
+    heat_map.share((first + 30, last - 20))
+    cells = heat_map.canvas.geometry()
+    assert cells.top() == first + 30
+    assert cells.bottom() <= last - 20
+    assert heat_map._column_labels.geometry().bottom() == cells.top() - 1
+    assert heat_map._column_axis.y() == axis + 30
+    assert heat_map.span == (first, last)
+    for too_much in ((0, 1000), (first + 100, first + 150)):
+        heat_map.share(too_much)
+        assert heat_map.canvas.geometry() == alone
+
+
 def test_zoom_keeps_the_cell_under_the_mouse(heat_map: HeatMap, qtbot: Any) -> None:
     heat_map.draw(matrix(20, 20))
     canvas, at = heat_map.canvas, QPointF(middle(heat_map, 7, 11))

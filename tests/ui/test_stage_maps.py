@@ -14,6 +14,7 @@ from tests.pictures.computed import state_of, traced
 from tests.ui.painted import painted
 from tests.ui.windows import make_view, show
 from visformer.core.layer_export import layer_parameters
+from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.theme import sized
 from visformer.ui.views.computation import ComputationView
@@ -60,3 +61,33 @@ def test_a_value_stands_in_the_map_that_the_mouse_is_on(qtbot: QtBot) -> None:
         cell = AttentionCell("cross", 2, at)
         show(view, replace(view.session.state, hovered=cell))
         assert [one.value.isVisible() for one in shown] == [at == 0, at == 1]
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in STAGES])
+def test_a_row_is_level_in_all_maps_beside_each_other(qtbot: QtBot, stage: str) -> None:
+    """In a window, in another size of text, in a lower one, and for an audience."""
+    weights = layer_parameters(CHECKPOINT, "decoder", 0)
+    view = make_view(qtbot, ComputationView)
+    view.resize(1280, 700)
+    view.show()
+    show(view, state_of(CHECKPOINT, TRACE, stage=stage, parameters=weights))
+    assert_level(view)
+    view.setFont(sized(view.font(), 1.5))
+    assert_level(view)
+    view.resize(*ROOM)
+    assert_level(view)
+    view.maps.present(on=True)
+    assert_level(view)
+
+
+def assert_level(view: ComputationView) -> None:
+    """Assert that maps at one height have their cells at one height."""
+    for _turn in range(3):
+        QApplication.processEvents()
+    rows: dict[int, set[tuple[int, int]]] = {}
+    for one in view.maps.maps:
+        if one.isVisible():
+            cells = one.canvas.geometry()
+            rows.setdefault(one.y(), set()).add((cells.top(), cells.bottom()))
+    assert rows
+    assert all(len(spans) == 1 for spans in rows.values()), rows

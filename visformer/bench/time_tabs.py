@@ -79,7 +79,7 @@ class Refreshes(QObject):
         return False
 
 
-class Watched(NamedTuple):
+class Measured(NamedTuple):
     """The window that is measured, its refreshes, and the computer's pace."""
 
     window: MainWindow
@@ -159,53 +159,55 @@ def measured(
 
     And how a held arrow, of so many keys, keeps up.
     """
-    watched = Watched(window, Refreshes(window), Pace())
+    subject = Measured(window, Refreshes(window), Pace())
     window.activateWindow()
     for view, page, name in places(window):
         window.session.set(tab=view.name)
         if isinstance(view, PagedView):
             view.turn(page)
-        yield from _changes(watched, view, name, presses)
+        yield from _changes(subject, view, name, presses)
         canvas = _canvas(view)
         if canvas is not None:
 
             def move(at: int) -> None:
                 _hover(canvas, at)  # noqa: B023
 
-            yield from _spread(watched, view, move, f"{name}: {_(HOVER)}", presses)
-        yield from _hold(watched, view, name, held)
+            yield from _spread(subject, view, move, f"{name}: {_(HOVER)}", presses)
+        yield from _hold(subject, view, name, held)
     shown = window.session.state.stage
     window.session.set(tab="computation")
     view = window.tabs.view("computation")
     for stage in (one for one in STAGES if one.name != shown):
         window.session.set(stage=stage.name)
         name = f"{_(PAGES[stage.page])} > {_(stage.title)}"
-        yield from _changes(watched, view, name, presses)
-    watched.pace.close()
+        yield from _changes(subject, view, name, presses)
+    subject.pace.close()
 
 
 def _changes(
-    watched: Watched, view: View, place: str, presses: int
+    subject: Measured, view: View, place: str, presses: int
 ) -> Iterator[Measurement]:
     """Press the keys of each kind of change."""
-    window = watched.window
+    window = subject.window
     _look_inside(window)
     for sort, (one, other, modifier) in SORTS.items():
 
         def press(at: int) -> None:
             QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
 
-        yield from _spread(watched, view, press, f"{place}: {_(sort)}", presses)
+        yield from _spread(subject, view, press, f"{place}: {_(sort)}", presses)
         _look_inside(window)
 
 
-def _hold(watched: Watched, view: View, place: str, keys: int) -> Iterator[Measurement]:
+def _hold(
+    subject: Measured, view: View, place: str, keys: int
+) -> Iterator[Measurement]:
     """Hold an arrow key: forward, then as far back, and again.
 
     The keys come at their own times, as from a keyboard, however long a turn of the
     event loop takes. RuntimeError if the window ends at another step.
     """
-    window, refreshes, pace = watched
+    window, refreshes, pace = subject
     _look_inside(window)
     state = window.session.state
     end, steps = state.step, len(state.trace) if state.trace is not None else 0
@@ -273,23 +275,23 @@ def _look_inside(window: MainWindow) -> None:
 
 
 def _spread(
-    watched: Watched,
+    subject: Measured,
     view: View,
     act: Callable[[int], object],
     what: str,
     presses: int,
 ) -> list[Measurement]:
     """Measure each change after the first few; nothing if nothing changes."""
-    pending = _pending(watched.window, view)
+    pending = _pending(subject.window, view)
     times = []
     for at in range(presses):
-        taken = until_right(lambda: act(at), watched.refreshes, pending)  # noqa: B023
+        taken = until_right(lambda: act(at), subject.refreshes, pending)  # noqa: B023
         if taken is not None:
             times.append(taken)
     if not times:
         return []
     times = times[min(WARM, len(times) - 1) :]
-    return spread(10, what, times, [watched.pace.now()] * len(times), 16, 33)
+    return spread(10, what, times, [subject.pace.now()] * len(times), 16, 33)
 
 
 def _canvas(view: View) -> Canvas | None:

@@ -42,6 +42,7 @@ class StageMaps(QWidget):
         self._shown: tuple[StageMap, ...] = ()
         self._columns = 0  # wanted; 0: as many as have room
         self._arranged: tuple[int, ...] = ()  # the maps in sight, and how many abreast
+        self._rows: list[list[int]] = []  # maps beside each other
         self._for_all = False  # for an audience: one row, of what matters most
         self._changed = Changed()
         self.matrices: list[Matrix | None] = []
@@ -88,6 +89,14 @@ class StageMaps(QWidget):
             self.maps[index].name_rows(not self._for_all or rows != before)
             before = rows
 
+    def _level(self) -> None:
+        """Begin and end maps beside each other at one height: a row is level in all."""
+        for row in self._rows:
+            spans = [self.maps[index].span for index in row]
+            shared = max(first for first, _ in spans), min(last for _, last in spans)
+            for index in row:
+                self.maps[index].share(shared)
+
     def run(self) -> None:
         """Run through the terms of the chosen number of each product's first one."""
         for at, (left, right, result) in enumerate(
@@ -117,6 +126,7 @@ class StageMaps(QWidget):
         sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
         heat_map.hovered.connect(partial(self._hover, index))
         heat_map.clicked.connect(partial(self._click, index))
+        heat_map.moved.connect(self._level)
         heat_map.failed.connect(self.failed)
         self._signs.append(sign)
         self.maps.append(heat_map)
@@ -154,11 +164,13 @@ class StageMaps(QWidget):
         if arranged == self._arranged:
             return
         self._arranged = arranged
+        every = max(1, beside)
+        self._rows = [there[at : at + every] for at in range(0, count, every)]
         self._grid.setHorizontalSpacing(gap(self, 2) if self._for_all else SPACE)
         for index, heat_map in enumerate(self.maps):
             sign, shown = self._signs[index], index in there
             place = there.index(index) if shown else index
-            row, column = divmod(place, max(1, beside))
+            row, column = divmod(place, every)
             self._grid.addWidget(sign, row, 2 * column)
             self._grid.addWidget(heat_map, row, 2 * column + 1)
             heat_map.setMinimumSize(least)
@@ -170,6 +182,7 @@ class StageMaps(QWidget):
         for row in range(self._grid.rowCount()):
             self._grid.setRowStretch(row, int(row * beside < count))
         self._name_rows()
+        self._level()
 
     def _least(self) -> QSize:
         metrics = self.fontMetrics()

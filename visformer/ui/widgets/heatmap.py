@@ -30,7 +30,7 @@ from visformer.ui.widgets.label_text import (
 )
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
 from visformer.ui.widgets.map_heading import MapHeading
-from visformer.ui.widgets.map_room import MapRoom, map_room
+from visformer.ui.widgets.map_room import LEAST, MapRoom, map_room, square_cells
 from visformer.ui.widgets.new_row import NewRow, has_grown
 from visformer.ui.widgets.plain_label import plain_label, write_in
 
@@ -43,6 +43,7 @@ class HeatMap(QWidget):
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # a MapCell; None: beside the cells
     offer_taken = Signal()  # the range of colours that Matrix.offer names
+    moved = Signal()  # the cells have room elsewhere: see ``span``
     failed = Signal(str)
 
     def __init__(self, *, stretch: float = 1.0, gist: bool = False) -> None:
@@ -57,6 +58,8 @@ class HeatMap(QWidget):
         self._longest: LongestLabels = (), ()
         self._room: tuple[object, ...] = ()  # what the places of all depend on
         self._held = False  # they are worked out later
+        self.span = 0, 0  # first and last pixel from the top that cells have room in
+        self._shared: tuple[int, int] | None = None  # with maps beside this one
         self._names_rows = True
         # all that is seen of a matrix, so that it comes and goes at once
         sheet = self._sheet = QWidget(self)
@@ -141,6 +144,12 @@ class HeatMap(QWidget):
             self._names_rows = named
             self._arrange()
 
+    def share(self, span: tuple[int, int]) -> None:
+        """Keep the cells between these pixels from the top, level with other maps."""
+        if span != self._shared:
+            self._shared = span
+            self._arrange()
+
     def mark(
         self,
         cell: tuple[int, int] | None,
@@ -217,7 +226,7 @@ class HeatMap(QWidget):
         top = self.heading.place(size.width())
         bar = self._bar.needs(size.width())
         axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
-        room = (size, extent, longest, font, top, bar, axes)
+        room = (size, extent, longest, font, top, bar, axes, self._shared)
         if room != self._room:
             self._room = room
             self._place(extent, longest, numbered=axes[2])
@@ -240,6 +249,9 @@ class HeatMap(QWidget):
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
         sizes = longest, (line, letter)
         room = map_room(extent, whole, self._stretch, *sizes, numbered=numbered)
+        span, start = (room.cells.y(), bottom), room.cells.y()
+        room = self._levelled(room, extent, span, whole.right())
+        top += room.cells.y() - start
         self._row_labels.setVisible(room.left > 0)
         self._row_axis.setVisible(room.left > 0)
         self._column_labels.setVisible(room.above > 0)
@@ -254,6 +266,21 @@ class HeatMap(QWidget):
         self._bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
         self.canvas.set_whole(*extent)
         self._follow()
+        if span != self.span:
+            self.span = span
+            self.moved.emit()
+
+    def _levelled(
+        self, room: MapRoom, extent: tuple[int, int], span: tuple[int, int], right: int
+    ) -> MapRoom:
+        """Keep the cells in the span that is shared, if that is large enough."""
+        if self._shared is None:
+            return room
+        first, last = max(span[0], self._shared[0]), min(span[1], self._shared[1])
+        if last - first < LEAST:
+            return room
+        within = QRect(QPoint(room.cells.x(), first), QPoint(right, last))
+        return room._replace(cells=square_cells(extent, within, self._stretch))
 
     def _place_around(self, room: MapRoom, corner: QPoint, line: int) -> None:
         """Place labels and titles of the axes; ``corner`` is above and beside them.
