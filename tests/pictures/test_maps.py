@@ -32,6 +32,7 @@ def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
     # a quarter longer than the source
     assert room((1, 20), "cross", 20) == room((25, 20), "cross", 20) == (25, 20)
     assert room((26, 20), "cross", 20) == (50, 20)
+    assert room((5, 4096), "cross", 4096) == (80, 4096)  # its first rows are seen
     assert room((8, 9), "encoder") == (8, 9)
     assert room((0, 6), "cross", source=6) == (8, 6)
     assert reserved((5, 9), "decoder", grows=False, source=9) == (5, 9)

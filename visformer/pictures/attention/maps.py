@@ -18,7 +18,8 @@ from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
-FEWEST = 8  # tokens that there is room for at least while a run is decoded
+# tokens that there is room for at first while a run is decoded: as its source tells
+FEWEST, MOST = 8, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,13 @@ def reserved(
     """Return the rows and columns that a map has room for; ``counts``: those decoded.
 
     ``grows``: the run is being decoded. Then there is room for a translation that is a
-    quarter longer than its ``source`` has tokens, for twice as many if it is longer
-    still, and so on: hardly any step moves what is there.
+    quarter longer than its ``source`` has tokens (of a whole text, for a sentence's
+    alone), for twice as many if it is longer still, and so on: hardly any step moves
+    what is there.
     """
     if not grows:
         return counts
-    expected = max(FEWEST, source * 5 // 4)
+    expected = min(max(FEWEST, source * 5 // 4), MOST)
     rows, columns = (doubled(expected, count) for count in counts)
     queries, keys = sides(kind)
     return (
