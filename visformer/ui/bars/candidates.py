@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QSizePolicy,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -36,7 +35,7 @@ from visformer.ui.bars.candidate_bars import CandidateBars
 from visformer.ui.bars.teaching import TeachingPanel
 from visformer.ui.large import CHOOSES
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.least_size import LeastColumn, LeastSize
+from visformer.ui.widgets.least_size import LeastColumn, LeastSize, laid_out_once
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import Index, Role, TableModel
@@ -108,18 +107,18 @@ class CandidatesPanel(QWidget):
         self._dress()
 
     def _lay_out(self) -> None:
-        self._column = QVBoxLayout(self)
+        self._column = LeastColumn(self)
         rows = self._title, self.table, self.others, self._kept
         self.teaching = TeachingPanel()
         for widget in (*rows, self.field):
             self._column.addWidget(widget, 4 if widget is self.table else 0)
-        words = QWidget()
-        self._below = LeastColumn(words)
+        self._words = QWidget()
+        self._below = LeastColumn(self._words)
         for part in (self.teaching, self.summary):
             self._below.addWidget(part)
         self._below.addStretch(1)
         self._lower = LeastSize()  # scrolls where text is large
-        self._lower.setWidget(words)
+        self._lower.setWidget(self._words)
         self._lower.setHidden(self._brief)
         self._column.addWidget(self._lower, 1)
 
@@ -153,6 +152,10 @@ class CandidatesPanel(QWidget):
 
     def draw(self, state: State) -> None:
         """Show the current step's distribution."""
+        with laid_out_once(self, self._words):
+            self._draw(state)
+
+    def _draw(self, state: State) -> None:
         trace, self._state = state.shown, state
         self._fixed = bool(fixed_words(state))
         steps = trace is None or has_target(trace)

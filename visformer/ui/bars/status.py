@@ -6,7 +6,13 @@ During a modified run it says what is changed instead, and the cell.
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QProgressBar, QPushButton, QStatusBar, QWidget
+from PySide6.QtWidgets import (
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QStatusBar,
+    QWidget,
+)
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
@@ -14,6 +20,7 @@ from visformer.pictures.selection import SCALES
 from visformer.session.state import State
 from visformer.ui.theme import gap
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.still import Still
 from visformer.words import head_words
 
 WORDS = 2  # the label that takes the free width: what the engine does, or the cell
@@ -34,13 +41,16 @@ class StatusLine(QStatusBar):
         self.addWidget(modified, 4)
         self.setSizeGripEnabled(False)
         self.labels = tuple(plain_label("") for _ in range(4))
+        self._places = tuple(map(Still, self.labels))
         self._gaps = tuple(QWidget() for _ in self.labels)
-        for index, (space, label) in enumerate(
-            zip(self._gaps, self.labels, strict=True)
+        for index, (space, place) in enumerate(
+            zip(self._gaps, self._places, strict=True)
         ):
             self.addWidget(space)
-            label.setMinimumWidth(1)  # it is cut; a tooltip has all of it
-            self.addWidget(label, 1 if index == WORDS else 0)
+            place.setMinimumWidth(1)  # it is cut; a tooltip has all of it
+            self.addWidget(place, 1 if index == WORDS else 0)
+        policy = QSizePolicy.Policy
+        self._places[WORDS].setSizePolicy(policy.Ignored, policy.Preferred)
         self._progress = QProgressBar()
         self._progress.setMaximumWidth(120)
         self._progress.setRange(0, 0)
@@ -70,7 +80,7 @@ class StatusLine(QStatusBar):
         self.stop.setVisible(bool(state.busy))
         cell = cell_words(state.shown, state.selection, state.look)
         modified = not self._modified.isHidden()
-        for index, parts in enumerate(zip(self._gaps, self.labels, strict=True)):
+        for index, parts in enumerate(zip(self._gaps, self._places, strict=True)):
             for part in parts:
                 part.setVisible(index == WORDS or not modified)
         texts = (

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QSizePolicy,
     QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -121,12 +120,9 @@ class OutputView(View):
         hint = plain_label(_(HINT), faint=True)
         hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         chooser.addWidget(hint, 1)
+        self._left = _column(self._output, self.products)
         self._right = _column(self._softmax, self.logits)
-        self._above = _splitter(
-            Qt.Orientation.Horizontal,
-            _column(self._output, self.products),
-            self._right,
-        )
+        self._above = _splitter(Qt.Orientation.Horizontal, self._left, self._right)
         self._lens = _column(self._ranks, self._step_map)
         self._every = _column(chooser, self._steps_map)
         self._column = layout = LeastColumn(self)
@@ -186,7 +182,7 @@ class OutputView(View):
         self._state = state
         if self._changed("whether there is a lens", state.lens is None):
             paint_later(self)  # most of what is seen comes with it
-        with laid_out_once(self):
+        with laid_out_once(self, self._lens, self._every, self._left, self._right):
             self._draw_changes()
 
     def _draw_changes(self) -> None:
@@ -336,7 +332,7 @@ class OutputView(View):
 def _column(*parts: QWidget | QHBoxLayout) -> QWidget:
     """Stack parts vertically; heat maps and splitters take the free height."""
     column = QWidget()
-    layout = QVBoxLayout(column)
+    layout = LeastColumn(column)
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(4)
     for part in parts:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
+    QLayoutItem,
     QScrollArea,
     QWidget,
 )
@@ -23,28 +25,87 @@ class _LeastBox(QBoxLayout):
     """
 
     _asking = False  # Qt works out the least height in ``heightForWidth``
+    _known: Mapping[int, int] = MappingProxyType({})  # least heights, by width
 
     def heightForWidth(self, width: int) -> int:
         if self._asking:
             return super().heightForWidth(width)
-        known: dict[int, int] = self.__dict__.setdefault("_known", {})
-        if width not in known:
+        return self.minimumHeightForWidth(width)
+
+    def minimumHeightForWidth(self, width: int) -> int:
+        """Return the least height at a width, which is worked out once."""
+        if width not in self._known:
             self._asking = True
-            known[width] = self.minimumHeightForWidth(width)
+            height = super().minimumHeightForWidth(width)
+            self._known = {**self._known, width: height}
             self._asking = False
-        return known[width]
+        return self._known[width]
 
     def invalidate(self) -> None:
         """Forget the heights: Qt says that something has changed."""
-        self.__dict__.pop("_known", None)
+        self._known = {}
         super().invalidate()
 
 
 class LeastColumn(_LeastBox):
-    """From top to bottom."""
+    """From top to bottom.
+
+    Qt arranges every layout up to the window's whenever a label has another text, also
+    where that moves nothing. This one can wait, and look at what its parts need then.
+    """
+
+    _waits = False
+    _doubted = False  # meanwhile a part said that it may need other room
+    _needs: list[object] | None = None  # what all need, as they stand
+    _widest = 0  # the width that a text needs which has changed since
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(QBoxLayout.Direction.TopToBottom, parent)
+
+    def invalidate(self) -> None:
+        """Lay out anew, now or after ``wait``."""
+        if self._waits:
+            self._doubted = True
+        else:
+            self._needs, self._widest = None, 0
+            super().invalidate()
+
+    def minimumSize(self) -> QSize:
+        """Return the least size, also of texts that have changed and moved nothing."""
+        return super().minimumSize().expandedTo(QSize(self._widest, 0))
+
+    def wait(self) -> None:
+        """Lay nothing out before ``go_on``."""
+        if self._needs is None:
+            self._needs = self._room()
+        self._waits, self._doubted = True, False
+
+    def go_on(self) -> None:
+        """Lay out anew if a part needs other room than it has had."""
+        self._waits = False
+        if not self._doubted:
+            return
+        if self._room() != self._needs:
+            self.invalidate()
+            return
+        margins = self.contentsMargins()
+        self._widest = margins.left() + self._least_width() + margins.right()
+        # at another width more may have changed
+        wide = self.geometry().width()
+        self._known = {at: self._known[at] for at in self._known if at == wide}
+
+    def _least_width(self) -> int:
+        return max((part.minimumSize().width() for part in _parts(self)), default=0)
+
+    def _room(self) -> list[object]:
+        """Return what all parts need at their widths, and so where they stand."""
+        needs: list[object] = [self.count()]
+        for at in range(self.count()):
+            item = self.itemAt(at)
+            if item is not None:
+                in_row = item.layout() is not None
+                needs += [_needs(part, in_row=in_row) for part in _parts(item)]
+        return needs
 
 
 class LeastRow(_LeastBox):
@@ -54,21 +115,45 @@ class LeastRow(_LeastBox):
         super().__init__(QBoxLayout.Direction.LeftToRight, parent)
 
 
+def _parts(item: QLayoutItem) -> Iterator[QLayoutItem]:
+    """Go through what stands in a layout and in the layouts within it, or an item."""
+    layout = item.layout()
+    if layout is None:
+        yield item
+        return
+    for at in range(layout.count()):
+        inner = layout.itemAt(at)
+        if inner is not None:
+            yield from _parts(inner)
+
+
+def _needs(part: QLayoutItem, *, in_row: bool) -> tuple[object, ...]:
+    """Return what the places in a column, or also in a row of it, follow from."""
+    wide, wanted, least = part.geometry().width(), part.sizeHint(), part.minimumSize()
+    heights = least.height(), wanted.height()
+    if part.hasHeightForWidth():
+        heights = part.minimumHeightForWidth(wide), part.heightForWidth(wide)
+    # a text that has room enough may have longer words
+    widths = max(least.width(), wide - 1), wanted.width() if in_row else 0
+    return part.isEmpty(), widths, heights, part.maximumSize()
+
+
 @contextmanager
 def laid_out_once(*widgets: QWidget) -> Iterator[None]:
-    """Lay these widgets' parts out when all are drawn, in the next turn of the loop.
+    """Lay these widgets' columns out once all is drawn, and only if that moves a part.
 
     A part that comes into sight otherwise makes Qt lay out at once all that is around
     it, up to the window.
     """
-    layouts = [layout for widget in widgets if (layout := widget.layout())]
-    for layout in layouts:
-        layout.setEnabled(False)
+    layouts = (widget.layout() for widget in widgets)
+    columns = [layout for layout in layouts if isinstance(layout, LeastColumn)]
+    for column in columns:
+        column.wait()
     try:
         yield
     finally:
-        for layout in layouts:
-            layout.setEnabled(True)
+        for column in columns:
+            column.go_on()
 
 
 class LeastSize(QScrollArea):

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSplitter, QWidget
+from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 
 class Still(QWidget):
-    """Gives a widget all of its room, and asks for the same room whatever it says."""
+    """Gives a widget all of its room, and asks for other room only if it needs it."""
 
     def __init__(self, inside: QWidget) -> None:
         super().__init__()
-        self._inside = inside
+        self._inside, self._known = inside, QSize()
         inside.setParent(self)
+
+    def event(self, event: QEvent) -> bool:
+        """Pass on that another size is needed; it is not where Qt only thinks so."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            needed = self.sizeHint().boundedTo(self.maximumSize())
+            needed = needed.expandedTo(self.minimumSize())
+            if self.sizePolicy().horizontalPolicy() == QSizePolicy.Policy.Ignored:
+                needed.setWidth(0)
+            if needed != self._known:
+                self._known = needed
+                self.updateGeometry()
+        return super().event(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -26,6 +38,9 @@ class Still(QWidget):
     def sizeHint(self) -> QSize:
         """Return what the widget inside asks for now."""
         return self._inside.sizeHint()
+
+    def minimumSizeHint(self) -> QSize:
+        return self._inside.minimumSizeHint()
 
 
 class StillSplitter(QSplitter):
