@@ -122,7 +122,8 @@ def _start(window: MainWindow, seen: list[Event]) -> None:
     QTimer.singleShot(EARLY, lambda: window.session.set(tab="positions"))
     window.tabs.load_ahead()
     wait_until(lambda: _came(Opened, seen) and later(window.tabs).idle)
-    _do(lambda: window.session.set(tab="attention"), CALM)
+    _do(lambda: None, CALM)  # nobody turns back in the very turn in which all is there
+    _do(lambda: window.session.set(tab="attention"))
 
 
 def _look(window: MainWindow) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QSignalBlocker, QTimer, Signal
@@ -19,6 +19,7 @@ from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import (
     LIKENESS_NAMES,
     LIKENESSES,
+    Waves,
     cell_words,
     default_last,
     has_table,
@@ -70,7 +71,10 @@ class PositionTable(View):
         self._curves.export.failed.connect(self.fail)
         self._similarity = _Similarity()
         self._similarity.failed.connect(self.fail)
-        # a table that is new on screen is drawn in two turns of the event loop
+        # a table that is new on screen is drawn in some turns of the event loop
+        self._beside = self._say, self._draw_curves, self._draw_similarity
+        self._left: list[Callable[[], None]] = []
+        self._waves: Waves = "none"
         self._late = QTimer(self, singleShot=True, interval=0)
         self._late.timeout.connect(self._draw_late)
         self._lay_out()
@@ -125,44 +129,51 @@ class PositionTable(View):
         self._range.setVisible(usable)
         self._pictures.setVisible(usable)
         self._hover.setText(_(HINT) if usable else "")
+        self._left = []
         if table is None or not usable:
             self._about.setText(nothing_words(model))
             self._heat_map.draw(None)
             self._curves.draw(None)
             self._similarity.draw(None)
             return
+        self._left = list(self._beside)
         if self.isVisible():
-            paint_later(self, 2)
+            paint_later(self, 1 + len(self._left))
             self._late.start()
         self._range.set_count(len(table))
         self._range.offer(default_last(table, self._state.trace))
-        if not self._late.isActive():
-            self._draw_beside()
+        while self._left and not self._late.isActive():
+            self._left.pop(0)()
 
     def _draw_late(self) -> None:
-        with laid_out_once(self):
-            self._draw_beside()
+        with laid_out_once(self, self._curves, self._similarity):
+            if self._left:
+                self._left.pop(0)()
+        if self._left:
+            self._late.start()
 
-    def _draw_beside(self) -> None:
-        """Say what the table is, and draw what stands beside its map."""
+    def _say(self) -> None:
+        """Say what the table is."""
         table, model = self._state.positions, self._state.model
-        if table is None or not has_table(table, model):
-            return
-        waves = waves_of(table)
-        self._about.setText(table_words(table, waves=waves, model=model))
-        self._curves.draw(table, waves=waves)
-        self._similarity.draw(table)
-        self._compare(self._range.first, self._range.last)
+        if table is not None:
+            self._waves = waves_of(table)
+            self._about.setText(table_words(table, waves=self._waves, model=model))
+
+    def _draw_curves(self) -> None:
+        self._curves.draw(self._state.positions, waves=self._waves)
+        self._curves.set_range(self._range.first, self._range.last)
+
+    def _draw_similarity(self) -> None:
+        self._similarity.draw(self._state.positions)
+        self._similarity.set_range(self._range.first, self._range.last)
 
     def _draw_range(self, first: int, last: int) -> None:
         if self._state.positions is not None:
             self._heat_map.draw(heat_picture(self._state.positions, first, last))
-            if not self._late.isActive():
-                self._compare(first, last)
-
-    def _compare(self, first: int, last: int) -> None:
-        self._curves.set_range(first, last)
-        self._similarity.set_range(first, last)
+            if self._draw_curves not in self._left:
+                self._curves.set_range(first, last)
+            if self._draw_similarity not in self._left:
+                self._similarity.set_range(first, last)
 
     def _tell(self, cell: MapCell | None) -> None:
         """Describe the cell pointed at, and mark its position in the curves."""
