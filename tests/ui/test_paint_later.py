@@ -59,6 +59,21 @@ def test_it_waits_for_as_many_turns_as_it_is_told(label: QLabel) -> None:
     assert turns_until_painted(label) == 1
 
 
+def test_a_part_of_what_waits_is_painted_with_it(label: QLabel) -> None:
+    window = label.window()
+    part, below = QWidget(window), QLabel("below")
+    QVBoxLayout(part).addWidget(below)
+    part.show()
+    seen = Seen(window, QWidget)
+    paint_later(part)
+    paint_later(below, 3)
+    assert turns_until_painted(below) == 3
+    assert seen.most(QEvent.Type.Paint) == 0
+    paint_later(part, 2)
+    paint_later(below)  # it takes no turn less
+    assert turns_until_painted(part) == 2
+
+
 def test_what_is_hidden_or_waits_with_its_window_does_not_wait(label: QLabel) -> None:
     window = label.window()
     window.hide()

@@ -160,13 +160,20 @@ def turned(reader: Reader) -> Iterator[str]:
                 assert isinstance(view, PagedView)
                 view.turn(page.name)
                 reader.answer()
-            QApplication.processEvents()
+            settle(reader.window)
             yield f"{kind.name} {page.name if page is not None else ''}"
         for stage in STAGES if kind is ComputationView else ():
             reader.window.session.set(stage=stage.name)
             reader.answer()
-            QApplication.processEvents()
+            settle(reader.window)
             yield f"{kind.name} {stage.name}"
+
+
+def settle(root: QWidget) -> None:
+    """Let all be drawn: what takes several turns is not painted before the last."""
+    QApplication.processEvents()
+    while not all(part.updatesEnabled() for part in root.findChildren(QWidget)):
+        QApplication.processEvents()
 
 
 def check(
@@ -184,7 +191,7 @@ def check(
         window.resize(*size)
         for name in turned(reader):
             window.resize(*size)
-            QApplication.processEvents()
+            settle(window)
             place = f"{size} at {zoom} %, {name}: "
             if window.size().toTuple() != size:
                 found.append(f"{place}window of {window.size().toTuple()}")

@@ -9,12 +9,27 @@ from PySide6.QtWidgets import QWidget
 def paint_later(widget: QWidget, turns: int = 1) -> None:
     """Paint a widget once what is changed in it from now on is drawn and laid out.
 
-    It is for a part of a window: Qt may never paint a window again that was told to
-    wait while it had to be painted.
+    What stands in a part that waits already is painted with it, which then waits for
+    as many turns as either needs. It is for a part of a window: Qt may never paint a
+    window again that was told to wait while it had to be painted.
     """
-    if widget.isVisible() and widget.updatesEnabled():
-        children = Qt.FindChildOption.FindDirectChildrenOnly
-        (widget.findChild(_Later, options=children) or _Later(widget)).wait(turns)
+    if not widget.isVisible():
+        return
+    if widget.updatesEnabled():
+        (_later(widget) or _Later(widget)).wait(turns)
+        return
+    part: QWidget | None = widget
+    while part is not None:
+        later = _later(part)
+        if later is not None and later.isActive():
+            later.wait_for(turns)
+            return
+        part = part.parentWidget()
+
+
+def _later(widget: QWidget) -> _Later | None:
+    children = Qt.FindChildOption.FindDirectChildrenOnly
+    return widget.findChild(_Later, options=children)
 
 
 class _Later(QTimer):
@@ -32,6 +47,10 @@ class _Later(QTimer):
         self._widget.setUpdatesEnabled(False)
         self._left = turns
         self.start()
+
+    def wait_for(self, turns: int) -> None:
+        """Wait for so many turns from now on, if fewer are left."""
+        self._left = max(self._left, turns)
 
     def _turn(self) -> None:
         self._left -= 1
