@@ -18,6 +18,7 @@ KIND_NAMES: dict[Kind, str] = {  # translated where they are shown
     "cross": N_("cross"),
 }
 ACTIVATION_NAMES = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "tanh": "tanh"}
+NOUGHT = "~0"  # what few decimals would round to zero
 LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.0000
 
 
@@ -73,7 +74,7 @@ def percent(p: float) -> str:
 def share(p: float) -> str:
     """Write a probability in at most four characters: .97, 1.0, ~0, NaN."""
     if not p >= 0.005:  # NaN too
-        return "NaN" if p != p else "~0"
+        return "NaN" if p != p else NOUGHT
     return "1.0" if p >= 0.995 else f"{p:.2f}"[1:]
 
 

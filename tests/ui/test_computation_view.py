@@ -20,14 +20,12 @@ from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.product_motion import AFTER_MS
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.window import MainWindow
@@ -308,23 +306,6 @@ def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
     QApplication.sendPostedEvents()
     assert places() == (3, 3)
     assert maps.minimumSizeHint().width() >= 600
-
-
-def test_the_table_follows_the_chosen_cell(qtbot: QtBot) -> None:
-    table = NumberTable()
-    qtbot.addWidget(table)
-    values = np.zeros((2, 60), np.float32)
-    names = tuple(f"dim {at}" for at in range(60))
-    table.draw(Numbers(rows=("a", "b"), columns=names, values=values, axis="model"))
-    table.resize(500, 160)
-    table.show()
-    for column in (40, 3, 59):
-        table.mark(None, column)
-        left = table.columnViewportPosition(column)
-        assert 0 <= left <= table.viewport().width() - table.columnWidth(column)
-    before = table.horizontalScrollBar().value()
-    table.mark(None, 58)  # in sight: nothing moves
-    assert table.horizontalScrollBar().value() == before
 
 
 def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,19 @@ def test_large_cells_hold_their_numbers(
     for column, word in enumerate(picture.words):
         inside = heat_map.canvas.box(0, column).translated(heat_map.canvas.pos())
         assert QRectF(inside).contains(middle_of(word, heat_map))
+
+
+def test_what_is_nearly_nought_is_written_faintly(heat_map: HeatMap) -> None:
+    values = np.array([[0.0, 0.001, 0.006], [-0.5, 0.0, 0.5]], np.float32)
+    darkest = []
+    for row in values:
+        heat_map.draw(matrix(1, 3, values=row[None], shade=np.zeros((1, 3))))
+        image = heat_map.canvas.grab().toImage()
+        for column in range(3):
+            cell = image.copy(heat_map.canvas.box(0, column).adjusted(3, 3, -3, -3))
+            pixels = product(range(cell.width()), range(cell.height()))
+            darkest.append(min(cell.pixelColor(*at).lightness() for at in pixels))
+    assert min(darkest[at] for at in (0, 1, 4)) > max(darkest[at] for at in (2, 3, 5))
 
 
 def test_numbers_have_as_many_decimals_as_cells_have_room_for(

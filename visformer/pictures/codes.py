@@ -34,9 +34,10 @@ def codes(shade: Floats, masked: Bools | None = None) -> Bytes:
 
 def _code(shade: Floats, masked: Bools | None, out: Bytes) -> None:
     with np.errstate(invalid="ignore"):
-        scaled = shade * np.float32(HIGH - LOW) + np.float32(LOW + 0.5)
+        scaled = shade * np.float32(HIGH - LOW)
+        scaled += np.float32(LOW + 0.5)
         np.copyto(out, scaled, casting="unsafe")
-    if np.isnan(scaled.sum()):
-        out[np.isnan(shade)] = NAN
+        if np.isnan(scaled.max()):
+            out[np.isnan(shade)] = NAN
     if masked is not None:
         out[masked & (out == LOW)] = MASKED

@@ -11,10 +11,11 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 from visformer.pictures.codes import MASKED, Bytes
 from visformer.ui.theme import CAPTION, sized
 from visformer.values.arrays import Floats
-from visformer.words import decimals, share
+from visformer.words import NOUGHT, decimals, share
 
 LINES = 1.9  # of text that a cell's sides need: about 32 pixels at the usual size
 MARGIN = 0.5  # of a letter, on both sides of a number
+FAINT = 0.55  # opacity of 0, or nearly: the eye goes to the other numbers
 
 
 def have_room(font: QFont, view: QRectF, room: QRectF) -> bool:
@@ -64,9 +65,16 @@ def paint_digits(
             code = codes[row, column]
             if code == MASKED:
                 continue
-            painter.setPen(inks[code])
+            nought = not text.strip("~0.")
+            painter.setPen(_faint(inks[code]) if nought else inks[code])
             x = (column + 0.5 - view.x()) * wide - widths[text] / 2
             painter.drawText(QPointF(x, y), text)
+
+
+def _faint(ink: QColor) -> QColor:
+    faint = QColor(ink)
+    faint.setAlphaF(FAINT)
+    return faint
 
 
 def _end(edge: float, count: int) -> int:
@@ -74,10 +82,7 @@ def _end(edge: float, count: int) -> int:
 
 
 def _texts(values: Floats, more: int) -> list[str]:
-    """Write numbers in few characters, all in one way; ``more`` decimals are added.
-
-    What would be rounded to zero is ~0.
-    """
+    """Write numbers in few characters, all in one way; ``more`` decimals are added."""
     finite = values[np.isfinite(values)]
     numbers = values.ravel().tolist()
     if not finite.size or (finite == np.round(finite)).all():
@@ -89,4 +94,4 @@ def _texts(values: Floats, more: int) -> list[str]:
     texts = [decimals(value, count) for value in numbers]
     nought = decimals(0, count), decimals(-0.0, count)
     pairs = zip(numbers, texts, strict=True)
-    return ["~0" if text in nought and value else text for value, text in pairs]
+    return [NOUGHT if text in nought and value else text for value, text in pairs]

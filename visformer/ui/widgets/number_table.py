@@ -22,19 +22,23 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPaintEvent,
-    QPalette,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QHeaderView, QStyle, QStyleOptionViewItem, QTableView
+from PySide6.QtWidgets import (
+    QHeaderView,
+    QScrollBar,
+    QStyle,
+    QStyleOptionViewItem,
+    QTableView,
+)
 
 from visformer import words
 from visformer.language import N_, _
-from visformer.pictures.codes import HIGH, LOW
 from visformer.pictures.picture import Numbers, Table, is_same
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
+from visformer.ui.widgets.number_bars import bar_box, bar_colour, bar_shares
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.table_model import (
     Role,
@@ -102,7 +106,7 @@ class NumberTable(QTableView):
             self._update_titles()
         if numbers is None:
             return
-        last, self._sized, self.bars = self._sized, numbers, _bars(numbers)
+        last, self._sized, self.bars = self._sized, numbers, bar_shares(numbers)
         if last is None or last.axis != numbers.axis:  # begin at the first column
             self._named, self.marked = 0, (None, None)
             self.horizontalScrollBar().setValue(0)
@@ -150,10 +154,10 @@ class NumberTable(QTableView):
             for column in columns:
                 share = shares[column.at]
                 if share and math.isfinite(share):
-                    box = _bar_box(box_of(row, column), share, signed)
+                    box = bar_box(box_of(row, column), share, signed)
                     (more if share > 0 else less).append(box)
         for boxes, shade in ((less, 0.2), (more, 0.8)):
-            colour = _bar_colour(self.palette(), shade)
+            colour = bar_colour(self.palette(), shade)
             for box in boxes:
                 painter.fillRect(box, colour)
 
@@ -250,24 +254,28 @@ class NumberTable(QTableView):
         return words.short(value)
 
     def mark(self, row: int | None, column: int | None) -> None:
-        """Frame a row and a column."""
+        """Frame a row and a column, and scroll to them where they are out of sight."""
         if self.marked == (row, column):
             return
+        if row is not None and row != self.marked[0]:
+            self._show(row, self.verticalHeader(), self.verticalScrollBar())
         if column is not None and column != self.marked[1]:
-            self._show_column(column)
+            self._show(column, self.horizontalHeader(), self.horizontalScrollBar())
         self.marked = row, column
         self._update_titles()
         self.viewport().update()
 
-    def _show_column(self, column: int) -> None:
-        """Scroll to a column that is out of sight, into the middle."""
-        if column < self._model.columnCount():
-            left = self.columnViewportPosition(column)
-            wide = self.columnWidth(column)
-            if left < 0 or left + wide > self.viewport().width():
-                bar = self.horizontalScrollBar()
-                middle = left + (wide - self.viewport().width()) // 2
-                bar.setValue(bar.value() + middle)
+    def _show(self, section: int, header: QHeaderView, bar: QScrollBar) -> None:
+        """Scroll to a row or column that is out of sight, into the middle."""
+        if section < header.count():
+            start, size = (
+                header.sectionViewportPosition(section),
+                header.sectionSize(section),
+            )
+            room = bar.pageStep()  # pixels in sight
+            if start < 0 or start + size > room:
+                self.executeDelayedItemsLayout()  # the bar ends at what is there now
+                bar.setValue(bar.value() + start + (size - room) // 2)
 
     def table(self) -> Table | None:
         """Return the numbers for export."""
@@ -360,36 +368,3 @@ class NumberTable(QTableView):
 
 def _place(at: QModelIndex) -> MapCell:
     return MapCell(at.row(), at.column())
-
-
-def _bars(numbers: Numbers) -> Floats:
-    """Return every number as a share of the largest one it is compared with."""
-    axis = {"row": 1, "column": 0, "all": None}[numbers.by]
-    magnitude = np.abs(numbers.values)
-    # next to a masked value no other bar would be visible
-    magnitude = np.where(magnitude < 1e5, magnitude, np.float32(0))
-    if not magnitude.size:
-        return magnitude
-    top = magnitude.max(axis, keepdims=True)
-    if numbers.full:
-        top = np.array(numbers.full, np.float32)[:, None]
-    shares = np.sign(numbers.values) * magnitude / np.where(top > 0, top, 1)
-    scaled: Floats = shares.astype(np.float32)
-    return scaled
-
-
-def _bar_box(box: QRect, share: float, signed: bool) -> QRect:
-    """Return a bar's place: from the middle if there are negative numbers."""
-    inner = box.adjusted(1, 2, -2, -2)
-    room = inner.width() // 2 if signed else inner.width()
-    length = round(room * abs(share))
-    start = inner.left() + (room if signed else 0)
-    left = start - length if share < 0 else start
-    return QRect(left, inner.top(), length, inner.height())
-
-
-def _bar_colour(palette: QPalette, share: float) -> QColor:
-    """Return a heat map's colour of a share of its range, faint enough to read over."""
-    code = LOW + round((HIGH - LOW) * share)
-    red, green, blue, _ = colour_table(palette, signed=True)[code].tolist()
-    return QColor(red, green, blue, 120)
