@@ -18,8 +18,9 @@ from visformer.values.score_bias import bias_rows
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace import Trace
 
-SUBSETS = [  # pairs take as long as the others, and seldom find more
-    pytest.param(kinds, marks=pytest.mark.slow if len(kinds) == 2 else ())
+USUAL = ("encoder",), ("decoder",), KINDS  # what models have; others find little more
+SUBSETS = [
+    pytest.param(kinds, marks=() if kinds in USUAL else pytest.mark.slow)
     for n in (1, 2, 3)
     for kinds in combinations(KINDS, n)
 ]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QColor, QIcon
-from PySide6.QtWidgets import QApplication, QFileDialog, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QFileDialog,
+    QToolButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
@@ -140,3 +148,23 @@ def test_the_arrows_of_a_dialog_for_files_are_seen(name: str, qtbot: QtBot) -> N
         for part, colour in inks.items()
         if theme.contrast(QColor(colour), ground) < 3
     } == {}
+
+
+@pytest.mark.parametrize("name", theme.THEMES)
+def test_a_box_to_tick_is_seen_and_whether_it_is_ticked(
+    name: str, qtbot: QtBot
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    with themed(name):
+        box = QCheckBox(window)
+        empty = box.grab().toImage()
+        box.setChecked(True)
+        ticked = box.grab().toImage()
+        ground, base = box.palette().window().color(), box.palette().base().color()
+    middle = empty.height() // 2
+    line = [empty.pixelColor(x, middle) for x in range(empty.width())]
+    assert max(theme.contrast(colour, ground) for colour in line) >= 3  # its edge
+    points = product(range(ticked.width()), range(ticked.height()))
+    tick = [at for at in points if ticked.pixelColor(*at) != empty.pixelColor(*at)]
+    assert max(theme.contrast(ticked.pixelColor(*at), base) for at in tick) >= 3

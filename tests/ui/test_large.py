@@ -346,6 +346,8 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
         named = [painted(one, one._row_labels).words != [] for one in seen]
         assert len(seen) == count
         assert named == [True] + [False] * (count - 1)  # they have the same rows
+        wide = [one.canvas.width() for one in seen]  # and are compared
+        assert max(wide) - min(wide) <= 2
     window.presentation.end()
     QApplication.processEvents()
     assert all(painted(one, one._row_labels).words for one in view.maps.maps)
@@ -370,5 +372,7 @@ def test_above_several_pictures_is_no_list_of_tokens(pair: Pair) -> None:
     window.session.set(tab="attention", step=1)
     QApplication.processEvents()
     assert rail.candidates.isVisible()
-    assert rail.candidates.shown.rows
+    bars, best = rail.candidates.table, rail.candidates.shown.best()
+    assert len(best) == bars.model().rowCount() > 3
+    assert not bars.verticalScrollBar().isVisible()  # all of them are in sight
     window.presentation.end()

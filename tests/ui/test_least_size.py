@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QEvent, QRect
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QSplitter, QWidget
@@ -85,6 +85,8 @@ changes = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(changes)
+@example([([(3, 7)], 1400), ([(3, 20)], 150)])  # a longer word in a wide row
+@example([([], 150), ([(0, 6)], 1400), ([(0, 1)], 150)])  # the longest word is gone
 def test_what_waits_stands_where_it_would_stand(
     qtbot: QtBot, changes: list[tuple[list[Change], int]]
 ) -> None:

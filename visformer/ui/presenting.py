@@ -59,7 +59,7 @@ class Rail(QFrame):
         self._parts = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
         for part in (self.word, self.cell, self.candidates):
             self._parts.addWidget(part)
-        self._parts.addStretch(0)
+        self._parts.addStretch(0)  # takes the room where there are no candidates
         self.hide()
 
     def dress(self, *, band: bool) -> None:
@@ -69,7 +69,7 @@ class Rail(QFrame):
         way = QBoxLayout.Direction
         self._parts.setDirection(way.LeftToRight if band else way.TopToBottom)
         self._parts.setStretchFactor(self.cell, int(band))
-        self._parts.setStretch(self._parts.count() - 1, int(not band))
+        self._parts.setStretchFactor(self.candidates, int(not band))
         self._parts.setSpacing(theme.gap(self, 2 if band else 1))
         self.candidates.fold(band)
         room = self.window().width() // 3

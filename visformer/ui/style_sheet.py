@@ -42,6 +42,11 @@ QPushButton::menu-indicator {{
     subcontrol-origin: padding; subcontrol-position: right center; right: 0.1em;
 }}
 QToolButton::menu-indicator {{ image: none; width: 0; }}
+QCheckBox::indicator {{
+    background: palette(base); border: 1px solid palette(placeholder-text);
+    border-radius: 0.16em; width: 0.8em; height: 0.8em;
+}}
+QCheckBox:focus {{ color: palette(highlight); }}
 QComboBox {{ padding-right: 1em; }}
 QComboBox::drop-down {{
     subcontrol-origin: padding; subcontrol-position: right center;
@@ -112,7 +117,9 @@ ARROWS = """
 }}
 {of} QToolButton::up-arrow, {of} QAbstractSpinBox::up-arrow {{ image: url("{up}"); }}
 {of} QToolButton::right-arrow, {of} QMenu::right-arrow {{ image: url("{right}"); }}
-{of} QMenu::indicator:checked {{ image: url("{check}"); }}
+{of} QMenu::indicator:checked, {of} QCheckBox::indicator:checked {{
+    image: url("{check}");
+}}
 {of} QFileDialog {{
     backward-icon: url("{left}"); forward-icon: url("{right}");
     filedialog-parent-directory-icon: url("{up}");

@@ -121,6 +121,8 @@ class CandidatesPanel(QWidget):
         self._lower.setWidget(self._words)
         self._lower.setHidden(self._brief)
         self._column.addWidget(self._lower, 1)
+        if self._brief:
+            self._column.addStretch(1)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font at once."""

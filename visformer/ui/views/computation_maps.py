@@ -28,6 +28,7 @@ ABREAST, NARROWEST = 22, 18  # letters: the least width of maps for an audience
 LINES, CHARACTERS = 13, 26  # the least height and width of a map, in text
 # The same height where rows are compared with those above, by how many rows there are.
 COMPARED_LINES = {2: 10, 3: 7}
+MOST_PLACED = 3  # times in a row that maps are placed
 
 
 class StageMaps(QWidget):
@@ -44,6 +45,7 @@ class StageMaps(QWidget):
         self._arranged: tuple[int, ...] = ()  # the maps in sight, and how many abreast
         self._rows: list[list[int]] = []  # maps beside each other
         self._for_all = False  # for an audience: one row, of what matters most
+        self._arranging = False
         self._changed = Changed()
         self.matrices: list[Matrix | None] = []
         self.maps: list[HeatMap] = []
@@ -79,6 +81,7 @@ class StageMaps(QWidget):
                     _draw(heat_map, matrix, one.room)
             self._mark(heat_map, self.matrices[index], one, marks)
         self._name_rows()
+        self._level()
 
     def _name_rows(self) -> None:
         """Name the rows of maps beside each other once, for an audience."""
@@ -96,6 +99,21 @@ class StageMaps(QWidget):
             shared = max(first for first, _ in spans), min(last for _, last in spans)
             for index in row:
                 self.maps[index].share(shared)
+            if self._for_all:
+                self._balance(row)
+
+    def _balance(self, row: list[int]) -> None:
+        """Make the cells of maps that are compared equally wide.
+
+        The first one alone names the rows.
+        """
+        maps = [self.maps[index] for index in row]
+        every = sum(one.width() - one.left for one in maps) // len(maps)
+        compared = len({self._shown[index].axes for index in row}) == 1
+        for column, one in enumerate(maps):
+            share = max(1, every + one.left) if compared else 1
+            if share != self._grid.columnStretch(2 * column + 1):
+                self._grid.setColumnStretch(2 * column + 1, share)
 
     def run(self) -> None:
         """Run through the terms of the chosen number of each product's first one."""
@@ -151,20 +169,36 @@ class StageMaps(QWidget):
         return (results or list(range(max(0, count - 2), count)))[-room:]
 
     def _arrange(self) -> None:
-        """Put as many maps beside each other as have room, in rows of equal length."""
-        there, least = self._in_sight(), self._least()
+        """Put as many maps beside each other as have room, in rows of equal length.
+
+        Where a map that comes into sight changes the width, they are placed again.
+        """
+        if self._arranging:
+            return
+        self._arranging = True
+        try:
+            for _time in range(MOST_PLACED):
+                there, beside = self._wanted()
+                signs = (bool(one.sign) for one in self._shown)
+                arranged = (self._for_all, *there, beside, *signs)
+                if arranged == self._arranged:
+                    break
+                self._arranged = arranged
+                self._place(there, beside)
+        finally:
+            self._arranging = False
+
+    def _wanted(self) -> tuple[list[int], int]:
+        """Return the maps to show, and how many of them beside each other."""
+        there = self._in_sight()
         each, count = self._each(), len(there)
         beside = self._columns or next(
             (n for n in _divisions(count) if n * each <= self.width()), 1
         )
-        if self._for_all:
-            beside = count
-        signs = (bool(one.sign) for one in self._shown)
-        arranged = (self._for_all, *there, beside, *signs)
-        if arranged == self._arranged:
-            return
-        self._arranged = arranged
-        every = max(1, beside)
+        return there, count if self._for_all else beside
+
+    def _place(self, there: list[int], beside: int) -> None:
+        least, count, every = self._least(), len(there), max(1, beside)
         self._rows = [there[at : at + every] for at in range(0, count, every)]
         self._grid.setHorizontalSpacing(gap(self, 2) if self._for_all else SPACE)
         for index, heat_map in enumerate(self.maps):

@@ -43,7 +43,7 @@ class HeatMap(QWidget):
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # a MapCell; None: beside the cells
     offer_taken = Signal()  # the range of colours that Matrix.offer names
-    moved = Signal()  # the cells have room elsewhere: see ``span``
+    moved = Signal()  # the cells have room elsewhere: see ``span`` and ``left``
     failed = Signal(str)
 
     def __init__(self, *, stretch: float = 1.0, gist: bool = False) -> None:
@@ -59,6 +59,7 @@ class HeatMap(QWidget):
         self._room: tuple[object, ...] = ()  # what the places of all depend on
         self._held = False  # they are worked out later
         self.span = 0, 0  # first and last pixel from the top that cells have room in
+        self.left = 0  # pixels before them, for the names of the rows
         self._shared: tuple[int, int] | None = None  # with maps beside this one
         self._names_rows = True
         # all that is seen of a matrix, so that it comes and goes at once
@@ -266,8 +267,8 @@ class HeatMap(QWidget):
         self._bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
         self.canvas.set_whole(*extent)
         self._follow()
-        if span != self.span:
-            self.span = span
+        if (span, room.cells.x()) != (self.span, self.left):
+            self.span, self.left = span, room.cells.x()
             self.moved.emit()
 
     def _levelled(

@@ -57,7 +57,7 @@ class LeastColumn(_LeastBox):
     _waits = False
     _doubted = False  # meanwhile a part said that it may need other room
     _needs: list[object] | None = None  # what all need, as they stand
-    _widest = 0  # the width that a text needs which has changed since
+    _least: int | None = None  # the width needed, if texts have changed since
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(QBoxLayout.Direction.TopToBottom, parent)
@@ -67,12 +67,13 @@ class LeastColumn(_LeastBox):
         if self._waits:
             self._doubted = True
         else:
-            self._needs, self._widest = None, 0
+            self._needs = self._least = None
             super().invalidate()
 
     def minimumSize(self) -> QSize:
         """Return the least size, also of texts that have changed and moved nothing."""
-        return super().minimumSize().expandedTo(QSize(self._widest, 0))
+        size = super().minimumSize()
+        return size if self._least is None else QSize(self._least, size.height())
 
     def wait(self) -> None:
         """Lay nothing out before ``go_on``."""
@@ -88,24 +89,27 @@ class LeastColumn(_LeastBox):
         if self._room() != self._needs:
             self.invalidate()
             return
-        margins = self.contentsMargins()
-        self._widest = margins.left() + self._least_width() + margins.right()
+        self._least = self._least_width()
         # at another width more may have changed
         wide = self.geometry().width()
         self._known = {at: self._known[at] for at in self._known if at == wide}
 
     def _least_width(self) -> int:
-        return max((part.minimumSize().width() for part in _parts(self)), default=0)
+        margins, widths = self.contentsMargins(), [0]
+        widths += (item.minimumSize().width() for item in self._items())
+        return margins.left() + max(widths) + margins.right()
 
     def _room(self) -> list[object]:
         """Return what all parts need at their widths, and so where they stand."""
         needs: list[object] = [self.count()]
-        for at in range(self.count()):
-            item = self.itemAt(at)
-            if item is not None:
-                in_row = item.layout() is not None
-                needs += [_needs(part, in_row=in_row) for part in _parts(item)]
+        for item in self._items():
+            in_row = item.layout() is not None
+            needs += [_needs(part, in_row=in_row) for part in _parts(item)]
         return needs
+
+    def _items(self) -> list[QLayoutItem]:
+        items = (self.itemAt(at) for at in range(self.count()))
+        return [item for item in items if item is not None]
 
 
 class LeastRow(_LeastBox):
@@ -133,8 +137,10 @@ def _needs(part: QLayoutItem, *, in_row: bool) -> tuple[object, ...]:
     heights = least.height(), wanted.height()
     if part.hasHeightForWidth():
         heights = part.minimumHeightForWidth(wide), part.heightForWidth(wide)
-    # a text that has room enough may have longer words
-    widths = max(least.width(), wide - 1), wanted.width() if in_row else 0
+    # a text that has room enough may have longer words; in a row others make room
+    widths = max(least.width(), wide - 1), 0
+    if in_row:
+        widths = least.width(), wanted.width()
     return part.isEmpty(), widths, heights, part.maximumSize()
 
 
