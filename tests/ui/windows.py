@@ -13,6 +13,7 @@ from PySide6.QtGui import QEnterEvent
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.engine.messages import (
     Decode,
@@ -129,6 +130,32 @@ def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -
     window.receive(Decoded(number=number, trace=made, limit=20))
     window.receive(Finished(number=number, step_ms=2.5))
     return made
+
+
+def decoded(pair: Pair) -> MainWindow:
+    """Return the window at step 3 of a sentence that is decoded."""
+    window, engine = pair
+    trace = make_trace(source=6, target=5, layers=3, heads=4)
+    window.receive(opened_model(trace.model))
+    window.translate("a b c d e f")
+    answer(window, engine, trace)
+    window.session.set(step=3)
+    window.tabs.setFocus()
+    return window
+
+
+def places(window: MainWindow) -> dict[QWidget, tuple[int, ...]]:
+    """Return where every picture stands in its view, and how large it is."""
+    QApplication.processEvents()
+    view = window.tabs.shown
+    assert view is not None
+    return {
+        picture: (
+            *picture.mapTo(view, QPoint()).toTuple(),
+            *picture.size().toTuple(),
+        )
+        for picture in window.large.pictures()
+    }
 
 
 @contextmanager

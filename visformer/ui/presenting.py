@@ -77,12 +77,12 @@ class Rail(QFrame):
         self.setMinimumWidth(0 if band else wide)
         self.setMaximumWidth(ANY_WIDTH if band else wide)
 
-    def draw(self, state: State) -> None:
-        """Show the current step's word, row and distribution."""
+    def draw(self, state: State, *, cell: bool) -> None:
+        """Show the current step's word and distribution; ``cell``: its row, too."""
         shown = state.shown
         last = shown.steps[-1] if shown is not None and shown.steps else None
         self.word.setText(visible(last.token) if last is not None else "")
-        words = cell_words(shown, _looked_at(state), state.look)
+        words = cell_words(shown, _looked_at(state), state.look) if cell else ""
         self.cell.setText(words)
         self.cell.setVisible(bool(words))
         self.candidates.draw(state)
@@ -257,7 +257,8 @@ class Presentation:
             self._parts = parts
             large.spread_font()
         self._place_rail()
-        self.rail.draw(state)
+        view = self._view
+        self.rail.draw(state, cell=view is not None and view.shows_cell)
 
     def cover(self, mode: str) -> None:
         """Switch the black or the spotlight on and off; only while presenting."""

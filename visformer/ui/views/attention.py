@@ -130,6 +130,11 @@ class AttentionView(View):
         return self.panels[self._state.kind]
 
     @property
+    def shows_cell(self) -> bool:
+        """A weight is what a cell of it is."""
+        return True
+
+    @property
     def drawing(self) -> bool:
         """Whether a long sentence is still being drawn."""
         return self._slices.isActive() or self._turns.isActive()

@@ -145,6 +145,11 @@ class ComputationView(View):
         """Return the stage's matrices, side by side."""
         return self.maps if self._picture and self._picture.maps else None
 
+    @property
+    def shows_cell(self) -> bool:
+        """Its stages lead to a weight, but for those after the attention."""
+        return self._attends
+
     def present(self, *, on: bool) -> None:
         """Show an audience as many matrices as have room."""
         self.maps.present(on=on)
@@ -210,10 +215,13 @@ class ComputationView(View):
         if self._changed("product", state.stage, *chosen):
             self.maps.run()
 
+    @property
+    def _attends(self) -> bool:
+        return stage_of(self._state.stage).page == "attention"
+
     def _hued(self, text: str) -> RoleText:
         """Give the symbols, the cell's query and its key their hues."""
-        attends = stage_of(self._state.stage).page == "attention"
-        if self._subject is None or not attends:
+        if self._subject is None or not self._attends:
             return role_text(text)
         tokens = self._subject.token("query"), self._subject.token("key")
         return role_text(text, query=tokens[0], key=tokens[1])

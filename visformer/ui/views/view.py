@@ -71,6 +71,11 @@ class View(LateDress):
         return None
 
     @property
+    def shows_cell(self) -> bool:
+        """Whether its picture is of who reads whom: an audience is told the weight."""
+        return False
+
+    @property
     def drawing(self) -> bool:
         """Whether something slow is still being drawn, in slices."""
         return False

@@ -1,0 +1,274 @@
+"""One picture alone for an audience, and back to what was there."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from tests.ui.painted import painted
+from tests.ui.windows import Pair, answer, decoded, places
+from visformer.pictures.selection import AttentionCell
+from visformer.ui import presenting
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.mask_maps import MaskMaps
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.window import MainWindow
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    return decoded(pair)
+
+
+def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(kind="cross", locked=AttentionCell("cross", 1, 1))
+    size, text = window.size(), view.panels["cross"].fontMetrics().height()
+    before = places(window)
+    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
+    presentation = window.presentation
+    assert window.large.picture is view.panels["cross"]
+    assert not window.header.isVisible()
+    assert not window.status.isVisible()
+    assert view.panels["cross"].fontMetrics().height() >= 1.5 * text
+    rail = presentation.rail
+    shown = window.session.state.shown
+    assert shown is not None
+    assert rail.word.text() == shown.steps[-1].token
+    assert "reads" in rail.cell.text()
+    window.session.set(locked=None)
+    assert "reads" in rail.cell.text()  # the current row's strongest cell
+    window.session.set(locked=AttentionCell("cross", 1, 1))
+    qtbot.keyClick(window, Qt.Key.Key_PageDown)  # the clicker goes on
+    assert window.session.state.step == 4
+    qtbot.keyClick(window, Qt.Key.Key_2)
+    assert window.large.picture is view.panels["decoder"]
+    for key, mode in ((Qt.Key.Key_B, "black"), (Qt.Key.Key_S, "spotlight")):
+        qtbot.keyClick(window, key)
+        assert presentation.curtain.mode == mode
+        assert presentation.curtain.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_S)
+    assert not presentation.curtain.isVisible()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert window.large.picture is None
+    assert window.header.isVisible()
+    assert window.status.isVisible()
+    assert window.session.state.locked is not None
+    window.resize(size)
+    window.session.set(kind="cross", step=3)
+    assert places(window) == before
+
+
+def test_pictures_side_by_side_are_presented_in_all_of_a_small_width(
+    window: MainWindow,
+) -> None:
+    """The word and the cell stand above them then, and the next tokens nowhere."""
+    window.session.set(tab="computation", stage="softmax")
+    rail, large = window.presentation.rail, window.large
+    window.presentation.begin()
+    window.showNormal()  # no screen of a test is wide enough
+    for width, above in ((900, True), (1900, False), (900, True)):
+        window.resize(width, 1000)
+        for _turn in range(3):
+            QApplication.processEvents()
+        assert large.picture is not None
+        shown = large.picture.geometry()
+        assert (rail.geometry().bottom() < shown.top()) == above
+        assert (rail.geometry().left() > shown.right()) == (not above)
+        assert (shown.width() > 0.9 * large.width()) == above
+        assert rail.candidates.isVisible() == (not above)
+        assert rail.word.isVisible()
+    window.session.set(tab="attention")
+    QApplication.processEvents()
+    assert rail.candidates.isVisible()  # one picture leaves room for them
+    window.presentation.end()
+
+
+def test_a_large_picture_is_presented_and_stays_large(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    window.session.set(tab="computation")
+    table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())
+    window.large.enlarge(table)
+    window.presentation.begin()
+    assert window.large.picture is table
+    window.presentation.end()
+    assert window.large.picture is table
+    window.large.restore()
+
+
+def test_what_was_presented_has_its_own_font_again(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(tab="attention", kind="cross")
+    panel = view.panels["cross"]
+    parts = [panel, *panel.findChildren(QWidget)]
+    before = [part.font().pointSizeF() for part in parts]
+    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    assert [part.font().pointSizeF() for part in parts] == before
+
+
+def test_what_is_presented_later_looks_as_if_it_had_been_first(
+    window: MainWindow,
+) -> None:
+    pictures = []
+    for first in ("encoder", "cross"):
+        window.session.set(tab="attention", kind=first)
+        window.presentation.begin()
+        QApplication.processEvents()
+        window.session.set(kind="encoder")
+        assert window.large.picture is not None
+        QApplication.processEvents()
+        pictures.append(window.large.picture.grab().toImage())
+        window.presentation.end()
+    assert pictures[0] == pictures[1]
+
+
+def test_whatever_is_presented_is_in_large_text_and_alone_so(
+    window: MainWindow,
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    small = window.font().pointSizeF()
+    window.session.set(tab="attention", kind="cross")
+    window.presentation.begin()
+    for kind in ("encoder", "decoder", "cross"):
+        window.session.set(kind=kind)
+        sizes = {name: map.font().pointSizeF() for name, map in view.maps.items()}
+        assert sizes.pop(kind) == pytest.approx(presenting.TEXT * small)
+        assert set(sizes.values()) == {small}
+    for name in ("positions", "computation", "masks", "output"):
+        window.session.set(tab=name)
+        picture = window.large.picture
+        assert picture is not None
+        assert picture.font().pointSizeF() == pytest.approx(presenting.TEXT * small)
+        assert view.maps["cross"].font().pointSizeF() == small
+    window.presentation.end()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_second_screen_is_used_where_there_is_one(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    here = window.screen()
+    monkeypatch.setattr(presenting, "other_screen", lambda *_: here)
+    before = places(window)
+    window.presentation.begin()
+    assert window.large.alone.isWindow()
+    keyless = Qt.WindowType.WindowDoesNotAcceptFocus  # a click takes no keys from here
+    assert window.large.alone.windowFlags() & keyless
+    assert window.header.isVisible()  # on the first screen everything else stays
+    window.session.set(step=4)
+    if lost:  # the projector is unplugged
+        QGuiApplication.instance().screenRemoved.emit(here)  # type: ignore[union-attr]
+        assert not window.presentation.on
+    else:
+        window.presentation.end()
+    assert not window.large.alone.isWindow()
+    assert window.large.alone.windowHandle() is None  # the window paints it
+    window.session.set(step=3)
+    assert places(window) == before
+
+
+def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.session.set(tab="masks", kind="cross")
+    maps = window.tabs.view("masks").findChildren(MaskMaps)[0]
+    maps.enlarge(("cross", "combined"))
+    assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+    small = maps.solid.fontMetrics().height()
+    window.presentation.toggle()
+    for step in (1, 2):
+        window.session.set(step=step)
+        assert maps.picture.isVisible()
+        assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+    assert maps.solid.fontMetrics().height() > 1.3 * small
+    window.presentation.toggle()
+    assert (maps.map.isVisible(), maps.solid.isVisible()) == (False, True)
+
+
+def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.session.set(tab="computation", stage="softmax", kind="decoder")
+    view = window.tabs.view("computation")
+    assert isinstance(view, ComputationView)
+    small = window.font().pointSizeF()
+    window.presentation.begin()
+    first = len(view.maps.maps)
+    window.session.set(stage="scale")
+    assert len(view.maps.maps) > first
+    (large,) = {one.font().pointSizeF() for one in view.maps.maps}
+    assert large == pytest.approx(presenting.TEXT * small)
+    QApplication.processEvents()
+    for width, count in ((800, 2), (1900, 4)):
+        window.resize(width, 800)
+        QApplication.processEvents()
+        seen = [one for one in view.maps.maps if one.isVisible()]
+        named = [painted(one, one._row_labels).words != [] for one in seen]
+        assert len(seen) == count
+        assert named == [True] + [False] * (count - 1)  # they have the same rows
+        wide = [one.canvas.width() for one in seen]  # and are compared
+        assert max(wide) - min(wide) <= 2
+    window.presentation.end()
+    QApplication.processEvents()
+    assert all(painted(one, one._row_labels).words for one in view.maps.maps)
+    assert {one.font().pointSizeF() for one in view.maps.maps} == {small}
+
+
+def test_an_audience_is_told_a_weight_only_where_weights_are_seen(
+    window: MainWindow,
+) -> None:
+    cell = window.presentation.rail.cell
+    window.presentation.begin()
+    seen = {}
+    for tab, stage in (
+        ("attention", "input"),
+        ("masks", "input"),
+        ("computation", "softmax"),
+        ("computation", "activation"),
+        ("positions", "activation"),
+    ):
+        window.session.set(tab=tab, stage=stage)
+        QApplication.processEvents()
+        seen[tab, stage] = cell.isVisible() and "reads" in cell.text()
+    window.presentation.end()
+    told = [place for place in seen if seen[place]]
+    assert told == [("attention", "input"), ("computation", "softmax")]
+
+
+def test_above_several_pictures_is_no_list_of_tokens(pair: Pair) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    window.session.set(tab="computation", stage="softmax", kind="decoder")
+    window.presentation.begin()
+    QApplication.processEvents()
+    rail = window.presentation.rail
+    for stage in ("product", "softmax"):
+        for step in (1, 2):
+            window.session.set(stage=stage, step=step)
+            QApplication.processEvents()
+            assert rail.y() + rail.height() <= window.large.picture.y()  # type: ignore[union-attr]
+            assert rail.word.isVisible()
+            assert not rail.candidates.isVisible()
+    window.session.set(tab="attention", step=1)
+    QApplication.processEvents()
+    assert rail.candidates.isVisible()
+    bars, best = rail.candidates.table, rail.candidates.shown.best()
+    assert len(best) == bars.model().rowCount() > 3
+    assert not bars.verticalScrollBar().isVisible()  # all of them are in sight
+    window.presentation.end()
