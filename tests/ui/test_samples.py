@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
@@ -14,6 +15,7 @@ from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer import paths
 from visformer.engine.messages import Opened
+from visformer.ui.bars.choosing import open_together
 from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
 
 
@@ -74,6 +76,20 @@ def test_a_bundled_model_brings_its_sample_along(qtbot: QtBot, tmp_path: Path) -
     answer(window, engine)
     open_with_sample(window, reverse)  # it is open already: its sentence stays
     assert window.source.text() == "my own"
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_a_folder_that_is_dropped_brings_the_sample_of_its_own_model(
+    qtbot: QtBot, tmp_path: Path, bundled: bool
+) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.session.set(opened=opened_model(make_trace().model, path="/my/own.pt"))
+    window.translate("The animal")
+    answer(window, engine)
+    path = str(paths.checkpoint("reverse") if bundled else tmp_path / "reverse")
+    open_together(window, [path])
+    assert engine.opened == [(path, "")]
+    assert window.source.text() == ("attention" if bundled else "The animal")
 
 
 def test_samples_say_what_they_show() -> None:

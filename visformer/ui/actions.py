@@ -222,7 +222,7 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
     menu.setEnabled(bool(recent))
     for path in recent:
         title = brief(path).replace("&", "&&")
-        action = _add(menu, title, partial(window.open, path))
+        action = _add(menu, title, partial(open_with_sample, window, path))
         action.setEnabled(os.path.exists(path))  # False too for what is no name
 
 

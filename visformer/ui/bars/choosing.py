@@ -13,6 +13,7 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.session.openings import open_with
 from visformer.ui.bars.open_form import file_kinds, tokenizer_files
+from visformer.ui.bars.samples import open_with_sample
 from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def open_together(window: MainWindow, files: Sequence[str]) -> None:
     """Open what was chosen or dropped."""
     if files:
         path, beside = together(files)
-        window.open(path, beside=beside)
+        if beside:
+            window.open(path, beside=beside)
+        else:
+            open_with_sample(window, path)
 
 
 def local(urls: Sequence[QUrl]) -> list[str]:

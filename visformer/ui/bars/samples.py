@@ -93,11 +93,12 @@ def choose(window: MainWindow, text: str, model: str) -> None:
     window.open(model, then=text)
 
 
-def open_with_sample(window: MainWindow, model: str) -> None:
-    """Open a bundled model, with the first sentence that shows something of it."""
-    opened, name = window.session.state.opened, PurePath(model).name
+def open_with_sample(window: MainWindow, path: str) -> None:
+    """Open a model; a bundled one with a sentence that shows something of it."""
+    opened, bundled = window.session.state.opened, map(str, paths.bundled_checkpoints())
+    name = PurePath(path).name if path in bundled else ""
     texts = [sample.text for sample in SAMPLES if sample.model == name]
-    if texts and (opened is None or opened.path != model):
-        choose(window, texts[0], model)
+    if texts and (opened is None or opened.path != path):
+        choose(window, texts[0], path)
     else:
-        window.open(model)
+        window.open(path)
