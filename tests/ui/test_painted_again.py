@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QImage, QPalette
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -18,10 +18,12 @@ from tests.ui.windows import Pair
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
+from visformer.pictures.codes import HIGH, MASKED, NAN
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
 from visformer.ui.widgets.canvas import Canvas
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.window import MainWindow
 from visformer.values.arrays import read_only
 from visformer.values.facts import Kind
@@ -152,3 +154,21 @@ def test_another_theme_is_painted_everywhere(qtbot: QtBot, window: MainWindow) -
         for step in (9, 10, 20):
             window.session.set(step=step)
             assert is_right(window), theme
+
+
+def test_hatching_hangs_on_no_clip(qtbot: QtBot) -> None:
+    """Edges of cells lie between pixels in most sizes."""
+    canvas, table, most = Canvas(), colour_table(QPalette()), 30
+    qtbot.addWidget(canvas)
+    canvas.show()
+    later = ~np.tri(most, dtype=bool)
+    for side in range(470, 486):
+        canvas.resize(side, side)
+        canvas.set_whole(most, most)
+        for count in range(10, 26, 5):
+            codes = np.full((count, count), NAN, np.uint8)
+            codes[: count - 2] = np.where(later, MASKED, HIGH)[: count - 2, :count]
+            canvas.draw(codes, later[:count, :count], table)
+            shown = canvas.grab().toImage()
+            QApplication.sendEvent(canvas, QEvent(QEvent.Type.FontChange))
+            assert shown == canvas.grab().toImage(), (side, count)

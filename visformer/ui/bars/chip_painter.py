@@ -26,6 +26,7 @@ LATER = 0.65  # opacity of tokens that are fed after the current step: just legi
 KEPT = 256  # pictures of chips
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value
+EDGE = 2  # pixels around what is said below a token, for the frame
 SIZED = 4  # fields of a look that a chip's size depends on
 
 
@@ -69,6 +70,7 @@ class ChipPainter:
         self.body = QFontMetrics(self._font)
         self.word = QFontMetrics(self._word_font)
         self.caption = QFontMetrics(self._caption_font)
+        self.below = self.caption.height() + EDGE  # the height of words below a token
         base, accent = palette.base().color(), palette.highlight().color()
         self._ends = base.rgb(), accent.rgb(), palette.text().color().rgb()
         self._kept: dict[tuple[object, ...], QPixmap] = {}
@@ -172,8 +174,9 @@ class ChipPainter:
         """
         room = QRect(box.left(), box.bottom() - band, box.width(), band)
         ground, text = self._colours_below(look.loss)
+        room.setBottom(room.bottom() - EDGE)
         if ground is not None:
-            painter.fillRect(room.adjusted(2, 0, -2, -2), ground)
+            painter.fillRect(room.adjusted(EDGE, 0, -EDGE, 0), ground)
         painter.setPen(text)
         painter.setFont(self._caption_font)
         painter.drawText(room, CENTRE, look.below)

@@ -225,7 +225,7 @@ class _ChipRow(QWidget):
         before = self._band, self._height
         told = any(_is_told(look) for look in self._looks)
         self._tall = self._tall or any(look.current for look in self._looks)
-        below = self._painter.caption.height()  # its room stays: the first moves none
+        below = self._painter.below  # its room stays: the first moves none
         self._band = below if told else 0
         self._height = max(2 * body, word * self._tall + gap)
         self._height += below if self._tall or told else 0

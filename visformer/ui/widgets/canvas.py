@@ -271,15 +271,26 @@ class Canvas(QWidget):
             painter.drawRects(self._runs_in(self._crossed, part))
 
     def _runs_in(self, runs: list[Run], part: QRect) -> list[QRectF]:
-        """Return where those runs of cells lie, in pixels, that are in these lines."""
+        """Return the pixels of those runs of cells that are in these lines.
+
+        Whole ones, of which the middle lies in the run: what Qt makes of others depends
+        on where painting is clipped.
+        """
         (wide, high), left, top = self._pitch, self.view.x(), self.view.y()
         first = math.floor(part.top() / high + top) - 1
         last = math.ceil((part.bottom() + 1) / high + top)
-        return [
-            QRectF((x - left) * wide, (y - top) * high, count * wide, high)
-            for x, y, count in runs
-            if first <= y <= last
-        ]
+        ratio = self.devicePixelRatioF()
+
+        def edge(at: float) -> float:
+            return math.ceil(at * ratio - 0.5) / ratio
+
+        found = []
+        for x, y, count in runs:
+            if first <= y <= last:
+                corner = QPointF(edge((x - left) * wide), edge((y - top) * high))
+                right, bottom = (x + count - left) * wide, (y + 1 - top) * high
+                found.append(QRectF(corner, QPointF(edge(right), edge(bottom))))
+        return found
 
     def _paint_marks(self, painter: QPainter, palette: QPalette) -> None:
         if self._border is not None:
