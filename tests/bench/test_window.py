@@ -30,6 +30,7 @@ def small(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setattr(window, "TOKENS", 9)
     monkeypatch.setattr(window, "KEYS", 6)
     monkeypatch.setattr(window, "BLOCK", 3)
+    monkeypatch.setattr(window, "RUNS", 2)
     monkeypatch.setattr(Pace, "now", lambda _pace: SLOWER)
     gc.collect()
     gc.disable()
@@ -59,7 +60,7 @@ def test_steps_are_painted() -> None:
     figures = window.new_step()
     assert_measured(figures, 2)
     for figure in figures:  # each block's first step only warms up
-        assert figure.parts["times"] == 4
+        assert figure.parts["times"] == 2 * 4
         assert figure.value == pytest.approx(figure.parts["ms here"] / SLOWER)
 
 
@@ -134,7 +135,7 @@ def test_plots_are_painted_anew() -> None:
 def test_the_pace_is_measured_in_a_process_of_its_own() -> None:
     pace = Pace()
     slower = pace_now(pace)
-    assert 0.01 < slower < 1000  # of a computer that needs 24 ms
+    assert 1 <= slower < 1000  # a faster computer is held against the milliseconds
     pace.close()
 
 

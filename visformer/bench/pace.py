@@ -3,7 +3,7 @@
 Budgets in milliseconds were set on a computer that redraws these plots in ``STANDARD``.
 Another computer may be slower, and one that is shared changes from minute to minute. So
 what is measured is divided by the pace of the same minute, and held against the budget
-then. A faster computer makes no budget harder: nobody feels less than a millisecond.
+then. A faster computer makes no budget harder: what a person feels is milliseconds.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ Element = TypeVar("Element", bound=np.generic)
 _Name = tuple[Kind, Scale, tuple[int, int], tuple[int, int]]
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads up to which the overview is made at once
-CACHED = 1 << 16  # weights of a layer up to which its heads are reduced at once
+CACHED = 1 << 16  # weights up to which those of many heads are reduced at once
 BLOCK = 1 << 19  # weights of a head that are derived at once for a long sentence
 
 
@@ -126,9 +126,12 @@ def mosaic_parts(
     grows = kind != "encoder" and not is_large(trace, kind)
     if grows:  # with each step
         first = _known_rows(trace, name, image, shown[0])
-    for layer in range(layers):
-        room = image[layer, : filled[0], :, : filled[1]].transpose(1, 0, 2)
-        at = kind, layer
+    missing = (shown[0] - first) * shown[1] * heads * layers
+    together = layers if missing <= CACHED else 1
+    for layer in range(0, layers, together):
+        some = range(layer, layer + together)
+        room = image[layer : some.stop, : filled[0], :, : filled[1]]
+        room, at = room.transpose(0, 2, 1, 3), (kind, some)
         for _part in _fill(room, trace, at, selection.scale, factors, first=first):
             yield overview
     if grows:
@@ -155,33 +158,35 @@ def is_large(trace: Trace, kind: Kind) -> bool:
 def _fill(
     room: Bytes,
     trace: Trace,
-    at: tuple[Kind, int],
+    at: tuple[Kind, range],
     scale: Scale,
     factors: tuple[int, int],
     *,
     first: int,
 ) -> Iterator[None]:
-    """Fill thumbnails [H, height, width] of a layer, yielding between parts.
+    """Fill thumbnails [L, H, height, width] of some layers, yielding between parts.
 
     ``first``: of a short sentence, the first query whose row is not there yet.
     """
     if not room.size:
         return
-    cells, (kind, layer) = size(trace.whole, at[0]), at
-    if cells * len(room) <= WHOLE_LAYER:
-        weights = layer_weights(trace, kind, layer)[:, first:]
+    cells, (kind, layers) = size(trace.whole, at[0]), at
+    if cells * room.shape[1] <= WHOLE_LAYER:
+        every = [layer_weights(trace, kind, layer)[:, first:] for layer in layers]
+        weights = every[0][None] if len(every) == 1 else np.stack(every)
         if weights.size:
-            room[:, first // factors[0] :] = _thumbnails(weights, scale, factors)
+            room[:, :, first // factors[0] :] = _thumbnails(weights, scale, factors)
         yield
         return
-    for head in range(len(room)):
+    for place in np.ndindex(room.shape[:2]):
+        layer, head = layers[place[0]], place[1]
         if cells <= WHOLE_HEAD:
             weights = head_weights(trace, kind, layer, head)[None]  # [1, Q, K]
-            room[head] = _thumbnails(weights, scale, factors)[0]
+            room[place] = _thumbnails(weights, scale, factors)[0]
             yield
         else:
             yield from _fill_head(
-                room[head], trace, (kind, layer, head), scale, factors
+                room[place], trace, (kind, layer, head), scale, factors
             )
 
 
@@ -212,7 +217,7 @@ def _fill_head(
 
 
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
-    """Reduce [H, Q, K] by the maximum of blocks of ``factors`` rows and columns.
+    """Reduce [..., Q, K] by the maximum of blocks of ``factors`` rows and columns.
 
     A NaN in a block makes it NaN.
     """
@@ -230,7 +235,7 @@ def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element
 
 
 def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Bytes:
-    """Return the codes of [H, Q, K], reduced; a row's maximum is over all its keys."""
+    """Return the codes of [..., Q, K], reduced; a row's maximum is over all keys."""
     if scale == "row":
         return codes(reduced(shade(weights, scale)[0], factors))
     return codes(shade(reduced(weights, factors), scale)[0])

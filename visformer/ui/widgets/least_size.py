@@ -137,10 +137,10 @@ def _needs(part: QLayoutItem, *, in_row: bool) -> tuple[object, ...]:
     heights = least.height(), wanted.height()
     if part.hasHeightForWidth():
         heights = part.minimumHeightForWidth(wide), part.heightForWidth(wide)
-    # a text that has room enough may have longer words; in a row others make room
-    widths = max(least.width(), wide - 1), 0
-    if in_row:
+    if in_row:  # the others beside it have what it leaves
         widths = least.width(), wanted.width()
+    else:  # a text that has room enough may have longer words
+        widths = max(least.width(), wide - 1), 0
     return part.isEmpty(), widths, heights, part.maximumSize()
 
 
