@@ -47,9 +47,9 @@ def ink(icon: QIcon, mode: QIcon.Mode = NORMAL) -> str:
 
 def test_icons_have_the_colour_of_every_theme(window: MainWindow) -> None:
     """A theme alone, without another size of the text, dresses them all."""
-    own = (window.header.go, window.header.more, window.header.present)
-    steps = window.transport.findChildren(QToolButton)
-    buttons = (*own, window.sentence.copy, window.drawer.button, *steps)
+    own = window.header.go, window.header.more, window.header.present
+    below = window.sentence.copy, window.drawer.button, window.candidates.others
+    buttons = (*own, *below, *window.transport.findChildren(QToolButton))
     for name in ("dark", "light", "contrast", "light"):
         window.appearance.set_theme(name)
         QApplication.processEvents()

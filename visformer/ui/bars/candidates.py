@@ -33,6 +33,7 @@ from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.candidate_bars import CandidateBars
 from visformer.ui.bars.teaching import TeachingPanel
+from visformer.ui.icons import dress
 from visformer.ui.large import CHOOSES
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.least_size import LeastColumn, LeastSize, laid_out_once
@@ -67,6 +68,7 @@ class CandidatesPanel(QWidget):
         self._there = True  # there is a distribution
         self.folded = False
         self._fixed = False  # no row can be chosen: no model is behind the run
+        self._whole = False  # every token is listed, not the best alone
         self.table = CandidateBars()
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
@@ -127,7 +129,8 @@ class CandidatesPanel(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         """Follow the font at once."""
         super().changeEvent(event)
-        kinds = QEvent.Type.FontChange, QEvent.Type.StyleChange
+        of = QEvent.Type
+        kinds = of.FontChange, of.StyleChange, of.PaletteChange
         if event.type() in kinds and "_column" in self.__dict__:
             self._dress()
 
@@ -142,6 +145,12 @@ class CandidatesPanel(QWidget):
         for label in (self.summary, self._kept):
             label.setFont(theme.sized(self.font(), theme.CAPTION))
         self.table.fit(self.rows, whole=self.others.isChecked())
+        self._dress_others()
+
+    def _dress_others(self) -> None:
+        """Show whether there is more to see."""
+        self._whole = self.others.isChecked()
+        dress(self.others, "less" if self._whole else "more")
 
     def sizeHint(self) -> QSize:
         """Wide enough for a bar that can be read."""
@@ -213,9 +222,8 @@ class CandidatesPanel(QWidget):
         self._kept.setText(kept_words(table) if whole and not coming else "")
         self._kept.setVisible(bool(self._kept.text()))
         self.others.setVisible(bool(left) or more)
-        self.others.setArrowType(
-            Qt.ArrowType.UpArrow if whole else Qt.ArrowType.DownArrow
-        )
+        if whole != self._whole:
+            self._dress_others()
         if rows == self.rows:
             return
         self.rows = rows
