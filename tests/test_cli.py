@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from PySide6.QtGui import QImage
 
 from tests.formats import layout_models
 from tests.formats.folders import write_letters
@@ -305,6 +306,9 @@ def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
     header = output.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     assert (int.from_bytes(header[16:20]), int.from_bytes(header[20:24])) == (1000, 700)
+    image = QImage(str(output))
+    corner = {image.pixel(x, y) for x in range(8) for y in range(24)}
+    assert len(corner) == 1  # the mouse frames no button there
 
 
 @pytest.mark.slow

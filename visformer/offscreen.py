@@ -12,11 +12,13 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"
 from PySide6.QtCore import (
     QCoreApplication,
     QEventLoop,
+    QPoint,
     QSettings,
     QSize,
     QTemporaryDir,
     QTimer,
 )
+from PySide6.QtGui import QCursor
 
 from visformer.app import App, log_qt
 from visformer.errors import InputError
@@ -35,6 +37,7 @@ from visformer.values.questions import Overrides
 
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
+BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothing
 MOVING = 10  # turns of the event loop in which parts find their places
 
 
@@ -65,6 +68,7 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
                 )
             )
         window.resize(size)
+        QCursor.setPos(BESIDE)
         window.show()
         app.start(checkpoint, options.text, overrides)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
