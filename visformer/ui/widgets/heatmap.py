@@ -85,6 +85,7 @@ class HeatMap(QWidget):
         self.value = CellValue(sheet)
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
+        self._words: tuple[object, ...] = ()  # beside the cells
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
@@ -126,10 +127,11 @@ class HeatMap(QWidget):
             self._arrange()
             return
         self._hint.setText(matrix.note if empty else "")
-        self.heading.draw(matrix)
-        self._column_axis.setText(matrix.column_axis)
-        self._row_axis.set_text(matrix.row_axis, matrix.row_role)
-        self._colour_axis(matrix)
+        heading = matrix.sign, matrix.title, matrix.role, matrix.done
+        axes = matrix.column_axis, matrix.column_role, matrix.row_axis, matrix.row_role
+        if (heading, axes) != self._words:  # a step leaves them
+            self._words = heading, axes
+            self._write(matrix)
         self._paint_cells(matrix)
         self._arrange()
         self.canvas.set_border(matrix.border)
@@ -191,8 +193,11 @@ class HeatMap(QWidget):
         else:
             self.value.hide()
 
-    def _colour_axis(self, matrix: Matrix) -> None:
-        """Give the title of the columns the hue of what it names."""
+    def _write(self, matrix: Matrix) -> None:
+        """Write what the map and its axes are, in the hues of what these name."""
+        self.heading.draw(matrix)
+        self._column_axis.setText(matrix.column_axis)
+        self._row_axis.set_text(matrix.row_axis, matrix.row_role)
         ink = axis_ink(self.palette(), matrix.column_role)
         write_in(self._column_axis, QPalette.ColorRole.PlaceholderText, ink)
 
@@ -344,8 +349,7 @@ class HeatMap(QWidget):
         """Use the widget's palette and font."""
         self._arrange()
         if self._matrix is not None:
-            self.heading.draw(self._matrix)
-            self._colour_axis(self._matrix)
+            self._write(self._matrix)
             self._paint_cells(self._matrix)
 
     # ---- mouse and keys --------------------------------------------------------
