@@ -68,6 +68,7 @@ def event_loop() -> list[Measurement]:
         window = app.window
         window.resize(1280, 800)
         window.show()
+        window.activateWindow()  # keys reach it on a bare X server too
         app.start()
         settle()
         beat = Beat()
