@@ -68,7 +68,6 @@ class CandidatesPanel(QWidget):
         self._there = True  # there is a distribution
         self.folded = False
         self._fixed = False  # no row can be chosen: no model is behind the run
-        self._whole = False  # every token is listed, not the best alone
         self.table = CandidateBars()
         self._model = TableModel(self.table, self._cell, self._name)
         self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
@@ -94,7 +93,7 @@ class CandidatesPanel(QWidget):
             QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed
         )
         self.others.setToolTip(_("Show more tokens, or the best alone"))
-        self.others.toggled.connect(lambda _on: self._fill())
+        self.others.toggled.connect(self._turn)
         self.others.clicked.connect(self.unfolded)
         self.field = QLineEdit()
         self.field.setPlaceholderText(_("force any token"))
@@ -149,8 +148,12 @@ class CandidatesPanel(QWidget):
 
     def _dress_others(self) -> None:
         """Show whether there is more to see."""
-        self._whole = self.others.isChecked()
-        dress(self.others, "less" if self._whole else "more")
+        dress(self.others, "less" if self.others.isChecked() else "more")
+
+    def _turn(self) -> None:
+        """List every token, or the best alone."""
+        self._dress_others()
+        self._fill()
 
     def sizeHint(self) -> QSize:
         """Wide enough for a bar that can be read."""
@@ -222,8 +225,6 @@ class CandidatesPanel(QWidget):
         self._kept.setText(kept_words(table) if whole and not coming else "")
         self._kept.setVisible(bool(self._kept.text()))
         self.others.setVisible(bool(left) or more)
-        if whole != self._whole:
-            self._dress_others()
         if rows == self.rows:
             return
         self.rows = rows

@@ -172,9 +172,8 @@ class ChipPainter:
 
         Never faint: half transparent, words and colour cannot be told apart.
         """
-        room = QRect(box.left(), box.bottom() - band, box.width(), band)
+        room = QRect(box.left(), box.bottom() - band, box.width(), band - EDGE)
         ground, text = self._colours_below(look.loss)
-        room.setBottom(room.bottom() - EDGE)
         if ground is not None:
             painter.fillRect(room.adjusted(EDGE, 0, -EDGE, 0), ground)
         painter.setPen(text)

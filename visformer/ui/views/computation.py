@@ -148,7 +148,7 @@ class ComputationView(View):
     @property
     def shows_cell(self) -> bool:
         """Its stages lead to a weight, but for those after the attention."""
-        return self._attends
+        return stage_of(self._state.stage).page == "attention"
 
     def present(self, *, on: bool) -> None:
         """Show an audience as many matrices as have room."""
@@ -215,13 +215,9 @@ class ComputationView(View):
         if self._changed("product", state.stage, *chosen):
             self.maps.run()
 
-    @property
-    def _attends(self) -> bool:
-        return stage_of(self._state.stage).page == "attention"
-
     def _hued(self, text: str) -> RoleText:
         """Give the symbols, the cell's query and its key their hues."""
-        if self._subject is None or not self._attends:
+        if self._subject is None or not self.shows_cell:
             return role_text(text)
         tokens = self._subject.token("query"), self._subject.token("key")
         return role_text(text, query=tokens[0], key=tokens[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from visformer.ui.widgets.canvas_marks import (
     paint_focus,
 )
 from visformer.ui.widgets.cell_digits import have_room, paint_digits
-from visformer.ui.widgets.cell_pixels import paint_pixels
+from visformer.ui.widgets.cell_pixels import first_pixel, paint_pixels
 from visformer.ui.widgets.colour_map import colour_table, inks, nan_crosses
 from visformer.ui.widgets.map_cells import (
     Run,
@@ -273,18 +274,12 @@ class Canvas(QWidget):
     def _runs_in(self, runs: list[Run], part: QRect) -> list[QRectF]:
         """Return the pixels of those runs of cells that are in these lines.
 
-        Whole ones, of which the middle lies in the run: what Qt makes of others depends
-        on where painting is clipped.
+        Whole ones: what Qt makes of others depends on where painting is clipped.
         """
         (wide, high), left, top = self._pitch, self.view.x(), self.view.y()
         first = math.floor(part.top() / high + top) - 1
         last = math.ceil((part.bottom() + 1) / high + top)
-        ratio = self.devicePixelRatioF()
-
-        def edge(at: float) -> float:
-            return math.ceil(at * ratio - 0.5) / ratio
-
-        found = []
+        edge, found = partial(first_pixel, ratio=self.devicePixelRatioF()), []
         for x, y, count in runs:
             if first <= y <= last:
                 corner = QPointF(edge((x - left) * wide), edge((y - top) * high))

@@ -58,6 +58,15 @@ def paint_pixels(
         painter.drawImage(QPointF(left / ratio, top / ratio), image)
 
 
+def first_pixel(edge: float, ratio: float) -> float:
+    """Return where the first pixel begins whose centre lies behind an edge.
+
+    Both in pixels of the painter. What lies between two such places covers just the
+    pixels that the cells between the edges are painted in.
+    """
+    return math.ceil(edge * ratio - 0.5) / ratio
+
+
 @lru_cache(maxsize=128)
 def _cells_at(
     first: int, end: int, corner: float, pitch: float, ratio: float
