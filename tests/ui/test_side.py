@@ -79,6 +79,7 @@ def test_its_width_follows_the_window_and_what_the_user_made_it(
 def test_another_theme_lays_out_nothing(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    QApplication.processEvents()  # what opening the window still has to do
     monkeypatch.setattr(QSplitter, "setSizes", None)
     for name in ("dark", "light"):
         window.appearance.set_theme(name)

@@ -15,8 +15,8 @@ import numpy as np
 from visformer.values.arrays import Bools, Floats
 from visformer.values.score_bias import Bias, bias_rows
 
-QUERIES = 16  # multiplied at a time: few, since a step has one
-BLOCK = 32  # keys they are multiplied with at a time
+QUERIES = 4  # multiplied at a time: few, since a step has one
+BLOCK = 64  # keys they are multiplied with at a time
 ADDED = 128  # weights of a row added up at a time: a multiple of BLOCK
 ALL = slice(None)
 
