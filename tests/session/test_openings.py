@@ -26,7 +26,7 @@ from visformer.engine.messages import (
     Refused,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, runs, side_requests
+from visformer.session import forcing, openings, runs, side_requests
 from visformer.session.live import fixed_words
 from visformer.session.state import Next, Session
 from visformer.values.facts import Description
@@ -147,6 +147,26 @@ def test_reopening_runs_the_sentence_again_without_changes(
     changed = Decoded(number=2, trace=make_trace(target=1), limit=9)
     assert take(session, changed).trace is state.trace  # of the engine that is gone
     assert take(session, Refused(number=4, reason="no")).trace is None
+
+
+def test_a_reference_is_fed_to_no_model_of_another_vocabulary(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    session.do(runs.translate, "one two", reference="un deux")
+    answer(session, engine)
+    later = replace(TRACE.model, digest="later")  # in the same training
+    take(session, opened_model(later, path="/later"))
+    assert engine.last.reference == "un deux"
+    answer(session, engine, replace(TRACE, model=later))
+    config = replace(TRACE.model.config, target_vocabulary=7, shared_embedding=False)
+    other = replace(OTHER, known=config)
+    state = take(session, opened_model(other, path="/other"))
+    assert (engine.last.source, engine.last.reference) == ("one two", "")
+    assert (state.wish.reference, state.wish.fed) == ("un deux", False)
+    answer(session, engine, replace(TRACE, model=other))
+    session.do(forcing.teach, fed=True)
+    assert engine.last.reference == "un deux"
 
 
 def test_a_sentence_that_the_new_model_cannot_read_is_left(

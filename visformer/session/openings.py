@@ -31,6 +31,7 @@ from visformer.session.runs import (
 from visformer.session.saved_work import resumed
 from visformer.session.state import Next, State
 from visformer.session.wishes import OpenWish
+from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model
 from visformer.values.questions import Overrides, Value, merged
@@ -162,6 +163,7 @@ def opened(state: State, event: Opened) -> Next:
     keeps = first and not _continues_other_model(state, event)
     waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
+    feeds = state.opened is None or _same_vocabulary(state.opened.model, event.model)
     # an engine that had no model now answers what it was asked before
     awaiting = _questions(state.awaiting) if keeps else Awaiting()
     if superseded:
@@ -182,6 +184,8 @@ def opened(state: State, event: Opened) -> Next:
         intervention=state.intervention if waiting else NO_CHANGES,
         baseline=None,
         history=state.history if waiting else History(),
+        # a reference in another model's tokens is not fed, but can be
+        wish=state.wish if feeds else replace(state.wish, fed=not state.wish.reference),
     )
     if opening is not None and opening.resume is not None:
         return resumed(state, opening.resume, event)
@@ -219,6 +223,16 @@ def _continues_other_model(state: State, event: Opened) -> bool:
         return False
     recorded = state.trace if state.recorded else None
     return recorded is not None and not same_model(recorded.model, event.model)
+
+
+def _same_vocabulary(one: ModelFacts, other: ModelFacts) -> bool:
+    """Tell whether two models write the same tokens, as those of one training do."""
+    sizes = [
+        facts.known and (facts.known.source_vocabulary, facts.known.target_vocabulary)
+        for facts in (one, other)
+    ]
+    special = [(facts.pad, facts.bos, facts.eos) for facts in (one, other)]
+    return sizes[0] == sizes[1] and special[0] == special[1]
 
 
 def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:
