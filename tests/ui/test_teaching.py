@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
+from tests.ui.painted import pixels
 from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip, source_strip, target_strip
@@ -59,6 +62,27 @@ def test_the_reference_is_named_once_beside_the_tokens(
     assert window.drawer.button.text() == ""
     window.session.set(trace=make_trace(target=5))
     assert window.drawer.button.text() == "reference"
+
+
+@pytest.mark.parametrize("size", range(11, 28))
+def test_what_the_model_says_stands_whole_on_the_colour_of_the_loss(
+    size: int, qtbot: QtBot
+) -> None:
+    strip = TokenStrip("target", "")
+    qtbot.addWidget(strip)
+    font = QFont("DejaVu Sans")
+    font.setPixelSize(size)
+    strip.setFont(font)
+    strip.resize(300, 10)
+    empty = Chip("abandonna", 1, 0.0, False, False, below=" ")
+    coloured = empty._replace(loss=2.0)
+    seen = []
+    for chip in (empty, coloured, coloured._replace(below="▁ég")):
+        strip.draw((chip,))
+        seen.append(pixels(strip))
+    ground, ink = ((a != b).any(-1) for a, b in itertools.pairwise(seen))
+    assert ink.any()
+    assert not (ink & ~ground).any()
 
 
 def test_the_mode_pushes_no_picture(pair: Pair) -> None:

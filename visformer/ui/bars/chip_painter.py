@@ -175,7 +175,8 @@ class ChipPainter:
         room = QRect(box.left(), box.bottom() - band, box.width(), band - EDGE)
         ground, text = self._colours_below(look.loss)
         if ground is not None:
-            painter.fillRect(room.adjusted(EDGE, 0, -EDGE, 0), ground)
+            # “▁” may hang a pixel lower than its font says
+            painter.fillRect(room.adjusted(EDGE, 0, -EDGE, 1), ground)
         painter.setPen(text)
         painter.setFont(self._caption_font)
         painter.drawText(room, CENTRE, look.below)
