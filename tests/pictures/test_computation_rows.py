@@ -155,3 +155,12 @@ def test_what_makes_queries_keys_and_values_has_its_biases(bias: str) -> None:
     assert added == [bias == "all"] * 3
     assert formula.startswith("Q = X W_Q")
     assert "K = M W_K" in formula
+
+
+@pytest.mark.parametrize("stage", [stage.name for stage in STAGES])
+def test_a_number_that_only_a_larger_model_had_is_not_looked_for(stage: str) -> None:
+    """What is selected stays when another model is opened."""
+    state = state_of(*traced())
+    first = shown(state, stage)
+    beyond = shown(state, stage, model=900, head=900, inner=900)
+    assert (beyond.words, beyond.formula) == (first.words, first.formula)

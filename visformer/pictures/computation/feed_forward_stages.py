@@ -37,7 +37,7 @@ def w1_stage(subject: Subject) -> StagePicture:
     rows, at = subject.rows(), subject.at
     feed, weights = rows.feed_forward, rows.parameters.feed_forward
     reads, linear = feed.residual.reads, weights.w1
-    d = subject.dimensions.get("inner", 0)
+    d = subject.dimension("inner", feed.pre_activation.shape[1])
     names, values = [_("pre-activation")], [feed.pre_activation[at]]
     if feed.gate is not None:
         names.append(_("gate, x W_gate"))
@@ -156,7 +156,8 @@ def w2_stage(subject: Subject) -> StagePicture:
     """Show the inner units projected back to the width of the stream."""
     rows, at = subject.rows(), subject.at
     feed, linear = rows.feed_forward, rows.parameters.feed_forward.w2
-    added, d = feed.residual.added, subject.dimensions.get("model", 0)
+    added = feed.residual.added
+    d = subject.dimension("model", added.shape[1])
     config = subject.trace.model.config
     share = feed.inner[at] * linear.weight[:, d]
     most = int(np.abs(share).argmax())
