@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
@@ -89,6 +89,37 @@ def test_pictures_side_by_side_are_presented_in_all_of_a_small_width(
     QApplication.processEvents()
     assert rail.candidates.isVisible()  # one picture leaves room for them
     window.presentation.end()
+
+
+class _Hasty(QObject):
+    """Has all drawn whenever a font changes, as what the mouse is over may."""
+
+    def __init__(self, window: MainWindow) -> None:
+        super().__init__(window)
+        self._window = window
+        window.large.alone.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FontChange:
+            self._window.session.set()
+        return False
+
+
+def test_what_is_drawn_while_a_picture_goes_back_does_not_lose_it(
+    window: MainWindow,
+) -> None:
+    window.session.set(tab="computation", stage="softmax")
+    before, large = places(window), window.large
+    _Hasty(window)
+    window.presentation.begin()
+    for _time in range(2):
+        large.restore()  # with two clicks
+        window.session.set()
+        assert large.picture is not None
+        assert large.alone.isAncestorOf(large.picture)
+    window.presentation.end()
+    QApplication.processEvents()
+    assert places(window) == before
 
 
 def test_a_large_picture_is_presented_and_stays_large(

@@ -155,6 +155,7 @@ class LargePlace(QStackedWidget):
         self.addWidget(self.alone)
         self.picture: QWidget | None = None  # the large one
         self._put_back: Callable[[], None] = _nothing
+        self._moving = False  # what hears of that may want another picture
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -241,7 +242,7 @@ class LargePlace(QStackedWidget):
     def enlarge(self, widget: QWidget) -> None:
         """Make a group large, or the outermost picture around a widget, if any."""
         picture = widget if widget.property(GROUP) else self.outermost(widget)
-        if picture is None or picture is self.picture:
+        if picture is None or picture is self.picture or self._moving:
             return
         self.restore()
         put_back = taken_out(picture)
@@ -258,12 +259,13 @@ class LargePlace(QStackedWidget):
 
     def restore(self) -> None:
         """Put the large picture back where it was; do nothing if there is none."""
-        if self.picture is None:
+        picture = self.picture
+        if picture is None or self._moving:
             return
-        picture, self.picture = self.picture, None
         focused = self.alone.isAncestorOf(self.focusWidget() or self)
         with self._usual_font():
             self._put_back()
+        self.picture = None
         self.setCurrentWidget(self._usual)
         if focused:
             picture.setFocus()
@@ -281,10 +283,13 @@ class LargePlace(QStackedWidget):
         Under a style sheet Qt tells a widget of the font around it when that changes,
         not when it comes there.
         """
-        font = QFont(self.alone.font())
+        font, self._moving = QFont(self.alone.font()), True
         self.alone.setFont(self.font())
-        yield
-        self.alone.setFont(font)
+        try:
+            yield
+        finally:
+            self.alone.setFont(font)
+            self._moving = False
 
     def outermost(self, widget: QWidget) -> QWidget | None:
         """Return the picture in this place that a widget is a part of."""
