@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from visformer.pictures.attention.mosaic import reduced
+from visformer.pictures.codes import HIGH, LOW, codes
 from visformer.pictures.picture import (
     LOG_FLOOR,
     Table,
@@ -12,7 +13,7 @@ from visformer.pictures.picture import (
     shade,
     signed_shade,
 )
-from visformer.pictures.selection import Scale
+from visformer.pictures.selection import SCALES, Scale
 
 WEIGHTS = np.array([[0, 1e-5, 1e-4, 1e-2, 1]], np.float32)
 
@@ -40,6 +41,19 @@ def test_a_linear_scale_begins_at_zero(
     shades, said, _ = shade(values, scale)
     assert said == ends
     np.testing.assert_array_equal(shades, expected)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_weight_beyond_the_range_takes_the_colour_of_its_end(scale: Scale) -> None:
+    """As codes, which are bytes, they would begin again at the other end."""
+    values = np.array([[-2, -1e-7, 0, 0.5, np.nan, 1], [1, 1, 1, 1, 1, 3]], np.float32)
+    shades = shade(values, scale)[0]
+    assert shades.dtype == np.float32
+    assert np.nanmin(shades) == 0
+    assert np.nanmax(shades) == 1
+    assert np.isnan(shades).sum() == 1
+    assert codes(shades)[:, -1].tolist() == [HIGH if scale != "head" else 85, HIGH]
+    assert codes(shades)[0, :3].tolist() == [LOW] * 3
 
 
 def test_the_remainder_of_a_reduction_keeps_its_maximum() -> None:

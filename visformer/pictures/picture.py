@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visformer.analysis.subwords import SPACE
 from visformer.language import _
@@ -179,19 +180,23 @@ def _equal(one: object, other: object) -> bool:
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
-    """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note."""
+    """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note.
+
+    A weight beyond the range, such as a watched model may have, is as its end.
+    """
+    shades: NDArray[np.floating] = values
+    ends = "0", "1"
     if scale == "log":
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(values, LOG_FLOOR) / LOG_FLOOR)
-        shades = logs / np.float32(-np.log(LOG_FLOOR))
-        return shades.astype(np.float32), (f"≤ {LOG_FLOOR:g}", "1"), _(SCALES[scale])
-    if scale == "fixed" or values.size == 0:
-        return np.clip(values, 0, 1), ("0", "1"), _(SCALES[scale])
-    axis = -1 if scale == "row" else (-2, -1)
-    top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
-    shades = values / np.where(top > 0, top, 1)
-    high = number(top.max()) if scale == "head" else _("row max")
-    return shades.astype(np.float32), ("0", high), _(SCALES[scale])
+        shades, ends = logs / np.float32(-np.log(LOG_FLOOR)), (f"≤ {LOG_FLOOR:g}", "1")
+    elif scale != "fixed" and values.size:
+        axis = -1 if scale == "row" else (-2, -1)
+        top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
+        shades = values / np.where(top > 0, top, 1)
+        ends = "0", number(top.max()) if scale == "head" else _("row max")
+    within = np.clip(shades, 0, 1).astype(np.float32, copy=False)
+    return within, ends, _(SCALES[scale])
 
 
 def ranged(values: Floats, low: float, high: float) -> tuple[Floats, tuple[str, str]]:
