@@ -87,6 +87,7 @@ changes = st.lists(
 @given(changes)
 @example([([(3, 7)], 1400), ([(3, 20)], 150)])  # a longer word in a wide row
 @example([([], 150), ([(0, 6)], 1400), ([(0, 1)], 150)])  # the longest word is gone
+@example([([(0, 22)], 300), ([(0, 19)], 150)])  # fewer lines without the scroll bar
 def test_what_waits_stands_where_it_would_stand(
     qtbot: QtBot, changes: list[tuple[list[Change], int]]
 ) -> None:

@@ -93,6 +93,11 @@ class LeastColumn(_LeastBox):
         # at another width more may have changed
         wide = self.geometry().width()
         self._known = {at: self._known[at] for at in self._known if at == wide}
+        widget = self.parentWidget()
+        viewport = widget.parentWidget() if widget is not None else None
+        area = viewport.parentWidget() if viewport is not None else None
+        if isinstance(area, LeastSize):
+            area.fit_again()
 
     def _least_width(self) -> int:
         margins, widths = self.contentsMargins(), [0]
@@ -188,6 +193,15 @@ class LeastSize(QScrollArea):
         if event.type() == QEvent.Type.LayoutRequest and watched is self.widget():
             self.fit()
         return super().eventFilter(watched, event)
+
+    def fit_again(self) -> None:
+        """Look whether the widget has room without a scroll bar that is there.
+
+        Its texts are wider then, and may have fewer lines.
+        """
+        widget = self.widget()
+        if widget is not None and widget.height() > self.maximumViewportSize().height():
+            self.fit()
 
     def fit(self) -> None:
         """Give the widget all the room, or the least that it needs."""
