@@ -36,6 +36,7 @@ from visformer.errors import VisformerError
 from visformer.formats.loading import load
 from visformer.session.recipe import recipe_of
 from visformer.session.remembering import is_answered
+from visformer.ui import faults
 from visformer.ui.diagnostics import Health
 
 TURN_MS = 5
@@ -192,7 +193,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     faulthandler.enable()
-    logging.disable()  # faults are counted, and stalls
+    # of all that is logged only where a fault came from; stalls are counted
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    logging.getLogger(faults.__name__).addHandler(logging.StreamHandler())
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     with tempfile.TemporaryDirectory() as folder:
         monkey = Monkey(Path(folder), options.seed)
