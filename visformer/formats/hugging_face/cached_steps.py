@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+NAMES = "past_key_values", "cache"  # of the cache: until transformers 5.23, and since
+
 
 class CachedSteps:
     """Computes what follows a target; what it has read of it is not read again."""
@@ -16,6 +18,7 @@ class CachedSteps:
     def __init__(self, module: nn.Module, *, alone: bool) -> None:
         """Begin with a module as it is now; ``alone``: it has no encoder."""
         self._module: Any = module
+        self._name = cache_name(module)
         self._alone = alone
         self._source: tuple[int, ...] = ()
         self._read: tuple[int, ...] = ()  # of the target
@@ -38,13 +41,11 @@ class CachedSteps:
             self._cache, self._read = None, ()
         fresh = target[len(self._read) :]
         name = "input_ids" if self._alone else "decoder_input_ids"
-        inputs: dict[str, Any] = {name: self._tensor(fresh)}
+        inputs: dict[str, Any] = {name: self._tensor(fresh), self._name: self._cache}
         if not self._alone:
             inputs["encoder_outputs"] = self._encoded
-        output = self._module(
-            **inputs, past_key_values=self._cache, use_cache=True, return_dict=True
-        )
-        self._cache, self._read = output.past_key_values, target
+        output = self._module(**inputs, use_cache=True, return_dict=True)
+        self._cache, self._read = getattr(output, self._name), target
         logits: Tensor = output.logits[0, -1].float().cpu()
         return logits
 
@@ -53,6 +54,7 @@ class CachedSteps:
         return torch.tensor([[*ids]], dtype=torch.long, device=device)
 
 
-def takes_cache(module: nn.Module) -> bool:
-    """Whether a module of transformers is stepped with a cache of keys and values."""
-    return "past_key_values" in inspect.signature(module.forward).parameters
+def cache_name(module: nn.Module) -> str:
+    """Name a module's cache of keys and values; "" if it is stepped without one."""
+    taken = inspect.signature(module.forward).parameters
+    return next((name for name in NAMES if name in taken), "")

@@ -19,7 +19,7 @@ from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face.batches import batch_of
-from visformer.formats.hugging_face.cached_steps import CachedSteps, takes_cache
+from visformer.formats.hugging_face.cached_steps import CachedSteps, cache_name
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
 from visformer.formats.hugging_face.generate_rules import generate_config
@@ -281,7 +281,7 @@ class FolderModel(SteppedModel):
 
     def unwatched(self, change: Intervention) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
-        if change or not takes_cache(self.model):
+        if change or not cache_name(self.model):
             return None
         step = CachedSteps(self.model, alone=self.alone)
 
