@@ -245,12 +245,12 @@ class LargePlace(QStackedWidget):
         if picture is None or picture is self.picture or self._moving:
             return
         self.restore()
-        put_back = taken_out(picture)
-        if put_back is None:
-            return
-        self.picture, self._put_back = picture, put_back
-        self.explain(self._sentence)
         with self._usual_font():
+            put_back = taken_out(picture)
+            if put_back is None:
+                return
+            self.picture, self._put_back = picture, put_back
+            self.explain(self._sentence)
             self._column.insertWidget(0, picture, 1)
         picture.show()
         self.setCurrentWidget(self.alone)
