@@ -47,6 +47,28 @@ def test_every_picture_becomes_large_and_goes_back(
         assert places(window) == before
 
 
+def test_a_move_begins_no_other_one(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is drawn meanwhile spreads the font, and may want another picture."""
+    large, before, moves = window.large, places(window), []
+    large.toggle_focused()
+    put_back = large._put_back
+
+    def drawn_meanwhile() -> None:
+        moves.append(large.picture)
+        if len(moves) == 1:
+            large.spread_font()
+            large.restore()
+        put_back()
+
+    monkeypatch.setattr(large, "_put_back", drawn_meanwhile)
+    large.restore()
+    assert len(moves) == 1
+    QApplication.processEvents()
+    assert places(window) == before
+
+
 def test_double_click_key_and_escape(window: MainWindow, qtbot: QtBot) -> None:
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)

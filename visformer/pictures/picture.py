@@ -182,7 +182,7 @@ def _equal(one: object, other: object) -> bool:
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note.
 
-    A weight beyond the range, such as a watched model may have, is as its end.
+    A weight beyond the range, as a watched model may have it, is shaded as its end.
     """
     shades: NDArray[np.floating] = values
     ends = "0", "1"

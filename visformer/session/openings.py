@@ -163,7 +163,8 @@ def opened(state: State, event: Opened) -> Next:
     keeps = first and not _continues_other_model(state, event)
     waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
-    feeds = state.opened is None or _same_vocabulary(state.opened.model, event.model)
+    before = state.opened or event
+    feeds = _vocabulary(before.model) == _vocabulary(event.model)
     # an engine that had no model now answers what it was asked before
     awaiting = _questions(state.awaiting) if keeps else Awaiting()
     if superseded:
@@ -225,14 +226,11 @@ def _continues_other_model(state: State, event: Opened) -> bool:
     return recorded is not None and not same_model(recorded.model, event.model)
 
 
-def _same_vocabulary(one: ModelFacts, other: ModelFacts) -> bool:
-    """Tell whether two models write the same tokens, as those of one training do."""
-    sizes = [
-        facts.known and (facts.known.source_vocabulary, facts.known.target_vocabulary)
-        for facts in (one, other)
-    ]
-    special = [(facts.pad, facts.bos, facts.eos) for facts in (one, other)]
-    return sizes[0] == sizes[1] and special[0] == special[1]
+def _vocabulary(model: ModelFacts) -> tuple[object, ...]:
+    """Return what models that write the same tokens, as in one training, share."""
+    known = model.known
+    sizes = known and (known.source_vocabulary, known.target_vocabulary)
+    return sizes, model.pad, model.bos, model.eos
 
 
 def _are_old(state: State, opening: OpenWish | None, event: Opened) -> bool:

@@ -280,16 +280,18 @@ class LargePlace(QStackedWidget):
     def _usual_font(self) -> Iterator[None]:
         """Move a picture while both places have one font: the large one comes after.
 
+        Meanwhile nothing else is moved; what is drawn may come here again.
         Under a style sheet Qt tells a widget of the font around it when that changes,
         not when it comes there.
         """
-        font, self._moving = QFont(self.alone.font()), True
+        font, moving = QFont(self.alone.font()), self._moving
+        self._moving = True
         self.alone.setFont(self.font())
         try:
             yield
         finally:
             self.alone.setFont(font)
-            self._moving = False
+            self._moving = moving
 
     def outermost(self, widget: QWidget) -> QWidget | None:
         """Return the picture in this place that a widget is a part of."""
