@@ -79,8 +79,19 @@ def test_its_width_follows_the_window_and_what_the_user_made_it(
 def test_another_theme_lays_out_nothing(
     window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    QApplication.processEvents()  # what opening the window still has to do
-    monkeypatch.setattr(QSplitter, "setSizes", None)
+    laid_out = QSplitter.setSizes
+    in_vain = []
+
+    def watched(splitter: QSplitter, sizes: list[int]) -> None:
+        """Note a call that changes nothing; opening the window may still call it."""
+        before = splitter.sizes()
+        laid_out(splitter, sizes)
+        if splitter.sizes() == before:
+            in_vain.append(sizes)
+
+    monkeypatch.setattr(QSplitter, "setSizes", watched)
     for name in ("dark", "light"):
         window.appearance.set_theme(name)
         QApplication.processEvents()
+    assert window.candidates.isVisible()
+    assert in_vain == []
