@@ -136,7 +136,7 @@ def test_a_long_sentence_gives_the_same_in_parts(
 ) -> None:
     shown = state(make_trace(source=9, target=8), 7, scale=scale)
     expected = made(shown, kind, (4, 3)).image
-    monkeypatch.setattr(mosaics, "WHOLE_LAYER", limits[0])
+    monkeypatch.setattr(mosaics, "TOGETHER", limits[0])
     monkeypatch.setattr(mosaics, "WHOLE_HEAD", limits[1])
     monkeypatch.setattr(mosaics, "BLOCK", 30)
     found = parts(shown, kind, (4, 3))

@@ -12,12 +12,13 @@ from visformer.analysis.sublayers import joined_heads
 from visformer.paths import resource
 from visformer.pictures.attention import weights
 from visformer.pictures.attention.weights import (
+    WeightsKey,
     head_weights,
-    layer_weights,
+    layers_weights,
     row_weights,
 )
 from visformer.values.arrays import Floats
-from visformer.values.attention_heads import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads, weights_of
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_trace
@@ -69,19 +70,46 @@ def test_kept_weights_equal_those_of_the_trace(kind: Kind, value: float) -> None
             assert np.array_equal(found, shown.attention(kind, 1, 1))
             row = row_weights(shown, kind, 1, 1, slice(0, 1))
             assert np.array_equal(row, found[:1])
-        assert np.array_equal(layer_weights(shown, kind, 1)[1], found)
+        assert np.array_equal(layers_weights(shown, kind, range(1, 2))[0, 1], found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layers", [range(1), range(2)])
 def test_a_growing_trace_only_adds_rows(
-    kind: Kind, derived: list[tuple[int, slice]]
+    kind: Kind, layers: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    starts: list[int] = []
+    derive = weights._derived
+
+    def noted(trace: Trace, key: WeightsKey, rows: slice) -> Floats:
+        starts.append(rows.start)
+        return derive(trace, key, rows)
+
+    monkeypatch.setattr(weights, "_derived", noted)
     for trace in grown(make_trace(4, 5)):
-        found = layer_weights(trace, kind, 0)
-        assert np.array_equal(found, trace.attention_heads(kind, 0).weights())
-        derived.pop()
-    starts = [rows.start for _, rows in derived]
+        found = layers_weights(trace, kind, layers)
+        every = [trace.attention(kind, layer) for layer in layers]
+        assert np.array_equal(found, np.stack(every))
     assert starts == ([0] if kind == "encoder" else [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["alike", "scale", "mask", "bias", "captured"])
+def test_layers_derived_together_have_the_digits_of_each(kind: Kind, what: str) -> None:
+    trace = make_trace(6, 7, masked_value=-1e9)
+    layers = [trace.attention_heads(kind, layer) for layer in range(2)]
+    shape = layers[1].mask.shape
+    if what == "scale":
+        layers[1] = replace(layers[1], scale=2 * layers[1].scale)
+    elif what == "mask":
+        layers[1] = replace(layers[1], mask=np.tri(*shape) > 0)
+    elif what == "bias":
+        layers[1] = replace(layers[1], added=np.ones((1, *shape), np.float32))
+    elif what == "captured":
+        layers[1] = replace(layers[1], captured=np.ones((2, *shape), np.float32))
+    for rows in (slice(None), slice(2, 3), slice(5, None), slice(6, None)):
+        every = np.concatenate([layer.weights(rows) for layer in layers])
+        assert np.array_equal(weights_of(layers, rows), every)
 
 
 def odd_rows(trace: Trace, what: str) -> Trace:
@@ -139,7 +167,7 @@ def test_stepping_derives_nothing_again(derived: list[tuple[int, slice]]) -> Non
 def test_a_row_of_a_long_sentence_is_derived_alone(
     monkeypatch: pytest.MonkeyPatch, derived: list[tuple[int, slice]]
 ) -> None:
-    monkeypatch.setattr(weights, "WHOLE_LAYER", 0)
+    monkeypatch.setattr(weights, "TOGETHER", 0)
     trace = make_trace()
     row = row_weights(trace, "cross", 1, 1, slice(2, 3))
     assert derived == [(1, slice(2, 3))]

@@ -8,7 +8,8 @@ product of matrices rounds by its shape, so all are of one shape, ``QUERIES`` by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,6 +97,27 @@ class AttentionHeads:
             value = np.float32(self.masked_value)
             np.copyto(scores[..., : len(self.keys)], value, where=~mask)
         return scores
+
+
+def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
+    """Return the weights of the heads of some layers, [L x H, rows, K].
+
+    Layers that differ in queries and keys alone are as one, which is faster.
+    """
+    one = layers[0]
+    for other in layers:
+        plain = other.captured is None and other.added is None
+        if not plain or other.mask is not one.mask or other.scale != one.scale:
+            return np.concatenate([each.weights(rows) for each in layers])
+    start, stop, _ = rows.indices(len(one.queries))
+    first = start // QUERIES * QUERIES  # the rows before are not needed
+    together = replace(
+        one,
+        queries=np.concatenate([each.queries[first:stop] for each in layers], 1),
+        keys=np.concatenate([each.keys for each in layers], 1),
+        mask=one.mask[first:stop],
+    )
+    return together.weights(slice(start - first, None))
 
 
 def _whole_blocks(vectors: Floats, block: int) -> Floats:

@@ -13,11 +13,11 @@ from visformer.language import _
 from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
+    TOGETHER,
     WHOLE_HEAD,
-    WHOLE_LAYER,
     head_weights,
     keeps_rows,
-    layer_weights,
+    layers_weights,
     row_weights,
     size,
 )
@@ -171,9 +171,8 @@ def _fill(
     if not room.size:
         return
     cells, (kind, layers) = size(trace.whole, at[0]), at
-    if cells * room.shape[1] <= WHOLE_LAYER:
-        every = [layer_weights(trace, kind, layer)[:, first:] for layer in layers]
-        weights = every[0][None] if len(every) == 1 else np.stack(every)
+    if cells * room.shape[1] <= TOGETHER:
+        weights = layers_weights(trace, kind, layers, slice(first, None))
         if weights.size:
             room[:, :, first // factors[0] :] = _thumbnails(weights, scale, factors)
         yield

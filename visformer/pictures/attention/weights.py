@@ -4,7 +4,9 @@ A Trace that grows shares its storage with the shorter ones, and its rows do not
 So weights are derived once, new rows are added, and an earlier step is a slice. That is
 exact if no query gives weight to a later key; if one does, the weights are derived for
 the rows shown. Of a long run only the first rows are derived, up to the next power of
-two: its later rows may not even have been read from their file.
+two: its later rows may not even have been read from their file. Of a short sentence a
+layer's heads are derived together, and those of all layers once all were asked for:
+calling numpy takes longer than its arithmetic.
 """
 
 from __future__ import annotations
@@ -14,45 +16,52 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.values.arrays import Floats, read_only
+from visformer.values.attention_heads import ALL, weights_of
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-WHOLE_LAYER = 1 << 20  # numbers of a layer up to which its heads are derived together
+TOGETHER = 1 << 20  # numbers up to which heads are derived together
 GROWTH = 64  # rows and columns that there is room for when a run grows
 FEWEST = 64  # rows derived at once of a run that has as many
 WHOLE_HEAD = 1 << 21  # numbers of a head up to which the overview caches it
 
-WeightsKey = tuple[Kind, int, int | None]  # kind, layer, head or all
+WeightsKey = tuple[Kind, int | None, int | None]  # kind; layer and head, or all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeptWeights:
-    """Weights [H, Q, K] of a run's first Q query rows."""
+    """Weights [N, Q, K] of N heads, layer after layer, and a run's first Q rows."""
 
     weights: Floats
     sliceable: bool  # later keys have no weight: fewer keys give the same numbers
-    room: Floats  # [H, Q or more, K or more], 0 beyond them: rows to come go there
+    room: Floats  # [N, Q or more, K or more], 0 beyond them: rows to come go there
 
 
-def layer_weights(trace: Trace, kind: Kind, layer: int) -> Floats:
-    """Return the weights of all heads of a layer, [H, Q, K]."""
-    return _weights(trace, (kind, layer, None))
+def layers_weights(
+    trace: Trace, kind: Kind, layers: range, rows: slice = ALL
+) -> Floats:
+    """Return the weights of all heads of some layers, [L, H, rows, K]."""
+    keys, heads = _keys(trace, kind, layers), trace.heads(kind)
+    kept = [_weights(trace, key)[:, rows] for key in keys]
+    weights = kept[0] if len(kept) == 1 else np.concatenate(kept)
+    weights = weights.reshape(len(weights) // heads, heads, *weights.shape[1:])
+    every = keys == [(kind, None, None)]
+    return weights[layers.start : layers.stop] if every else weights
 
 
 def head_weights(trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
     """Return the weights of one head, [Q, K]."""
-    weights: Floats = _weights(trace, _home(trace, kind, layer, head))[
-        _at(trace, kind, head)
-    ]
+    key, at = _home(trace, kind, layer, head)
+    weights: Floats = _weights(trace, key)[at]
     return weights
 
 
 def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) -> Floats:
     """Return some rows of one head, [rows, K]; only these are derived if uncached."""
-    home = _home(trace, kind, layer, head)
-    kept = _kept(trace, home)
+    key, at = _home(trace, kind, layer, head)
+    kept = _kept(trace, key)
     if kept is not None:
-        part: Floats = kept[_at(trace, kind, head), rows]
+        part: Floats = kept[at, rows]
         return part
     derived: Floats = trace.attention_heads(kind, layer, head).weights(rows)[0]
     return derived
@@ -65,9 +74,9 @@ def keeps_rows(trace: Trace, kind: Kind) -> bool:
     """
     if kind != "decoder":
         return True
-    for layer in range(trace.layers(kind)):
-        layer_weights(trace, kind, layer)
-        kept = trace.memo.find(trace.storage, (kind, layer, None))
+    for key in _keys(trace, kind, range(trace.layers(kind))):
+        _weights(trace, key)
+        kept = trace.memo.find(trace.storage, key)
         if kept is None or not kept.sliceable:
             return False
     return True
@@ -79,15 +88,22 @@ def size(trace: Trace, kind: Kind) -> int:
     return len(queries) * len(keys)
 
 
-def _home(trace: Trace, kind: Kind, layer: int, head: int) -> WeightsKey:
-    """Return the cache key of a head: its layer's for a short sentence."""
-    together = size(trace.whole, kind) * trace.heads(kind) <= WHOLE_LAYER
-    return kind, layer, None if together else head
+def _keys(trace: Trace, kind: Kind, layers: range) -> list[WeightsKey]:
+    """Return the cache keys of all heads of some layers."""
+    numbers = size(trace.whole, kind) * trace.heads(kind) * trace.layers(kind)
+    if numbers <= TOGETHER:
+        return [(kind, None, None)]
+    return [(kind, layer, None) for layer in layers]
 
 
-def _at(trace: Trace, kind: Kind, head: int) -> int:
-    """Return a head's index among the cached weights."""
-    return head if _home(trace, kind, 0, head)[2] is None else 0
+def _home(trace: Trace, kind: Kind, layer: int, head: int) -> tuple[WeightsKey, int]:
+    """Return the cache key of a head, and its index among the weights cached by it."""
+    heads, every = trace.heads(kind), (kind, None, None)
+    if trace.memo.find(trace.storage, every) is not None:
+        return every, layer * heads + head
+    if size(trace.whole, kind) * heads <= TOGETHER:
+        return (kind, layer, None), head
+    return (kind, layer, head), 0
 
 
 def _weights(trace: Trace, key: WeightsKey) -> Floats:
@@ -101,7 +117,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
         _extend(kept, whole, key)
     weights = _kept(trace, key)
     if weights is None:  # later keys have weight: of these rows alone
-        weights = read_only(trace.attention_heads(*key).weights())
+        weights = read_only(_derived(trace, key, ALL))
         name = (*key, len(trace))
         kept = _KeptWeights(weights, False, weights)
         trace.memo.keep(trace.storage, name, kept, weights.size)
@@ -109,7 +125,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
 
 
 def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
-    """Return [H, Q, K] of a Trace if it is cached."""
+    """Return [N, Q, K] of a Trace if it is cached."""
     rows, columns = (len(tokens) for tokens in trace.tokens(key[0]))
     kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
     if kept is not None and kept.weights.shape[1] >= rows:
@@ -124,7 +140,7 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     """Derive the rows that are not cached, and cache all."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
     done = done if _rows_stay(whole, key, done) else 0
-    weights = whole.attention_heads(*key).weights(slice(done, None))  # [H, Q - Q', K]
+    weights = _derived(whole, key, slice(done, None))  # [N, Q - Q', K]
     sliceable = key[0] != "decoder" or not _reads_later(weights, done)
     heads, rows, columns = weights.shape
     shape = heads, done + rows, columns
@@ -135,12 +151,21 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     whole.memo.keep(whole.storage, key, _KeptWeights(part, sliceable, room), room.size)
 
 
+def _derived(trace: Trace, key: WeightsKey, rows: slice) -> Floats:
+    """Return the weights of some rows of heads, layer after layer, [N, rows, K]."""
+    kind, layer, head = key
+    if layer is not None:
+        return trace.attention_heads(kind, layer, head).weights(rows)
+    layers = range(trace.layers(kind))
+    return weights_of([trace.attention_heads(kind, layer) for layer in layers], rows)
+
+
 def _fits(shape: tuple[int, ...], room: Floats) -> bool:
     return all(one <= most for one, most in zip(shape, room.shape, strict=True))
 
 
 def _with_room(shape: tuple[int, int, int], old: Floats | None) -> Floats:
-    """Return zeros [H, Q', K'] for at least ``shape``, with what there was before."""
+    """Return zeros [N, Q', K'] for at least ``shape``, with what there was before."""
     if old is None:  # a run that is whole does not grow
         return np.zeros(shape, np.float32)
     heads, rows, columns = shape
@@ -162,15 +187,17 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
     kind, layer, _ = key
     if kind != "decoder":
         return True
-    if whole.is_captured(kind, layer):
+    layers = range(whole.layers(kind)) if layer is None else (layer,)
+    if any(whole.is_captured(kind, one) for one in layers):
         return False
-    mask = whole.mask(kind, layer)[:rows]
+    mask = whole.masks[kind] if layer is None else whole.mask(kind, layer)
+    mask = mask[..., :rows, :]
     # a row that may attend to nothing may give every key the same weight
-    return bool(mask[:, :rows].any(-1).all()) and not mask[:, rows:].any()
+    return bool(mask[..., :rows].any(-1).all()) and not mask[..., rows:].any()
 
 
 def _reads_later(weights: Floats, first: int) -> bool:
-    """Tell whether a row of [H, rows, K], counted from ``first``, reads a later key."""
+    """Tell whether a row of [N, rows, K], counted from ``first``, reads a later key."""
     later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)  # [Q, K]
     if not later.any():  # of the last row alone
         return False
