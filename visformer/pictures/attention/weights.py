@@ -190,8 +190,8 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
     layers = range(whole.layers(kind)) if layer is None else (layer,)
     if any(whole.is_captured(kind, one) for one in layers):
         return False
-    mask = whole.masks[kind] if layer is None else whole.mask(kind, layer)
-    mask = mask[..., :rows, :]
+    every = np.asarray(whole.masks[kind]) if layer is None else whole.mask(kind, layer)
+    mask = every[..., :rows, :]
     # a row that may attend to nothing may give every key the same weight
     return bool(mask[..., :rows].any(-1).all()) and not mask[..., rows:].any()
 
