@@ -22,9 +22,29 @@ def test_the_chosen_column_comes_into_sight(qtbot: QtBot) -> None:
         table.mark(None, column)
         left = table.columnViewportPosition(column)
         assert 0 <= left <= table.viewport().width() - table.columnWidth(column)
+        bar = table.horizontalScrollBar()
+        first = table.columnAt(0)  # nothing is half behind the names of the rows
+        at_end = bar.value() == bar.maximum()
+        assert table.columnViewportPosition(first) == 0 or at_end
+    assert at_end  # of the last column alone
     before = table.horizontalScrollBar().value()
     table.mark(None, 58)  # in sight: nothing moves
     assert table.horizontalScrollBar().value() == before
+
+
+def test_longer_names_of_rows_cover_no_number(qtbot: QtBot) -> None:
+    table = NumberTable()
+    qtbot.addWidget(table)
+    table.resize(500, 160)
+    table.show()
+    values = np.zeros((2, 60), np.float32)
+    columns = tuple(f"dim {at}" for at in range(60))
+    for rows in (("a", "b"), ("exp(score - maximum)", "b"), ("weight", "b")):
+        table.draw(Numbers(rows=rows, columns=columns, values=values, axis="model"))
+        QApplication.processEvents()
+        names = table.verticalHeader()
+        assert names.isVisible()
+        assert names.geometry().right() < table.viewport().x()
 
 
 def test_the_last_row_stays_in_sight_while_a_run_grows(qtbot: QtBot) -> None:

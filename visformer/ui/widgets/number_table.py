@@ -266,7 +266,10 @@ class NumberTable(QTableView):
         self.viewport().update()
 
     def _show(self, section: int, header: QHeaderView, bar: QScrollBar) -> None:
-        """Scroll to a row or column that is out of sight, into the middle."""
+        """Scroll to a row or column that is out of sight, about into the middle.
+
+        What is left of it, or above, begins with a whole one.
+        """
         if section < header.count():
             start, size = (
                 header.sectionViewportPosition(section),
@@ -275,7 +278,10 @@ class NumberTable(QTableView):
             room = bar.pageStep()  # pixels in sight
             if start < 0 or start + size > room:
                 self.executeDelayedItemsLayout()  # the bar ends at what is there now
-                bar.setValue(bar.value() + start + (size - room) // 2)
+                wanted = bar.value() + start + (size - room) // 2
+                cut = header.logicalIndexAt(max(0, wanted) - 1 - header.offset())
+                end = header.sectionPosition(cut) + header.sectionSize(cut)
+                bar.setValue(end if cut >= 0 else 0)
 
     def table(self) -> Table | None:
         """Return the numbers for export."""
@@ -306,7 +312,10 @@ class NumberTable(QTableView):
         wide = max(map(metrics.horizontalAdvance, longest), default=0) + 3 * space
         # names that come and go with the steps move nothing
         self._named = max(self._named, wide)
-        down.setFixedWidth(min(self._named, max(20 * space, self.width() // 3)))
+        wide = min(self._named, max(20 * space, self.width() // 3))
+        if wide != down.maximumWidth():
+            down.setFixedWidth(wide)
+            self.updateGeometries()  # else the names lie over the first column
         rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
         self._fitting_rows = min(rows, max(2, min(MOST_ROWS, most)))
