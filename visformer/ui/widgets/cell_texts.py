@@ -16,6 +16,7 @@ from visformer.ui.widgets.colour_map import colour_table, inks
 
 STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing
+ENOUGH = 8  # characters of one that is cut where a number stands beside it
 
 
 class CellTexts(QWidget):
@@ -127,13 +128,20 @@ class _Writer:
             middle = top + high / 2
             self._put(left, room, middle, line, number)
             top, high = middle - line, line
-        elif number and whole + number_room + self._letter <= room:
+        elif number and self._has_room(whole, number_room + self._letter):
             self._put(left, room, top, high, number, share=1)
             room -= number_room + self._letter / 2
         if whole > room:
             elided = Qt.TextElideMode.ElideRight
             token = self._painter.fontMetrics().elidedText(token, elided, int(room))
         self._put(left, room, top, high, token)
+
+    def _has_room(self, token: int, number: float) -> bool:
+        """Tell whether a number stands beside a token, or beside enough of a long one.
+
+        Both are widths in pixels.
+        """
+        return min(token, ENOUGH * self._letter) + number <= self._room
 
     def _put(
         self,
