@@ -112,6 +112,19 @@ def test_layers_derived_together_have_the_digits_of_each(kind: Kind, what: str) 
         assert np.array_equal(weights_of(layers, rows), every)
 
 
+def test_a_run_that_grows_long_derives_fewer_heads_at_once(
+    monkeypatch: pytest.MonkeyPatch, derived: list[tuple[int, slice]]
+) -> None:
+    monkeypatch.setattr(weights, "TOGETHER", 36)  # two layers of two heads, four keys
+    for rows, trace in enumerate(grown(make_trace(4, 5)), 1):
+        if rows <= 2:  # all layers were asked for
+            layers_weights(trace, "cross", range(2))
+        found = head_weights(trace, "cross", 1, 1)
+        assert np.array_equal(found, trace.attention_heads("cross", 1, 1).weights()[0])
+        derived.pop()
+    assert [heads for heads, _ in derived] == [4, 4, 2, 2, 1]
+
+
 def odd_rows(trace: Trace, what: str) -> Trace:
     """Let a decoder row read a later key, or nothing at all, or have weights kept."""
     mask = trace.masks["decoder"].copy()

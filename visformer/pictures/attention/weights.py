@@ -88,22 +88,27 @@ def size(trace: Trace, kind: Kind) -> int:
     return len(queries) * len(keys)
 
 
+def _are_few(trace: Trace, kind: Kind, layers: int) -> bool:
+    """Tell whether the heads of so many layers are few enough to derive together."""
+    return size(trace.whole, kind) * trace.heads(kind) * layers <= TOGETHER
+
+
 def _keys(trace: Trace, kind: Kind, layers: range) -> list[WeightsKey]:
     """Return the cache keys of all heads of some layers."""
-    numbers = size(trace.whole, kind) * trace.heads(kind) * trace.layers(kind)
-    if numbers <= TOGETHER:
+    if _are_few(trace, kind, trace.layers(kind)):
         return [(kind, None, None)]
     return [(kind, layer, None) for layer in layers]
 
 
 def _home(trace: Trace, kind: Kind, layer: int, head: int) -> tuple[WeightsKey, int]:
     """Return the cache key of a head, and its index among the weights cached by it."""
-    heads, every = trace.heads(kind), (kind, None, None)
-    if trace.memo.find(trace.storage, every) is not None:
-        return every, layer * heads + head
-    if size(trace.whole, kind) * heads <= TOGETHER:
-        return (kind, layer, None), head
-    return (kind, layer, head), 0
+    every = kind, None, None
+    if _are_few(trace, kind, trace.layers(kind)):
+        if trace.memo.find(trace.storage, every) is not None:
+            return every, layer * trace.heads(kind) + head
+    elif not _are_few(trace, kind, 1):
+        return (kind, layer, head), 0
+    return (kind, layer, None), head
 
 
 def _weights(trace: Trace, key: WeightsKey) -> Floats:
