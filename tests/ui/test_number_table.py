@@ -41,7 +41,12 @@ def test_longer_names_of_rows_cover_no_number(qtbot: QtBot) -> None:
     columns = tuple(f"dim {at}" for at in range(60))
     for rows in (("a", "b"), ("exp(score - maximum)", "b"), ("weight", "b")):
         table.draw(Numbers(rows=rows, columns=columns, values=values, axis="model"))
+        if table.marked[1] is None:  # the last column that is whole in sight
+            table.mark(None, table.columnAt(table.viewport().width() - 1) - 1)
         QApplication.processEvents()
+        column = table.marked[1] or 0
+        left, wide = table.columnViewportPosition(column), table.columnWidth(column)
+        assert 0 <= left <= table.viewport().width() - wide  # it stays in sight
         names = table.verticalHeader()
         assert names.isVisible()
         assert names.geometry().right() < table.viewport().x()

@@ -316,6 +316,8 @@ class NumberTable(QTableView):
         if wide != down.maximumWidth():
             down.setFixedWidth(wide)
             self.updateGeometries()  # else the names lie over the first column
+            if self.marked[1] is not None:
+                self._show(self.marked[1], across, self.horizontalScrollBar())
         rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
         self._fitting_rows = min(rows, max(2, min(MOST_ROWS, most)))
