@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
     from visformer.watching.comparing import Comparison, compare
-    from visformer.watching.watched_attention import WatchedAttention
+    from visformer.values.watched_attention import WatchedAttention
     from visformer.watching.watcher import Watched, Watcher, watch
     from visformer.watching.wrapped import WrappedModel, wrap
     from visformer.watching.wrapped_decoding import WrappedDecoding
@@ -116,7 +116,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "Trace": "values.trace",
     "VisformerError": "errors",
     "Watched": "watching.watcher",
-    "WatchedAttention": "watching.watched_attention",
+    "WatchedAttention": "values.watched_attention",
     "Watcher": "watching.watcher",
     "WrappedDecoding": "watching.wrapped_decoding",
     "WrappedModel": "watching.wrapped",

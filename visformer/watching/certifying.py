@@ -16,7 +16,7 @@ from visformer.values.finding import Finding
 from visformer.watching.captured import worst
 from visformer.watching.certifying_watched import together
 from visformer.watching.surroundings import same_chances
-from visformer.watching.watched_attention import HALF_TOLERANCE
+from visformer.values.watched_attention import HALF_TOLERANCE
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched, Watcher

@@ -13,7 +13,7 @@ from visformer.values.certificate import Certificate
 from visformer.values.finding import Finding
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.traces import not_in_traces
-from visformer.watching.watched_attention import TOLERANCE, WatchedAttention
+from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.watched_findings import findings_of
 
 if TYPE_CHECKING:

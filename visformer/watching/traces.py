@@ -21,7 +21,7 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias
 from visformer.values.trace import Trace
 from visformer.watching.row_tokens import RowTokens, tokens_of
-from visformer.watching.watched_attention import TOLERANCE, WatchedAttention
+from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.watched_steps import steps_of
 
 if TYPE_CHECKING:

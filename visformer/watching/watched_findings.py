@@ -11,7 +11,7 @@ from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.finding import Finding
 from visformer.watching.row_tokens import ids_of
-from visformer.watching.watched_attention import WatchedAttention
+from visformer.values.watched_attention import WatchedAttention
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched

@@ -24,7 +24,7 @@ from visformer.watching.module_calls import ModuleCalls
 from visformer.watching.recorder import Recorder
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.surroundings import plain_paths, same_chances
-from visformer.watching.watched_attention import (
+from visformer.values.watched_attention import (
     HALF_TOLERANCE,
     TOLERANCE,
     WatchedAttention,

@@ -23,7 +23,7 @@ from visformer.language import _
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention, kinds_of
 from visformer.watching.traces import layers_of
-from visformer.watching.watched_attention import TOLERANCE
+from visformer.values.watched_attention import TOLERANCE
 from visformer.watching.watcher import Watched, difference
 
 NAME = "visformer"  # of our function in transformers' table

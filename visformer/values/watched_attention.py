@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import _
-from visformer.values.arrays import Bools, Floats
+from visformer.values.arrays import Bools, Floats, Ids
 
 WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
 TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2
@@ -42,6 +42,10 @@ class WatchedAttention:
     dropout: bool = False  # weights were dropped at random
     mixed: bool = False  # heads were mixed, or sinks took a part of the softmax
     step: int = 0  # counts the calls of the model, from 0
+    # the ids at the queries and at the keys, [B, Q] and [B, K]; None where there are
+    # none, or where it could not be followed which of them stands where
+    query_ids: Ids | None = None
+    key_ids: Ids | None = None
 
     @property
     def verified(self) -> bool:
