@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,3 +95,29 @@ def test_show_goes_on_where_it_is_told_to_and_leaves_the_scripts_hooks() -> None
 def test_show_names_what_it_takes(given: object) -> None:
     with pytest.raises(TypeError, match="must be a Trace, a session, or the path"):
         visformer.show(given)  # type: ignore[arg-type]
+
+
+def test_the_key_of_the_connection_is_on_no_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every user of a computer may read the command lines of all its processes."""
+    commands: list[list[str]] = []
+    windows: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def started(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        commands.append(command)
+        reads = "import json, sys; print(*json.load(sys.stdin)['arguments'])"
+        command = [sys.executable, "-c", reads]
+        windows.append(start(command, stdout=subprocess.PIPE, **more))
+        return windows[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    visformer.show(visformer.wrap(lambda src, tgt: tgt, bos=1, eos=2))
+    (process,) = windows
+    assert process.stdout is not None
+    with process.stdout as pipe:
+        _address, key, name = pipe.read().decode().split(" ")
+    assert len(bytes.fromhex(key)) == 32
+    assert name.strip()
+    assert key not in " ".join(commands[0])

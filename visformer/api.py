@@ -6,6 +6,7 @@ Nothing here imports torch or Qt before it is used.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from visformer import paths
 from visformer.arguments import (
@@ -193,13 +194,26 @@ def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:
 def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a window's process, by a function of ``app``.
 
-    It has a session of its own: what is typed to end this program leaves it open.
+    It has a session of its own: what is typed to end this program leaves it open. What
+    it is given goes through a pipe, since everybody can read a command line. It imports
+    nothing from the current folder, which may be a stranger's, but finds what this
+    program finds in other places.
     """
-    code = "import sys; from visformer.ui.plain_imports import import_plainly; "
+    code = "import json, sys; given = json.load(sys.stdin); "
+    code += "sys.path.extend(given['path']); "
+    code += "from visformer.ui.plain_imports import import_plainly; "
     code += f"import_plainly(); from visformer.app import {function} as run; "
-    code += "sys.exit(run(*sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.Popen(command, start_new_session=True)
+    code += "sys.exit(run(*given['arguments']))"
+    home = str(Path(__file__).parents[1])  # maybe found by its being the current folder
+    path = [*map(str, filter(None, sys.path)), home]
+    window = subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", window.stdin) as pipe:
+        pipe.write(json.dumps({"path": path, "arguments": arguments}).encode())
+    return window
 
 
 def parse_change(text: str) -> Intervention:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
+from io import BytesIO
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,19 @@ SECONDS = 15
 SRC, TGT = torch.randint(1, 24, (2, 7)), torch.randint(1, 24, (2, 5))
 
 
+class Given(BytesIO):
+    """The pipe to a process, which reads all of it when it is closed."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._take = take
+
+    def close(self) -> None:
+        if not self.closed:
+            self._take(self.getvalue())
+        super().close()
+
+
 class Asked:
     """Instead of the window's process: reads the session that it is given."""
 
@@ -35,16 +51,23 @@ class Asked:
         self.ended = threading.Event()
         monkeypatch.setattr(subprocess, "Popen", self.start)
 
-    def start(self, command: list[str], *, start_new_session: bool) -> Any:
+    def start(
+        self, command: list[str], *, start_new_session: bool, **_pipe: Any
+    ) -> Any:
         """Be the process: Ctrl+C in the script must not reach it."""
         assert start_new_session
-        assert command[:2] == [sys.executable, "-c"]
-        assert "from visformer.app import run_handed" in command[2]
-        session = visformer.open_session(command[3])
+        assert command[:3] == [sys.executable, "-P", "-c"]
+        assert "from visformer.app import run_handed" in command[3]
+        self.stdin = Given(self.take)
+        return self
+
+    def take(self, given: bytes) -> None:
+        """Read the file that is named."""
+        (path,) = json.loads(given)["arguments"]
+        session = visformer.open_session(path)
         weights = [trace.attention("cross", 0) for trace in session.traces]
         self.sessions.append((session, weights))
-        self.files.append(Path(command[3]))
-        return self
+        self.files.append(Path(path))
 
     def wait(self) -> int:
         self.waited.append(threading.current_thread() is threading.main_thread())

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -46,11 +47,29 @@ def started() -> None:
 
 
 def _start(process: BaseProcess) -> None:
-    if sys.platform != "win32":
-        resource_tracker.ensure_running()  # its own start unblocks SIGINT
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    with _starting:
+    with _starting, _without_current_folder():
+        if sys.platform != "win32":
+            resource_tracker.ensure_running()  # its own start unblocks SIGINT
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         process.start()
+
+
+@contextlib.contextmanager
+def _without_current_folder() -> Iterator[None]:
+    """Let no process that is started here import what lies in the current folder.
+
+    That may be the folder of a stranger's checkpoint, and ``python -c``, by which
+    multiprocessing starts, looks there first. Later it looks where this process does.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def end_with(parent: int) -> None:
