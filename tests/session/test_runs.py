@@ -29,6 +29,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.session import receive, runs, side_requests
+from visformer.session.remembering import is_answered
 from visformer.session.state import Change, Next, Session, State
 from visformer.session.wishes import Wish
 from visformer.values.intervention import NO_CHANGES
@@ -225,3 +226,41 @@ def test_the_source_and_the_end_of_a_run_are_noticed_once(
     assert said.count("ended at its limit of 5 tokens") == 1
     session.do(runs.translate, "another")
     assert session.state.notice == ""
+
+
+@pytest.mark.parametrize("how", ["stopped", "refused"])
+def test_what_is_left_of_a_modified_run_is_never_the_original_one(
+    session: Session, engine: Engine, how: str
+) -> None:
+    """Another sentence was asked for, and did not come: what is shown is modified."""
+    translated(session, engine, "one")
+    session.do(runs.change_run, OPEN)
+    modified = answer(session, engine, replace(TRACE, intervention=OPEN))
+    session.do(runs.translate, "two")
+    if how == "stopped":
+        session.do(runs.stop)
+    else:
+        take(session, Refused(number=len(engine.asked), reason="It ended twice."))
+    assert session.state.trace is modified
+    session.do(runs.change_run, HIDDEN)
+    assert session.state.baseline is None
+    assert (engine.last.source, engine.last.intervention) == ("one", NO_CHANGES)
+    baseline = answer(session, engine)
+    assert session.state.baseline is baseline
+    assert (engine.last.source, engine.last.intervention) == ("one", HIDDEN)
+
+
+def test_a_modified_run_whose_original_is_unknown_is_restored(
+    session: Session, engine: Engine
+) -> None:
+    translated(session, engine, "one")
+    session.do(runs.change_run, OPEN)
+    answer(session, engine, replace(TRACE, intervention=OPEN))
+    session.do(runs.translate, "two")
+    session.do(runs.stop)
+    session.do(runs.change_run, NO_CHANGES)
+    assert (engine.last.source, engine.last.intervention) == ("one", NO_CHANGES)
+    original = answer(session, engine)
+    assert (session.state.trace, session.state.intervention) == (original, NO_CHANGES)
+    assert engine.last.intervention == NO_CHANGES  # nothing follows it
+    assert is_answered(session.state)

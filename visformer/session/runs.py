@@ -177,9 +177,9 @@ def change_run(state: State, intervention: Intervention) -> Next:
             return Next(replace(state, wish=wish))
         if state.trace is None:
             return Next(state)
-        if not state.recorded:
+        if not state.recorded and not state.trace.intervention:
             state = replace(state, baseline=state.trace, original=chosen)
-    if intervention:
+    if intervention or (state.baseline is None and state.trace.intervention):
         return decode(replace(state, wish=wish), state.step)
     if state.baseline is None:
         return Next(state)
@@ -291,7 +291,8 @@ def finished(state: State, event: Finished) -> Next:
         notice=_broken_words(state) or state.notice,
     )
     state = _led(state)
-    if state.intervention and state.baseline is None:
+    changed = state.trace is not None and state.trace.intervention
+    if state.intervention and state.baseline is None and not changed:
         prefix = state.made_for.prefix if state.made_for is not None else ()
         original = replace(state.wish, prefix=prefix)
         state = replace(state, baseline=state.trace, original=original)
