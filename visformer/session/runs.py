@@ -177,9 +177,9 @@ def change_run(state: State, intervention: Intervention) -> Next:
             return Next(replace(state, wish=wish))
         if state.trace is None:
             return Next(state)
-        if not state.recorded and not state.trace.intervention:
+        if not state.recorded and not _is_changed(state):
             state = replace(state, baseline=state.trace, original=chosen)
-    if intervention or (state.baseline is None and state.trace.intervention):
+    if intervention or (state.baseline is None and _is_changed(state)):
         return decode(replace(state, wish=wish), state.step)
     if state.baseline is None:
         return Next(state)
@@ -194,6 +194,11 @@ def change_run(state: State, intervention: Intervention) -> Next:
         busy="",
     )
     return Next(baseline)
+
+
+def _is_changed(state: State) -> bool:
+    """Tell whether the run on screen is one with changes, wanted or not."""
+    return state.trace is not None and bool(state.trace.intervention)
 
 
 # ---- undo and redo -------------------------------------------------------------
@@ -291,8 +296,7 @@ def finished(state: State, event: Finished) -> Next:
         notice=_broken_words(state) or state.notice,
     )
     state = _led(state)
-    changed = state.trace is not None and state.trace.intervention
-    if state.intervention and state.baseline is None and not changed:
+    if state.intervention and state.baseline is None and not _is_changed(state):
         prefix = state.made_for.prefix if state.made_for is not None else ()
         original = replace(state.wish, prefix=prefix)
         state = replace(state, baseline=state.trace, original=original)
