@@ -29,7 +29,7 @@ from visformer.engine.mirror import Decoded
 from visformer.session import forcing, openings, runs, side_requests
 from visformer.session.live import fixed_words
 from visformer.session.state import Next, Session
-from visformer.values.facts import Description
+from visformer.values.facts import Description, ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import Questionnaire
 
@@ -234,3 +234,41 @@ def test_nothing_is_asked_again_where_nothing_is_open(session: Session) -> None:
         assert transition(session.state) == Next(session.state)
     assert openings.open_with(session.state, {"heads": 2}).requests == ()
     assert openings.answer(session.state, {}).requests == ()
+
+
+def test_what_went_wrong_is_still_said_when_a_model_is_open(
+    session: Session, engine: Engine
+) -> None:
+    """``visformer broken.vis`` opens the bundled model too, unasked."""
+    session.do(openings.open_checkpoint, "/m", given=())
+    session.set(error="broken.vis is damaged.")
+    assert take(session, opened_model(TRACE.model, path="/m")).error == (
+        "broken.vis is damaged."
+    )
+    session.do(runs.translate, "one")  # the user has gone on
+    assert session.state.error == ""
+
+
+@pytest.mark.parametrize("model", [TRACE.model, OTHER])
+def test_a_damaged_recording_is_told_until_the_user_goes_on(
+    session: Session, engine: Engine, model: ModelFacts
+) -> None:
+    session.do(openings.open_checkpoint, "/m", given=())
+    words = "half.vis is cut off: 5 of 9 target tokens could be read."
+    session.do(runs.show_trace, replace(TRACE, missing=words))
+    state = take(session, opened_model(model, path="/m"))
+    assert state.notice == words
+    session.do(runs.translate, "one")
+    assert words not in session.state.notice
+
+
+def test_a_damaged_recording_is_not_told_again(session: Session) -> None:
+    session.do(runs.show_trace, replace(TRACE, missing="half.vis is cut off."))
+    session.set(notice="")  # the user has read it
+    assert take(session, opened_model(OTHER)).notice == ""
+
+
+def test_nothing_is_being_opened_after_a_refusal(session: Session) -> None:
+    session.do(openings.open_checkpoint, "/m", given=())
+    state = take(session, Refused(number=1, reason="It is broken."))
+    assert (state.opening, state.busy, state.error) == (None, "", "It is broken.")

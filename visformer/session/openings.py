@@ -146,14 +146,16 @@ def refused(state: State, event: Refused) -> Next:
         request = replace(opening.request, overrides=opening.certain, ask="open")
         return _send(state, OpenWish(request=request, then=opening.then))
     awaiting = state.awaiting.end(event.number)
-    return Next(replace(state, awaiting=awaiting, error=event.reason, busy=""))
+    state = replace(state, awaiting=awaiting, opening=None, busy="")
+    return Next(replace(state, error=event.reason))
 
 
 def opened(state: State, event: Opened) -> Next:
     """Use the model that is now open: keep the answers, do what was waiting for it.
 
     Another opening may have superseded this one while its answer was on its way. The
-    model is open all the same; what waits for the other one goes on waiting.
+    model is open all the same; what waits for the other one goes on waiting. What went
+    wrong meanwhile stays to be read: a model is opened at the start, unasked.
     """
     newest = state.awaiting.newest(Open)
     other = newest is not None and newest.number != event.number
@@ -163,6 +165,7 @@ def opened(state: State, event: Opened) -> Next:
     keeps = first and not _continues_other_model(state, event)
     waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
+    said = _damage(state), opened_words(event, changed=changed)
     before = state.opened or event
     feeds = _vocabulary(before.model) == _vocabulary(event.model)
     # an engine that had no model now answers what it was asked before
@@ -178,8 +181,7 @@ def opened(state: State, event: Opened) -> Next:
         asked_for=state.asked_for if superseded else None,
         awaiting=awaiting,
         busy=state.busy if waiting else "",
-        error="",
-        notice=opened_words(event, changed=changed),
+        notice=" ".join(filter(None, said)),
         batch=(),
         parameters=(),
         intervention=state.intervention if waiting else NO_CHANGES,
@@ -191,8 +193,25 @@ def opened(state: State, event: Opened) -> Next:
     if opening is not None and opening.resume is not None:
         return resumed(state, opening.resume, event)
     if opening is not None and opening.then:
-        return translate(state, opening.then)
-    return Next(state) if waiting else _go_on(state, event)
+        made = translate(state, opening.then)
+    else:
+        made = Next(state) if waiting else _go_on(state, event)
+    return made._replace(state=_still_said(made.state, state))
+
+
+def _damage(state: State) -> str:
+    """Return what a recorded run lacks, as long as that is said."""
+    trace = state.trace if state.recorded else None
+    missing = "" if trace is None else trace.missing
+    return missing if missing in state.notice else ""
+
+
+def _still_said(state: State, before: State) -> State:
+    """Say again what nobody has read yet, where a run that goes on dropped it."""
+    notice = state.notice
+    if state.wish.sentence == before.wish.sentence:
+        notice = notice or _damage(before)
+    return replace(state, error=state.error or before.error, notice=notice)
 
 
 def closed(state: State, event: Closed) -> Next:
