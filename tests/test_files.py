@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import visformer
+from tests.traces import make_trace
 from visformer.files import write_whole, written_whole
+
+if sys.platform != "win32":
+    import fcntl
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="links and locks of POSIX")
 
 WRITER = """
 import sys
@@ -23,7 +31,7 @@ for _turn in range(40):
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+@posix
 def test_two_programs_write_the_same_file_in_turns(tmp_path: Path) -> None:
     path, bad = tmp_path / "a.vis", 0
     writers = [
@@ -46,11 +54,71 @@ def test_two_programs_write_the_same_file_in_turns(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_program_left_half_is_no_part_of_it(tmp_path: Path) -> None:
+    """Long ago: what is young may be being written."""
     path = tmp_path / "a.vis"
-    (tmp_path / "a.vis.part").write_bytes(b"half of something longer")
+    left = [tmp_path / f".{name}.0a1b2c3d.part" for name in ("a.vis", "b.vis", "a.vis")]
+    left[2] = left[2].with_name(".a.vis.ffffffff.part")
+    for file in left:
+        file.write_bytes(b"half of something longer")
+    os.utime(left[0], (0, 0))
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"
-    assert [*tmp_path.iterdir()] == [path]
+    assert sorted(tmp_path.iterdir()) == sorted([path, *left[1:]])
+
+
+@posix
+@pytest.mark.timeout(20)  # it used to wait for the lock
+@pytest.mark.parametrize("planted", ["download", "link", "hard link", "locked"])
+def test_a_file_of_somebody_else_is_never_written_to(
+    planted: str, tmp_path: Path
+) -> None:
+    """A browser's running download has such a name; a stranger plants a link there."""
+    path, part, victim = (tmp_path / name for name in ("a.vis", "a.vis.part", "victim"))
+    victim.write_bytes(b"kept")
+    if planted == "link":
+        part.symlink_to(victim)
+    elif planted == "hard link":
+        part.hardlink_to(victim)
+    else:
+        part.write_bytes(b"kept")
+    with part.open("rb") as held:
+        if planted == "locked":
+            fcntl.flock(held, fcntl.LOCK_EX)
+        write_whole(path, b"new")
+    assert (part.read_bytes(), victim.read_bytes()) == (b"kept", b"kept")
+    assert path.read_bytes() == b"new"
+    assert not path.is_symlink()
+
+
+@posix
+def test_who_could_read_a_file_can_read_the_one_that_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.vis"
+    write_whole(path, b"new")
+    (tmp_path / "b").touch()
+    assert path.stat().st_mode == (tmp_path / "b").stat().st_mode
+    for mode in (0o600, 0o640, 0o666):
+        path.chmod(mode)
+        write_whole(path, b"newer")
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    with written_whole(path, private=True) as file:
+        file.write(b"private")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@posix
+def test_a_trace_that_is_saved_through_a_link_leaves_it_one(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.vis", tmp_path / "link.vis"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    make_trace().save(link)
+    assert link.is_symlink()
+    assert visformer.open_trace(real).target == make_trace().target
+    link.unlink()
+    link.symlink_to(link)
+    with pytest.raises(visformer.InputError, match="cannot be written"):
+        make_trace().save(link)
 
 
 def test_an_error_leaves_the_old_file_alone(

@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import stat
-import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,10 +16,9 @@ from typing import Any, BinaryIO
 from visformer.errors import CheckpointError, InputError
 from visformer.language import N_, _, ngettext
 
-if sys.platform != "win32":
-    import fcntl
-
 MAX_JSON = 1 << 20
+NAMED = 40  # characters of a name that are part of the name while it is written
+ABANDONED = 3600  # seconds after which nobody writes a half-written file any more
 _ARCHIVES = {  # first bytes -> kind of archive
     b"7z\xbc\xaf": "7z",
     b"\x1f\x8b": "gzip",
@@ -342,54 +342,54 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
         file.write(data)
 
 
-def _open_partial(path: Path, mode: int) -> BinaryIO:
-    """Open the file that a whole one is written to, empty.
-
-    Who else writes the same file waits here, and then begins a new one.
-    """
-    while True:
-        number = os.open(
-            path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), mode
-        )
-        file = os.fdopen(number, "w+b")
-        try:
-            if sys.platform != "win32":
-                with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(file, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(number), path.stat()):
-                    file.truncate(0)
-                    return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # it has taken its place meanwhile
-
-
 @contextlib.contextmanager
 def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """Write a file piece by piece; it takes its place when all of it is on the disk.
 
-    A private one can be read by its user alone. A crash at any moment leaves the old
-    file or the new one, an error the old one.
+    A private one can be read by its user alone, one that takes another's place by those
+    who could read that; a link is replaced. A crash at any moment leaves the old file
+    or the new one, an error the old one.
     """
-    partial = path.with_name(path.name + ".part")
-    with _open_partial(partial, 0o600 if private else 0o666) as file:
-        try:
+    sweep(path)
+    mode = None if private else _mode(path)
+    partial = path.with_name(f".{path.name[:NAMED]}.{secrets.token_hex(4)}.part")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    number = os.open(partial, flags, 0o666 if mode is None and not private else 0o600)
+    try:
+        with os.fdopen(number, "w+b") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-            if sys.platform != "win32":  # while no other may write it
-                partial.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                partial.unlink()
-            raise
-    if sys.platform == "win32":  # where an open file cannot be renamed
+            if mode is not None:
+                os.chmod(number if os.chmod in os.supports_fd else partial, mode)
+            os.fsync(number)
         partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise
     if os.name == "posix":  # the new name, too, must survive a power cut
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _mode(path: Path) -> int | None:
+    """Return who may read and write a file, as bits; None for none, or a link."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None
+
+
+def sweep(path: Path) -> None:
+    """Remove what writers of a file left that were killed, long ago."""
+    name = re.compile(rf"\.{re.escape(path.name[:NAMED])}\.[0-9a-f]{{8}}\.part")
+    with contextlib.suppress(OSError, ValueError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if name.fullmatch(entry.name):
+                written = entry.stat(follow_symlinks=False).st_mtime
+                if time.time() - written > ABANDONED:
+                    os.unlink(entry.path)

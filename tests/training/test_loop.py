@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,9 @@ def test_damaged_state_is_one_sentence(tmp_path: Path) -> None:
 
 def test_what_a_kill_left_is_swept(tmp_path: Path) -> None:
     for name in (STATE, BEST):
-        (tmp_path / f"{name}.part").write_bytes(b"half")
+        left = tmp_path / f".{name}.0a1b2c3d.part"
+        left.write_bytes(b"half")
+        os.utime(left, (0, 0))  # long ago
     trainer(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.errors import InputError
+from visformer.files import sweep
 from visformer.language import _
 from visformer.training.data import Example, batches
 from visformer.training.loss import smoothed_cross_entropy
@@ -28,7 +29,7 @@ from visformer.training.processes import (
     total,
     world,
 )
-from visformer.training.run_files import partial_path, read_file, replace_file
+from visformer.training.run_files import read_file, replace_file
 
 STATE, BEST = "training.pt", "best.pt"
 REPORT_STEPS = 20
@@ -290,7 +291,7 @@ class Trainer:
         """Return the saved state, {} if there is none; delete what a kill left."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (STATE, BEST):
-            partial_path(self.folder / name).unlink(missing_ok=True)
+            sweep(self.folder / name)
         path = self.folder / STATE
         return read_file(path) if path.exists() else {}
 

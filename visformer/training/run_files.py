@@ -13,11 +13,6 @@ from visformer.files import write_whole
 from visformer.language import _
 
 
-def partial_path(path: Path) -> Path:
-    """Return where a file is written before it is renamed."""
-    return path.with_name(path.name + ".part")
-
-
 def replace_file(path: Path, state: dict[str, Any]) -> None:
     """Write ``state`` so that a kill leaves the old file or the new one."""
     made = io.BytesIO()  # torch raises errors of its own where a file takes no more

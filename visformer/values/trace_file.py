@@ -36,8 +36,9 @@ def write_session(
 ) -> None:
     """Write runs, whole or not at all; ``shown`` is the one that is shown.
 
-    ``work`` is what a window needs to go on. A private file is its user's alone.
-    Raises InputError where they cannot be written, or could not be read again.
+    ``work`` is what a window needs to go on. A private file is its user's alone; a link
+    stays one. Raises InputError where they cannot be written, or could not be read
+    again.
     """
     if not 0 <= shown < len(runs):
         raise InputError(
@@ -48,7 +49,7 @@ def write_session(
             )
         )
     try:
-        with written_whole(path, private=private) as file:
+        with written_whole(path.resolve(), private=private) as file:
             write_runs(file, runs, shown, work)
     except OSError as error:
         raise InputError(
@@ -58,7 +59,7 @@ def write_session(
                 reason=error.strerror,
             )
         ) from error
-    except ValueError as error:  # also a name that no file can have
+    except (ValueError, RuntimeError) as error:  # a name of no file, links in a circle
         raise InputError(
             _(
                 "{file} cannot be written ({reason}).",
