@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
+from collections.abc import Iterator
 
 MOST_CHARACTERS = 200  # of a sentence that is shown
 _LONG_WORD = re.compile(r"\S{41,}")
@@ -35,6 +37,20 @@ def is_memory(error: BaseException) -> bool:
         isinstance(error, RuntimeError)
         and ("out of memory" in words or "allocate memory" in words)
     )
+
+
+@contextlib.contextmanager
+def refusing(sentence: str) -> Iterator[None]:
+    """Turn whatever a stranger's tokenizer raises into an InputError.
+
+    Also a panic of a library in Rust, which is no Exception.
+    """
+    try:
+        yield
+    except (VisformerError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise InputError(sentence) from error
 
 
 def brief(sentence: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.formats.folders import PIECES, pieces
 from tests.models import BOS, EOS, PAD, UNK, VOCABULARY, letters
 from visformer.errors import CheckpointError, InputError
+from visformer.tokenizers.hugging_face import HuggingFaceSide
 from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
     Token,
@@ -20,6 +22,7 @@ from visformer.tokenizers.tokenizer import (
     read_sentencepiece,
     read_vocabulary,
 )
+from visformer.tokenizers.transformers_side import TransformersSide
 
 
 @functools.cache
@@ -283,3 +286,35 @@ def test_vocabularies_are_strict_json(tmp_path: Path) -> None:
     assert refused_vocabulary(path, b"[1]") == (
         "vocab.json must hold one JSON object, from { to }."
     )
+
+
+def panicking() -> Any:
+    """Return a stranger's tokenizer whose library panics at many letters x."""
+    library = pytest.importorskip("tokenizers")
+    words = {"<unk>": 0, "x" * 40: 1, "a": 2}
+    made = library.Tokenizer(library.models.WordLevel(words, unk_token="<unk>"))
+    slow = library.Regex("(x+x+)+y")
+    made.pre_tokenizer = library.pre_tokenizers.Split(slow, "isolated")
+    made.decoder = library.decoders.Replace(slow, "")
+    return made
+
+
+@pytest.mark.parametrize("of_transformers", [False, True])
+def test_a_panic_of_the_tokenizers_library_is_one_sentence(
+    of_transformers: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is no Exception: it would end whatever reads the file."""
+    made = panicking()
+    side: HuggingFaceSide | TransformersSide
+    if of_transformers:
+        library = pytest.importorskip("transformers")
+        inner = library.PreTrainedTokenizerFast(tokenizer_object=made)
+        side = TransformersSide(inner, 3)
+    else:
+        side = HuggingFaceSide(made.to_str().encode(), "tokenizer.json")
+    assert [token.id for token in side.encode("a")] == [2]
+    with pytest.raises(InputError, match="cannot split this text"):
+        side.encode("x" * 40)
+    with pytest.raises(InputError, match="cannot join these tokens"):
+        side.decode([1])
+    capfd.readouterr()  # what the library says by itself

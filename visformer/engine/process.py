@@ -103,7 +103,7 @@ def _give_way() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LESS_PRIORITY)
 
 
-def _named(error: Exception) -> str:
+def _named(error: BaseException) -> str:
     """Return an unexpected error as a few words."""
     return f"{type(error).__name__}: {error}".partition("\n")[0][:MOST_WORDS]
 
@@ -151,14 +151,14 @@ class Server:
             HANDLERS[type(request)](self, number, request)
         except VisformerError as error:
             self.send(Refused(number=number, reason=str(error)))
-        except GONE:
+        except (*GONE, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # a panic of Rust is no Exception
             if not request.is_side_request:
                 self.decodes.forget()  # it may have stopped halfway
             self.send(Refused(number=number, reason=self._reason(error)))
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: BaseException) -> str:
         """Return what to tell about an error that no code of ours raised."""
         if is_memory(error):
             return _(

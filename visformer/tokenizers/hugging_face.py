@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from visformer.errors import CheckpointError, InputError
+from visformer.errors import CheckpointError, refusing
 from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, MAX_VOCABULARY, Token
@@ -58,10 +58,8 @@ class HuggingFaceSide:
     def encode(self, text: str) -> list[Token]:
         """Split a text as the library does, without the special tokens it adds."""
         text = clean(text)
-        try:
+        with refusing(_("The tokenizer cannot split this text.")):
             made = self._inner.encode(text, add_special_tokens=False)
-        except Exception as error:
-            raise InputError(_("The tokenizer cannot split this text.")) from error
         return [
             Token(
                 id,
@@ -75,7 +73,8 @@ class HuggingFaceSide:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join tokens into text."""
-        text: str = self._inner.decode([*ids], skip_special_tokens=False)
+        with refusing(_("The tokenizer cannot join these tokens.")):
+            text: str = self._inner.decode([*ids], skip_special_tokens=False)
         return text
 
     def token(self, id: int) -> str:

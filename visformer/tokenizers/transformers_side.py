@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from visformer.errors import InputError
+from visformer.errors import InputError, refusing
 from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, Token
@@ -37,10 +37,8 @@ class TransformersSide:
 
     def _tokens(self, text: str, *, special: bool) -> list[Token]:
         text = clean(text)
-        try:
+        with refusing(_("The tokenizer cannot split this text.")):
             ids, spans = self._split(text, special)
-        except Exception as error:
-            raise InputError(_("The tokenizer cannot split this text.")) from error
         outside = next((id for id in ids if not 0 <= id < self.size), None)
         if outside is not None:
             raise InputError(
@@ -73,8 +71,8 @@ class TransformersSide:
     def decode(self, ids: Sequence[int]) -> str:
         """Join tokens into text, special ones left out, as transformers does."""
         named = [id for id in ids if self._named(id)]
-        text: str = self.inner.decode(named, skip_special_tokens=True)
-        return clean(text)
+        with refusing(_("The tokenizer cannot join these tokens.")):
+            return clean(self.inner.decode(named, skip_special_tokens=True))
 
     def token(self, id: int) -> str:
         """Return the token with this id, 0 <= id < size; a space is written ▁."""
