@@ -73,6 +73,8 @@ def names(recipe: str) -> dict[str, Any]:
         sides = {"src": src, "trg": tgt[:, 1:], "trg_input": tgt[:, :-1]}
         given["batch"] = SimpleNamespace(**sides, src_length=lengths, ntokens=15)
         given |= {"model": JoeyNMT()}
+    if recipe.startswith("Two models"):
+        given |= {"good": built("healthy"), "bad": built("not-scaled")}
     if recipe == "A training loop":
         given |= {"batches": [(src, tgt)] * 3, "train": lambda *_given: None}
     if recipe == "Lightning":
@@ -106,6 +108,8 @@ def test_a_recipe_runs(
     elif recipe.startswith("Typed"):
         assert shown[0][0] == (given["wrapped"],)
         assert given["decoding"].trace.steps[0].id == 9
+    elif recipe.startswith("Two models"):
+        assert (given["first"].kind, given["first"].layer) == ("encoder", 0)
     elif "certify" in RECIPES[recipe][0]:
         assert given["certificate"].passed
     else:

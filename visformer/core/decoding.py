@@ -312,7 +312,8 @@ class Decoding(Stepping):
         rows = rows[start - len(consumed) :]
         output = rows[:, self.start.columns.output("decoder")]
         logits = self.checkpoint.logits_from(self._packed, output)
-        distribution, values = Distribution(self.checkpoint, logits), host(rows)
+        token = self.checkpoint.tokenizer.target.token
+        distribution, values = Distribution(logits, token), host(rows)
         for index, choice in enumerate(given):
             at = start + index
             id, origin = choice or self._chosen(logits[index], consumed)

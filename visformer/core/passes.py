@@ -374,7 +374,8 @@ def _own_weights(
 
 
 def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step, ...]:
-    distribution = Distribution(checkpoint, checkpoint.model.output(output))
+    token = checkpoint.tokenizer.target.token
+    distribution = Distribution(checkpoint.model.output(output), token)
     chosen = [*ids[1:], int(distribution.best[-1, 0])]
     decode = checkpoint.tokenizer.decode
     return tuple(

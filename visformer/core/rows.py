@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -201,10 +201,10 @@ def empty_trace(
 class Distribution:
     """The next-token distributions of n rows, on the CPU."""
 
-    def __init__(self, checkpoint: Checkpoint, logits: Tensor) -> None:
-        """``logits`` is [n, V]."""
+    def __init__(self, logits: Tensor, token: Callable[[int], str]) -> None:
+        """``logits`` is [n, V]; ``token`` names an id."""
         p, best, entropy = most_probable(logits, CANDIDATES)
-        self._checkpoint = checkpoint
+        self._token = token
         self._logits: NDArray[np.float32] = logits.to("cpu", torch.float32).numpy()
         self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()
         self.best: Ids = best.cpu().numpy()  # [n, 50], best first
@@ -212,8 +212,7 @@ class Distribution:
 
     def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
         """Describe the choice of ``id`` at a row."""
-        p, token = self.p[row], self._checkpoint.tokenizer.target.token
-        logits = self._logits[row]
+        p, token, logits = self.p[row], self._token, self._logits[row]
         higher = int(np.count_nonzero(logits > logits[id]))
         before = int(np.count_nonzero(logits[:id] == logits[id]))
         best = self.best[row]

@@ -1,240 +1,357 @@
-"""A module's own forward pass held against the checkpoint that its weights make."""
+"""Two models, or two runs, side by side: the first head that differs."""
 
 from __future__ import annotations
 
-import copy
+import inspect
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visformer.arguments import wrong_type
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.model import Layer
-from visformer.core.parts import Attention
+from visformer.core.modified import as_intervention
 from visformer.core.passes import IdRows, run
 from visformer.errors import InputError, VisformerError
 from visformer.language import _
-from visformer.values.arrays import log_softmax
-from visformer.values.facts import Kind
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
-from visformer.watching.watcher import Watched, watch
+from visformer.values.watched_attention import WatchedKind
+from visformer.watching.compared_runs import (
+    SAME_OUTPUT,
+    ComparedRun,
+    Difference,
+    compared,
+)
+from visformer.watching.stepped import SourceTokens, SteppedModel
+from visformer.watching.surroundings import same_chances
+from visformer.watching.switches import (
+    AND,
+    Switch,
+    remedies,
+    spare_of,
+    switched,
+    switches_of,
+)
+from visformer.watching.watcher import Watched, difference, watch
 
-SAME = 1e-4  # weights that differ by less are the same
-SAME_OUTPUT = 1e-3  # so are logarithms of probabilities
-_CHANGES = {  # changes of a run, of which a module makes at most one of each line
-    "causal": ("causal off", "causal +1", "causal -1"),
-    "masked score": ("multiply",),
-    "scale": ("scale off",),
-    "positions": ("positions none", "positions halves", "positions interleaved"),
-}
-_SETTINGS: dict[str, tuple[Any, ...]] = {
-    "mask_rule": ("keys", "source_keys", "causal", "rows_and_keys", "target_rows"),
-    "position_axis": ("time", "batch"),
-    "embedding_scale": (False, True),
-    "norm_first": (False, True),
-}
-_EVAL, _AND = "module.eval()", " + "
+Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
+IdSides = tuple[Tensor | None, Tensor | None]  # of source and target
+_SWITCHED = Checkpoint, SteppedModel
+_DECODER = "decoder_input_ids"  # of transformers
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Where a module's attention first differs from a checkpoint's, and what mends it.
+    """Where the attention of two runs first differs, and what makes it vanish.
 
-    ``kind`` is None where nothing differs; ``layer`` and ``head`` count from 0.
-    ``difference`` is the largest there, ``heads`` the numbers of heads of the module
-    and the checkpoint. ``remedies`` are the changes of a run, or the settings, under
-    each of which the difference vanishes; where no single one does, pairs of them,
-    joined by " + ". ``log_probabilities`` is the largest difference between the
-    logarithms of the next token's probabilities, NaN where the module returns no
-    logits [B, T, V].
+    ``kind`` is None where nothing differs; ``layer``, ``head`` and ``row``, that of the
+    batch where it is most, count from 0. ``difference`` is the largest there: NaN where
+    numbers are NaN, infinite where the two cannot be laid side by side, of which
+    ``problem`` tells. With ``in_values`` the weights are the same, and what they weight
+    is not. ``heads`` are the numbers of heads of both.
+
+    ``remedies`` are the changes of a run, or the settings, under each of which the
+    difference vanishes; where no single one does, two or three of them, joined by
+    " + ". ``tried`` says how many were tried. ``log_probabilities`` is the largest
+    difference between the logarithms of the next token's probabilities, ``output`` that
+    between what two watched models returned, relative to max(1, row magnitude); NaN
+    where they are not known of both.
     """
 
-    kind: Kind | None
+    kind: WatchedKind | None
     layer: int
     head: int
     difference: float
     heads: tuple[int, int]
     log_probabilities: float = math.nan
     remedies: tuple[str, ...] = ()
+    row: int = 0
+    in_values: bool = False
+    problem: str = ""
+    output: float = math.nan
+    tried: int = 0
+    certifiable: bool = False  # whether a side is a module
 
     def __str__(self) -> str:
-        """Say it in one sentence or two."""
-        if self.kind is None and self.log_probabilities > SAME_OUTPUT:
+        """Say it in a few sentences."""
+        said = [self.problem or self._place()]
+        if self.row and not self.problem:
+            said.append(
+                _("It is most in row {row} of the batch.", row=self.row + 1),
+            )
+        if self.remedies:
+            said.append(
+                _("It vanishes with {remedies}.", remedies=", ".join(self.remedies))
+            )
+        elif self.tried:
+            said.append(_("No switch makes it vanish."))
+        if self.certifiable and not self.remedies and self.kind is not None:
+            said.append(
+                _(
+                    "visformer.watch(module).certify(source, target) looks for faults "
+                    "in a module's forward pass."
+                )
+            )
+        return " ".join(said)
+
+    def _place(self) -> str:
+        if self.kind is None:
+            return self._after()
+        where = {
+            "kind": self.kind,
+            "layer": self.layer + 1,
+            "head": self.head + 1,
+            "difference": self.difference,
+        }
+        if self.in_values:
             return _(
-                "The module's attention is the checkpoint's, in every head, but the "
-                "logarithms of its probabilities differ by {difference:.2g}: look "
-                "after the last attention.",
+                "They differ first in {kind} attention, layer {layer}, head {head}, by "
+                "{difference:.2g}: its weights are the same, but what they weight is "
+                "not.",
+                **where,
+            )
+        return _(
+            "They differ first in {kind} attention, layer {layer}, head {head}, by "
+            "{difference:.2g}.",
+            **where,
+        )
+
+    def _after(self) -> str:
+        """Say that all attention is the same, and what is known of what follows it."""
+        if self.log_probabilities > SAME_OUTPUT:
+            return _(
+                "Attention is the same in every head, but the logarithms of the "
+                "probabilities differ by {difference:.2g}: look after the last "
+                "attention.",
                 difference=self.log_probabilities,
             )
-        if self.kind is None:
-            return _("The module's attention is the checkpoint's, in every head.")
-        first = _(
-            "The module differs from the checkpoint first in {kind} attention, layer "
-            "{layer}, head {head}, by {difference:.2g}.",
-            kind=self.kind,
-            layer=self.layer + 1,
-            head=self.head + 1,
-            difference=self.difference,
-        )
-        second = _(
-            "No switch makes it vanish: visformer.watch(module).certify(source, "
-            "target) looks for faults in its forward pass."
-        )
-        if self.remedies:
-            remedies = ", ".join(self.remedies)
-            second = _("It vanishes with {remedies}.", remedies=remedies)
-        return f"{first} {second}"
+        if math.isnan(self.log_probabilities) and self.output > SAME_OUTPUT:
+            return _(
+                "Attention is the same in every head, but the outputs differ by "
+                "{difference:.2g}: look after the last attention.",
+                difference=self.output,
+            )
+        if math.isnan(self.log_probabilities) and math.isnan(self.output):
+            return _(
+                "Attention is the same in every head. What follows it was not "
+                "compared: no logits are known of both."
+            )
+        return _("Attention is the same in every head, and so is what follows it.")
 
 
 def compare(
-    module: nn.Module, checkpoint: Checkpoint, source_ids: IdRows, target_ids: IdRows
+    a: Compared,
+    b: Compared,
+    source: IdRows | None = None,
+    target: IdRows | None = None,
 ) -> Comparison:
-    """Compare ``module(source, target)`` with the checkpoint that was opened from it.
+    """Return the first kind, layer and head whose attention differs.
 
-    Ids are int [B, S] and [B, T] as the module takes them. Raises InputError where no
-    attention is found in the module, and what ``watch`` and ``run`` raise.
+    Each side is a module, a checkpoint (also a folder of transformers and what
+    ``wrap`` returns), a Watched or a Trace. Modules and checkpoints are run on ids, int
+    [B, S] and [B, T] as they take them, or what a module takes instead; one of them
+    where there is one side. Without ids they are run on those of the other side.
+
+    For a checkpoint, switches are tried that make the difference vanish; for a module,
+    ``module.eval()`` (of two modules ``a.eval()``, ``b.eval()``). Raises TypeError for
+    anything else, InputError where ids are missing or no attention is found, and what
+    ``watch`` and ``run`` raise.
     """
-    source, target = torch.as_tensor(source_ids), torch.as_tensor(target_ids)
-    theirs = _watched(module, source, target)
-    if not theirs.traces or not theirs.traces[0].kinds:
-        raise InputError(
-            _("No attention was found in the module: give one that attends.")
-        )
-    ids = source.tolist(), target.tolist()
-    ours = run(checkpoint, *ids)
-    apart = _output_difference(theirs.output, ours)
-    found = replace(_first(theirs.traces, ours), log_probabilities=apart)
-    if found.kind is None:
-        return found
-    quiet, first = theirs, ""
-    if any(part.training for part in module.modules()):
-        quiet = _watched(copy.deepcopy(module).eval(), source, target)
-        if _first(theirs.traces, quiet.traces).kind is not None:  # dropout is on
-            first = _EVAL
-            if _first(quiet.traces, ours).kind is None:
-                return replace(found, remedies=(first,))
-    remedies = _remedies(quiet, checkpoint, ids, found.heads)
-    if first:
-        remedies = tuple(_AND.join((first, remedy)) for remedy in remedies)
-    return replace(found, remedies=remedies)
-
-
-def _watched(module: nn.Module, source: Tensor, target: Tensor) -> Watched:
-    with torch.no_grad():
-        return watch(module)(source, target)
-
-
-def _remedies(
-    theirs: Watched,
-    checkpoint: Checkpoint,
-    ids: tuple[IdRows, IdRows],
-    heads: tuple[int, int],
-) -> tuple[str, ...]:
-    """Return the switches that mend it alone, else the pairs of switches that do."""
-    switches = list(_switches(checkpoint, heads))
-    for several in (1, 2):
-        mended = [
-            _AND.join(switch.words for switch in chosen)
-            for chosen in combinations(switches, several)
-            if len({switch.name for switch in chosen}) == several
-            and _mends(theirs, checkpoint, ids, chosen)
-        ]
-        if mended:
-            return tuple(mended)
-    return ()
-
-
-def _mends(
-    theirs: Watched,
-    checkpoint: Checkpoint,
-    ids: tuple[IdRows, IdRows],
-    switches: Sequence[_Switch],
-) -> bool:
-    changes = [switch.words for switch in switches if switch.fields is None]
-    fields = {k: v for switch in switches for k, v in (switch.fields or {}).items()}
-    variant = _with(checkpoint, **fields) if fields else checkpoint
-    try:
-        made = run(variant, *ids, intervention="; ".join(changes) or None)
-    except VisformerError:  # not every switch is every model's
-        return False
-    return _first(theirs.traces, made).kind is None
-
-
-def _first(theirs: Sequence[Trace], ours: Sequence[Trace]) -> Comparison:
-    """Return the first head, in the order of computation, whose weights differ."""
-    one, other = theirs[0], ours[0]
-    for kind, layer in _places(one, other):
-        heads = one.heads(kind), other.heads(kind)
-        for head in range(min(heads)):
-            gap = max(
-                float(np.abs(a.attention(kind, layer, head) - b).max())
-                for a, mine in zip(theirs, ours, strict=True)
-                for b in (mine.attention(kind, layer, head),)
+    for name, given in (("a", a), ("b", b)):
+        if not isinstance(given, Compared):
+            allowed = _(
+                "a torch.nn.Module, what visformer.load or wrap returns, a Watched or "
+                "a Trace"
             )
-            if not gap < SAME or heads[0] != heads[1]:
-                return Comparison(kind, layer, head, gap, heads)
-    heads = one.heads(one.kinds[0]), other.heads(one.kinds[0])
-    return Comparison(None, 0, 0, 0.0, heads)
+            raise wrong_type(name, given, allowed)
+    ids = _ids((a, b), source, target)
+    runs = _ran(a, ids), _ran(b, ids)
+    found = compared(*runs)
+    said = _said(found, runs, (a, b))
+    if found.kind is None and found.same_output:
+        return said
+    quiet, first = _in_eval((a, b), runs, ids)
+    if first and compared(*quiet).kind is None:
+        return replace(said, remedies=(first,), tried=1)
+    at = next((at for at in (1, 0) if isinstance((a, b)[at], _SWITCHED)), None)
+    if at is None or not found.comparable:
+        return replace(said, tried=int(bool(first)))
+    side: Any = (a, b)[at]
+    heads = found.heads if at else found.heads[::-1]
+    config = side.config if isinstance(side, Checkpoint) else None
+    spare = spare_of(side) if config else side
+
+    def attempt(chosen: Sequence[Switch]) -> Difference | None:
+        try:
+            made = _again(spare, ids, chosen)
+        except VisformerError:  # not every switch is every model's
+            return None
+        return compared(*((quiet[0], made) if at else (made, quiet[1])))
+
+    mended, tried = remedies([*switches_of(config, heads)], attempt, compared(*quiet))
+    if first:
+        mended = tuple(AND.join((first, remedy)) for remedy in mended)
+    return replace(said, remedies=mended, tried=tried + bool(first))
 
 
-def _output_difference(output: Any, ours: Sequence[Trace]) -> float:
-    """Return how far the next token's log-probabilities are apart, at most."""
-    if not isinstance(output, Tensor) or not output.is_floating_point():
-        return math.nan
-    theirs = log_softmax(output.float().numpy(force=True))
-    mine = np.stack([log_softmax(trace.logits) for trace in ours])
-    if theirs.shape != mine.shape:
-        return math.nan
-    return float(np.abs(theirs - mine).max())
+def _again(
+    spare: Checkpoint | SteppedModel, ids: IdSides, chosen: Sequence[Switch]
+) -> ComparedRun:
+    """Run a side with switches; InputError where they are not this model's."""
+    if isinstance(spare, Checkpoint):
+        variant, changes = switched(spare, chosen)
+        return run(variant, *ids, intervention=changes)  # type: ignore[arg-type]
+    change = as_intervention("; ".join(one.words for one in chosen))
+    given = [x for x in ids if x is not None]
+    spare.check(change, SourceTokens(given[0][0].tolist()))
+    return spare.watched_batch(given, change)
 
 
-def _places(one: Trace, other: Trace) -> Iterator[tuple[Kind, int]]:
-    shared = [kind for kind in one.kinds if kind in other.kinds]
-    stacks: tuple[tuple[Kind, ...], ...] = (("encoder",), ("decoder", "cross"))
-    for stack in stacks:
-        kinds = [kind for kind in stack if kind in shared]
-        layers = max((one.layers(kind) for kind in kinds), default=0)
-        for layer in range(layers):
-            for kind in kinds:
-                if layer < min(one.layers(kind), other.layers(kind)):
-                    yield kind, layer
+def _ids(
+    sides: tuple[Compared, Compared], source: IdRows | None, target: IdRows | None
+) -> IdSides:
+    """Return what is run, as tensors; without any, what one of the sides has read."""
+    if source is not None or target is not None:
+        return _tensor("source", source), _tensor("target", target)
+    for side in sides:
+        if isinstance(side, Watched):
+            return _read_by(side)
+        if isinstance(side, Trace):
+            return _of_traces([side])
+    raise InputError(
+        _(
+            "There are no ids to run: give source and target, or the source alone of a "
+            "model with one side."
+        )
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Switch:
-    """What a program may do otherwise: a change of the run, or a setting."""
-
-    name: str  # at most one switch of a name is tried at a time
-    words: str
-    fields: dict[str, Any] | None = None  # of the config; None: a change of the run
-
-
-def _switches(checkpoint: Checkpoint, heads: tuple[int, int]) -> Iterator[_Switch]:
-    if heads[0] != heads[1] and checkpoint.config.d_model % heads[0] == 0:
-        yield _Switch("heads", f"heads={heads[0]}", {"heads": heads[0]})
-    for name, changes in _CHANGES.items():
-        for change in changes:
-            yield _Switch(name, change)
-    for name, values in _SETTINGS.items():
-        for value in values:
-            if value != getattr(checkpoint.config, name):
-                yield _Switch(name, f"{name}={value}", {name: value})
+def _read_by(watched: Watched) -> IdSides:
+    """Return what a watched model was given; of a loop, what it read in the end."""
+    calls = watched.sources, watched.targets
+    if max(map(len, calls)) > 1:
+        return _of_traces(watched.traces)
+    source, target = (several[0] if several else None for several in calls)
+    return source, target
 
 
-def _with(checkpoint: Checkpoint, **fields: Any) -> Checkpoint:
-    """Return the same weights under other settings."""
-    config = replace(checkpoint.config, **fields)
-    model = copy.deepcopy(checkpoint.model)
-    model.config = config
-    model.scale = math.sqrt(config.d_model) if config.embedding_scale else 1.0
-    for part in model.modules():
-        if isinstance(part, Attention):
-            part.heads = config.heads
-        elif isinstance(part, Layer):
-            part.norm_first = config.norm_first
-    return replace(checkpoint, config=config, model=model)
+def _of_traces(traces: Sequence[Trace]) -> IdSides:
+    sides = [[t.source_ids for t in traces], [t.target_ids for t in traces]]
+    source, target = (
+        torch.from_numpy(np.stack(rows)) if rows and rows[0].size else None
+        for rows in sides
+    )
+    return source, target
+
+
+def _tensor(name: str, ids: IdRows | None) -> Tensor | None:
+    if ids is None:
+        return None
+    try:
+        return torch.as_tensor(ids)
+    except (TypeError, ValueError, RuntimeError):
+        allowed = _("rows of ids, padded to one length")
+        raise wrong_type(name, ids, allowed) from None
+
+
+def _ran(side: Compared, ids: IdSides) -> ComparedRun:
+    """Return a side's run; InputError where it shows no attention."""
+    made: ComparedRun
+    if isinstance(side, Trace):
+        made = [side]
+    elif isinstance(side, Watched):
+        made = side
+    elif isinstance(side, Checkpoint):
+        if ids[1] is None:
+            raise InputError(
+                _("A checkpoint is run on a source and a target: give both.")
+            )
+        made = run(side, *ids)  # type: ignore[arg-type]
+    else:
+        made = _watched(side, ids)
+    if not (made.attentions if isinstance(made, Watched) else made[0].kinds):
+        raise InputError(_("No attention was found in one of the two: give others."))
+    return made
+
+
+def _watched(side: nn.Module | SteppedModel, ids: IdSides) -> Watched:
+    given = [x for x in ids if x is not None]
+    if isinstance(side, SteppedModel):
+        return side.watched_batch(given, NO_CHANGES)
+    device = next((x.device for x in (*side.parameters(), *side.buffers())), "cpu")
+    given = [x.to(device) for x in given]
+    with torch.no_grad(), same_chances(side):
+        taken = inspect.signature(side.forward).parameters
+        if len(given) == 2 and _DECODER in taken:  # a mask may come second
+            return watch(side)(given[0], **{_DECODER: given[1]})
+        return watch(side)(*given)
+
+
+def _said(
+    found: Difference,
+    runs: tuple[ComparedRun, ComparedRun],
+    sides: tuple[Compared, Compared],
+) -> Comparison:
+    outputs = [run.output for run in runs if isinstance(run, Watched)]
+    known = len(outputs) == 2 and all(x is not None for x in outputs)
+    output = difference(*outputs) if known else math.nan
+    return Comparison(
+        found.kind,
+        found.layer,
+        found.head,
+        found.difference,
+        found.heads,
+        log_probabilities=found.log_probabilities,
+        row=found.row,
+        in_values=found.in_values,
+        problem=found.problem,
+        output=output,
+        certifiable=any(isinstance(side, nn.Module) for side in sides),
+    )
+
+
+def _in_eval(
+    sides: tuple[Compared, Compared],
+    runs: tuple[ComparedRun, ComparedRun],
+    ids: IdSides,
+) -> tuple[tuple[ComparedRun, ComparedRun], str]:
+    """Return the runs without dropout, and what switches it off; "" for nothing."""
+    quiet, words = [*runs], []
+    several = sum(_module_of(side) is not None for side in sides) > 1
+    for at, (side, name) in enumerate(zip(sides, "ab", strict=True)):
+        module = _module_of(side)
+        if module is None or not any(part.training for part in module.modules()):
+            continue
+        own = _read_by(side) if isinstance(side, Watched) else ids
+        with _evaluated(module):
+            made = _watched(module, own)
+        if compared(runs[at], made).kind is not None:
+            quiet[at] = made
+            words.append(f"{name}.eval()" if several else "module.eval()")
+    return (quiet[0], quiet[1]), AND.join(words)
+
+
+def _module_of(side: Compared) -> nn.Module | None:
+    """Return the module of a side that can be called again."""
+    if isinstance(side, Watched):
+        again = side.output is not None and (side.sources or side.targets)
+        return side.watcher.model if again else None
+    return side if isinstance(side, nn.Module) else None
+
+
+@contextmanager
+def _evaluated(module: nn.Module) -> Iterator[None]:
+    """Put a module in eval mode, and each part back as it was."""
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode

@@ -12,7 +12,7 @@ from torch import Tensor
 from visformer.core.all_tokens import whole_distribution
 from visformer.core.sampling import choose
 from visformer.core.stepping import Choice
-from visformer.core.token_order import best_first
+from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.distribution import WholeDistribution
@@ -20,7 +20,6 @@ from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
-from visformer.watching.watched_steps import probabilities_of
 from visformer.watching.watcher import Watched
 
 # a source and a target -> the logits [V] of what follows
@@ -126,10 +125,13 @@ class SteppedModel(ABC):
         """Return every token with its probability at a row of one pass over ids."""
         read = SourceTokens([*source])
         _watched, logits = self.watched_pass(read, target, change)
-        p = probabilities_of(logits[row : row + 1])
-        _best, ids = best_first(p, p.shape[-1])
+        p, ids, _entropy = most_probable(logits[row : row + 1], logits.shape[-1])
         pieces = self.pieces(range(p.shape[-1]))
         return whole_distribution(p[0], ids[0], pieces.__getitem__)
+
+    @abstractmethod
+    def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
+        """Watch one pass over int64 [B, S] and [B, T], or of one side alone."""
 
     @abstractmethod
     def check(self, change: Intervention, source: SourceTokens) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
-from visformer.values.step import CANDIDATES, Candidates, Origin, Step
-
-TINY = 1e-38  # float32 holds its logarithm
+from visformer.core.rows import Distribution
+from visformer.values.step import Origin, Step
 
 if TYPE_CHECKING:
     from visformer.watching.row_tokens import RowTokens
@@ -19,70 +19,66 @@ if TYPE_CHECKING:
 def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
     """Return the steps of a row; none where the output is no distribution."""
     length = len(tokens.target)
-    numbers = logits_of(watched.output, length)
-    if numbers is None or not length or not _is_vocabulary(watched, numbers):
+    logits = watched_logits(watched, length) if length else None
+    if logits is None or row >= len(logits):
         return ()
-    rows = numbers if numbers.shape[1] == length else numbers.transpose(0, 1)
-    if row >= len(rows) or int(tokens.target_ids.max()) >= rows.shape[-1]:
+    if int(tokens.target_ids.max()) >= logits.shape[-1]:
         return ()
-    probabilities = probabilities_of(rows[row])
+    rows = Distribution(logits[row], tokens.piece)
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
-    choices.append((int(probabilities[-1].argmax()), "model"))
-    texts = [" ".join(map(tokens.piece, [*ids[: at + 1]])) for at in range(length - 1)]
-    texts.append(" ".join(map(tokens.piece, [*ids, choices[-1][0]])))
+    choices.append((int(rows.best[-1, 0]), "model"))
+    pieces = [tokens.piece(id) for id, _origin in choices]
     return tuple(
-        step_of(probabilities[at], choice, tokens.piece, text)
-        for at, (choice, text) in enumerate(zip(choices, texts, strict=True))
+        rows.step(at, id, origin, " ".join(pieces[: at + 1]))
+        for at, (id, origin) in enumerate(choices)
     )
 
 
-def probabilities_of(numbers: Tensor) -> Tensor:
-    """Return probabilities [T, V] of logits, or of what are probabilities already."""
-    numbers = numbers.detach().float().cpu()
-    given = bool((numbers >= 0).all())
-    given = given and bool(((numbers.sum(-1) - 1).abs() < 1e-3).all())
-    return numbers if given else numbers.softmax(-1)
+def watched_logits(watched: Watched, length: int) -> Tensor | None:
+    """Return float32 logits [B, T, V] of what a watched call returned, if any."""
+    given = [*watched.targets[-1:], *watched.sources[-1:]]
+    first, axis = watched.time_axis == 0, 1 if watched.time_axis == 0 else 0
+    rows = next((x.shape[axis] for x in given if x.dim() > 1), 1)
+    model = watched.watcher.model
+    tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+    # the last dimension counts tokens where it has as many as an embedding has rows
+    sizes = {one.num_embeddings for one in tables} - {x.embedding_dim for x in tables}
+    return logits_of(watched.output, rows, length, sizes=sizes, time_first=first)
 
 
-def step_of(
-    p: Tensor, choice: tuple[int, Origin], piece: Callable[[int], str], text: str
-) -> Step:
-    """Return the step that made a choice from probabilities [V]."""
-    id, origin = choice
-    best = p.topk(min(CANDIDATES, len(p)))
-    named = [piece(int(i)) for i in best.indices]
-    return Step(
-        id=id,
-        token=piece(id),
-        probability=float(p[id]),
-        rank=1 + int((p > p[id]).sum()),
-        candidates=Candidates(best.indices.numpy(), named, best.values.numpy()),
-        entropy=_bits(p),
-        origin=origin,
-        text=text,
-    )
+def logits_of(
+    output: Any,
+    rows: int,
+    length: int,
+    *,
+    sizes: set[int] | None = None,
+    time_first: bool = False,
+) -> Tensor | None:
+    """Find logits in what a model returned: float32 [B, T, V] of B rows, T tokens.
 
-
-def _bits(p: Tensor) -> float:
-    return float(-(p * p.clamp_min(TINY).log2()).sum())
-
-
-def logits_of(output: Any, length: int) -> Tensor | None:
-    """Return [B, T, V], or [T, B, V], of what a model returned."""
+    They are what is called ``logits``, or else the first tensor of a fitting shape
+    whose last dimension is among ``sizes`` (None: any): [B, T, V] or [T, B, V], or of
+    known sizes [B T, V], with each token's rows together if ``time_first``. Of
+    probabilities, as a softmax gives them, it returns the logarithms.
+    """
     named = output.get("logits") if isinstance(output, Mapping) else None
-    several = output if isinstance(output, tuple | list) else (named,)
-    for one in (getattr(output, "logits", None), output, *several):
-        if isinstance(one, Tensor) and one.is_floating_point() and one.dim() == 3:
-            return one if length in one.shape[:2] else None
+    named = getattr(output, "logits", named)
+    for one in (named, *tree_leaves(output)):
+        if not isinstance(one, Tensor) or not one.is_floating_point():
+            continue
+        known = one.shape[-1:].numel() in (sizes or ())
+        if one.dim() == 2 and known and len(one) == rows * length:
+            one = one.unflatten(0, (length, rows) if time_first else (rows, length))
+        if one.dim() == 3 and (known or sizes is None or one is named):
+            turned = one.transpose(0, 1)
+            for laid in (turned, one) if time_first else (one, turned):
+                if laid.shape[:2] == (rows, length):
+                    return _as_logits(laid.detach().float().cpu())
     return None
 
 
-def _is_vocabulary(watched: Watched, numbers: Tensor) -> bool:
-    """Whether the last dimension counts tokens: as many as an embedding has rows."""
-    if getattr(watched.output, "logits", None) is not None:
-        return True
-    tables = [m for m in watched.watcher.model.modules() if isinstance(m, nn.Embedding)]
-    size = numbers.shape[-1]
-    is_width = any(size == table.embedding_dim for table in tables)
-    return any(size == table.num_embeddings for table in tables) and not is_width
+def _as_logits(numbers: Tensor) -> Tensor:
+    given = bool((numbers >= 0).all())
+    given = given and bool(((numbers.sum(-1) - 1).abs() < 1e-3).all())
+    return numbers.log() if given else numbers

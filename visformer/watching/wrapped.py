@@ -108,10 +108,17 @@ class WrappedModel(SteppedModel):
         self, source: SourceTokens, target: Sequence[int], change: Intervention
     ) -> tuple[Watched, Tensor]:
         """Watch one pass of the function."""
+        sides = [target] if self.alone else [source.ids, target]
+        watched = self.watched_batch([torch.tensor([[*ids]]) for ids in sides], change)
+        logits: Tensor = watched.output[0]
+        whole_number("eos", self.eos, most=logits.shape[-1] - 1)
+        return watched, logits
+
+    def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
+        """Watch one pass of the function."""
         model = self.model
         first = next(model.parameters(), None)
         device = None if first is None else first.device
-        sides = [target] if self.alone else [source.ids, target]
         watcher = watch(
             model,
             pad=self.pad,
@@ -120,12 +127,8 @@ class WrappedModel(SteppedModel):
             targets=0 if self.alone else 1,
         )
         with torch.no_grad(), watcher as watched:
-            watched.output = model(
-                *(torch.tensor([ids], device=device) for ids in sides)
-            )
-        logits = watched.output[0].detach().float().cpu()
-        whole_number("eos", self.eos, most=logits.shape[-1] - 1)
-        return watched, logits
+            watched.output = model(*(side.to(device) for side in ids))
+        return watched
 
     def ids(self, text: str | Sequence[int], argument: str = "source") -> list[int]:
         """Return the ids of a text; TypeError or InputError where it has none."""
@@ -189,8 +192,8 @@ class _Called(nn.Module):
 
     def forward(self, *ids: Tensor) -> Any:
         output = self.call(*ids)
-        logits = logits_of(output, ids[-1].shape[1])
-        if logits is None or logits.shape[:2] != ids[-1].shape:
+        logits = logits_of(output, *ids[-1].shape)
+        if logits is None:
             shape = getattr(output, "shape", None)
             sizes = "" if shape is None else f" {list(shape)}"
             raise InputError(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from visformer.arguments import whole_number
 from visformer.core.modified import as_intervention
+from visformer.core.rows import Distribution
 from visformer.core.sampling import as_strategy
 from visformer.core.stepping import Choice, Stepping
 from visformer.errors import InputError
@@ -18,7 +19,6 @@ from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 from visformer.watching.stepped import SteppedModel
 from visformer.watching.traces import layers_of, with_own_weights
-from visformer.watching.watched_steps import probabilities_of, step_of
 from visformer.watching.watcher import Watched
 
 
@@ -209,10 +209,11 @@ class WrappedDecoding(Stepping):
         """Return the step that made the last choice; of a causal model only once."""
         if made in self._steps:
             return self._steps[made]
-        (probabilities,) = probabilities_of(logits[len(made) - 1 : len(made)])
         chosen = [id for id, _origin in made[len(self._given) - 1 :]]
         text = self.checkpoint.text(chosen)
-        step = step_of(probabilities, made[-1], self._piece, text)
+        at, (id, origin) = len(made) - 1, made[-1]
+        row = Distribution(logits[at : at + 1], self._piece)
+        step = row.step(0, id, origin, text)
         if self.settled:
             self._steps[made] = step
         return step

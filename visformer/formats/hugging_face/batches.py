@@ -13,7 +13,7 @@ from visformer.core.mask_rules import padded
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.trace import Trace
-from visformer.watching.watcher import watch
+from visformer.watching.watcher import Watched, watch
 
 if TYPE_CHECKING:
     from visformer.formats.hugging_face.folder_model import FolderModel
@@ -33,28 +33,59 @@ def batch_of(model: FolderModel, texts: Sequence[str]) -> list[Trace]:
     sources = [model.read(text) for text in texts]
     ids = padded([source.ids for source in sources], pad).to(model.device)
     shown = [[*s.tokens, *model.pieces([pad] * ids.shape[1])] for s in sources]
-    inputs: dict[str, Any] = {
-        "input_ids": ids,
-        "attention_mask": _real([len(source.ids) for source in sources], ids),
-    }
+    sides, lengths = [ids], [[len(source.ids) for source in sources]]
     if model.task == "seq2seq":
         rows = [_consumed(model, text) for text in texts]
-        target = padded(rows, pad).to(model.device)
-        inputs["decoder_input_ids"] = target
-        inputs["decoder_attention_mask"] = _real([len(row) for row in rows], target)
-    watcher = watch(
-        model.model,
-        tokenizer=lambda id: model.pieces([id])[0],
-        source_tokens=[tokens[: ids.shape[1]] for tokens in shown],
-        sources="input_ids",
-        targets="decoder_input_ids" if model.task == "seq2seq" else None,
-    )
-    with torch.no_grad(), watcher as watched:
-        watched.output = model.model(**inputs)
+        sides.append(padded(rows, pad))
+        lengths.append([len(row) for row in rows])
+    tokens = [tokens[: ids.shape[1]] for tokens in shown]
+    watched = _watched_rows(model, sides, lengths, source_tokens=tokens)
     return [
         replace(trace, model=model.described(trace.model), source_text=text)
         for trace, text in zip(watched.traces, texts, strict=True)
     ]
+
+
+def _watched_rows(
+    model: FolderModel,
+    sides: Sequence[Tensor],
+    lengths: Sequence[list[int]],
+    *,
+    source_tokens: list[list[str]] | None = None,
+) -> Watched:
+    """Watch one pass over int64 [B, S] and [B, T]; what follows a length is masked."""
+    inputs: dict[str, Any] = {}
+    for side, ids, real in zip(("", "decoder_"), sides, lengths, strict=False):
+        inputs[f"{side}input_ids"] = ids.to(model.device)
+        inputs[f"{side}attention_mask"] = _real(real, ids.to(model.device))
+    watcher = watch(
+        model.model,
+        tokenizer=lambda id: model.pieces([id])[0],
+        source_tokens=source_tokens,
+        sources=None if model.alone else "input_ids",
+        targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(model.task),
+    )
+    with torch.no_grad(), watcher as watched:
+        watched.output = model.model(**inputs)
+    return watched
+
+
+def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
+    """Watch one pass over int64 [B, S] and [B, T]; padding at the end is masked.
+
+    A model of one side reads the first. Raises InputError where one is missing.
+    """
+    needed = 2 if model.task == "seq2seq" else 1
+    if len(ids) < needed:
+        raise InputError(
+            _("“{name}” reads a source and a target: give both.", name=model.name)
+        )
+    lengths = []
+    for one in ids[:needed]:
+        places = torch.arange(1, one.shape[1] + 1, device=one.device)
+        real = places * (one != model.tokenizer.pad)
+        lengths.append(real.amax(1).clamp(min=1).tolist())
+    return _watched_rows(model, ids[:needed], lengths)
 
 
 def _consumed(model: FolderModel, text: str) -> list[int]:

@@ -11,6 +11,7 @@ from visformer.arguments import wrong_value
 from visformer.core.modified import as_intervention
 from visformer.core.sampling import as_strategy
 from visformer.core.stepping import Choice, Stepping
+from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
@@ -66,10 +67,9 @@ class FilledMasks(Stepping):
         fills = {}
         for at, id in enumerate(source.ids):
             if id == model.masked:
-                shares = logits[at].softmax(-1)
-                best = shares.topk(min(CANDIDATES, len(shares)))
-                named = model.pieces(best.indices.tolist())
-                fills[at] = Candidates(best.indices.numpy(), named, best.values.numpy())
+                p, best, _entropy = most_probable(logits[at : at + 1], CANDIDATES)
+                named = model.pieces(best[0].tolist())
+                fills[at] = Candidates(best[0].numpy(), named, p[0, best[0]].numpy())
         (trace,) = watched.traces
         trace = replace(
             trace,

@@ -18,7 +18,7 @@ from visformer.core.sampling import choose_as_generate
 from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.hugging_face.batches import batch_of
+from visformer.formats.hugging_face.batches import batch_of, watched_ids
 from visformer.formats.hugging_face.cached_steps import CachedSteps, cache_name
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
@@ -266,6 +266,11 @@ class FolderModel(SteppedModel):
         logits = getattr(watched.output, "logits", None)  # none without a head
         made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
         return watched, made
+
+    def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
+        """Watch one pass; padding at the end of a row is masked."""
+        with self._changes.running(change) if change else nullcontext():
+            return watched_ids(self, ids)
 
     def check(self, change: Intervention, source: SourceTokens) -> None:
         """Raise InputError for a change that does not fit, or is out of reach."""

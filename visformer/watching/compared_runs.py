@@ -1,0 +1,364 @@
+"""Two runs side by side: the first place where their attention is not the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from visformer.language import _
+from visformer.values.arrays import Floats, Ids, log_softmax
+from visformer.values.trace import Trace
+from visformer.values.watched_attention import WatchedAttention, WatchedKind
+from visformer.watching.watched_steps import watched_logits
+from visformer.watching.watcher import Watched
+
+SAME = 1e-4  # weights that differ by less are the same
+SAME_OUTPUT = 1e-3  # so are logarithms of probabilities
+LEAST = 1e-30  # smaller probabilities are too rough
+_STACKS: tuple[tuple[WatchedKind, ...], ...] = (
+    *(("encoder",), ("decoder", "cross"), ("merged",), ("other",)),
+)
+_GIVEN = "given"  # the layout of weights without queries, keys and values
+ComparedRun = Watched | Sequence[Trace]
+AttentionLayer = tuple[WatchedKind, int]
+
+
+class ComparedSide(Protocol):
+    """A run, by kind and layer; everything is a list with an array of each row."""
+
+    def layers(self, kind: WatchedKind) -> int:
+        """Return how many layers of a kind there are."""
+
+    def weights(self, place: AttentionLayer) -> list[Floats]:
+        """Return the weights, [H, Q, K] of each row."""
+
+    def read(self, place: AttentionLayer) -> list[Floats]:
+        """Return the weights times the values, [H, Q, e]; [] where none are known."""
+
+    def ids(self, place: AttentionLayer) -> list[tuple[Ids | None, Ids | None]]:
+        """Return the ids at the queries and at the keys of each row."""
+
+
+class _WatchedSide:
+    """All attention of a watched run, also what fits no Trace."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._found: dict[WatchedKind, list[WatchedAttention]] = {}
+        for one in watched.last_run if watched.found else ():
+            self._found.setdefault(one.kind, []).append(one)
+
+    def layers(self, kind: WatchedKind) -> int:
+        return len(self._found.get(kind, ()))
+
+    def weights(self, place: AttentionLayer) -> list[Floats]:
+        return [*self._at(place).weights]
+
+    def read(self, place: AttentionLayer) -> list[Floats]:
+        one = self._at(place)
+        shared = one.weights.shape[1] // one.values.shape[1]
+        return [*(one.weights @ one.values.repeat(shared, 1))]
+
+    def ids(self, place: AttentionLayer) -> list[tuple[Ids | None, Ids | None]]:
+        one, rows = self._at(place), len(self.weights(place))
+        sides = (one.query_ids, one.key_ids)
+        queries, keys = ([None] * rows if x is None else [*x] for x in sides)
+        return [*zip(queries, keys, strict=True)]
+
+    def _at(self, place: AttentionLayer) -> WatchedAttention:
+        kind, layer = place
+        return self._found[kind][layer]
+
+
+class _TraceSide:
+    """What Traces keep, one of each row."""
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self._traces = traces
+
+    def layers(self, kind: WatchedKind) -> int:
+        found = {one.layers(kind) if kind in one.kinds else 0 for one in self._traces}
+        return min(found, default=0)
+
+    def weights(self, place: AttentionLayer) -> list[Floats]:
+        return [one.attention(*place) for one in self._traces]  # type: ignore[arg-type]
+
+    def read(self, place: AttentionLayer) -> list[Floats]:
+        if any(one.model.layout == _GIVEN for one in self._traces):
+            return []
+        return [_read(one, place) for one in self._traces]
+
+    def ids(self, place: AttentionLayer) -> list[tuple[Ids | None, Ids | None]]:
+        kind, _layer = place
+        made = []
+        for one in self._traces:
+            sides = _known(one.source_ids), _known(one.target_ids)
+            queries = sides[0] if kind == "encoder" else sides[1]
+            made.append((queries, sides[1] if kind == "decoder" else sides[0]))
+        return made
+
+
+def _read(trace: Trace, place: AttentionLayer) -> Floats:
+    weights, heads = trace.attention(*place), range(trace.heads(place[0]))  # type: ignore[arg-type]
+    values = [trace.values(*place, head) for head in heads]  # type: ignore[arg-type]
+    return np.stack([w @ v for w, v in zip(weights, values, strict=True)])
+
+
+def _known(ids: Ids) -> Ids | None:
+    """Return ids, or None: of what had none, a Trace has zeros."""
+    return ids if ids.any() else None
+
+
+class Difference(NamedTuple):
+    """The first place where two runs are not the same."""
+
+    kind: WatchedKind | None  # None: nowhere
+    layer: int = 0
+    head: int = 0
+    row: int = 0  # of the batch: where it is most
+    difference: float = 0.0
+    in_values: bool = False  # the weights are the same, what they weight is not
+    heads: tuple[int, int] = (0, 0)
+    problem: str = ""  # why it cannot be compared there
+    log_probabilities: float = (
+        math.nan
+    )  # how far apart, of the next tokens; NaN: unknown
+
+    @property
+    def same_output(self) -> bool:
+        """Whether the next tokens' probabilities are the same, as far as is known."""
+        return not self.log_probabilities > SAME_OUTPUT
+
+    @property
+    def comparable(self) -> bool:
+        """Whether another setting could make it vanish."""
+        return not math.isinf(self.difference) or self.heads[0] != self.heads[1]
+
+    @property
+    def progress(self) -> tuple[float, ...]:
+        """How far it lies in the order of computation, to be compared."""
+        if self.kind is None:
+            return (math.inf,)
+        stack = next(at for at, kinds in enumerate(_STACKS) if self.kind in kinds)
+        inside = _STACKS[stack].index(self.kind)
+        gap = math.inf if math.isnan(self.difference) else self.difference
+        return stack, self.layer, inside, self.in_values, self.head, -gap
+
+
+def first_difference(one: ComparedSide, other: ComparedSide) -> Difference:
+    """Return the first place, in the order of computation, that is not the same."""
+    heads = (0, 0)
+    for place in _places(one, other):
+        found = _without_layer(one, other, place) or _at(one, other, place)
+        if found.kind is not None:
+            return found
+        heads = heads if any(heads) else found.heads
+    return Difference(None, heads=heads)
+
+
+def compared(one: ComparedRun, other: ComparedRun) -> Difference:
+    """Return the first difference of two runs, row against row.
+
+    A side of a single row is held against the row of the other that reads the same.
+    """
+    mine, theirs = _rows(one), _rows(other)
+    if isinstance(one, Watched) and isinstance(other, Watched):
+        return _with_output(
+            first_difference(_WatchedSide(one), _WatchedSide(other)), mine, theirs
+        )
+    if len(mine) != len(theirs):
+        mine, theirs = _like(mine, theirs), _like(theirs, mine)
+    sides = (_TraceSide([x.trace for x in rows]) for rows in (mine, theirs))
+    return _with_output(first_difference(*sides), mine, theirs)
+
+
+class _ComparedRow(NamedTuple):
+    """A row of a batch."""
+
+    trace: Trace
+    logits: Floats | None  # [T, V]
+
+
+def _rows(run: ComparedRun) -> list[_ComparedRow]:
+    """Return the rows of a run, with their logits where they are known."""
+    if not isinstance(run, Watched):
+        known = [None if x.output_weight is None else x.logits for x in run]
+        return [_ComparedRow(*row) for row in zip(run, known, strict=True)]
+    traces = run.traces
+    length = max((len(x) or len(x.source) for x in traces), default=0)
+    logits = watched_logits(run, length)
+    if logits is None or len(logits) != len(traces):
+        return [_ComparedRow(trace, None) for trace in traces]
+    return [_ComparedRow(*row) for row in zip(traces, logits.numpy(), strict=True)]
+
+
+def _like(rows: list[_ComparedRow], others: list[_ComparedRow]) -> list[_ComparedRow]:
+    """Of several rows, return the one that reads what a single other one reads."""
+    if len(others) != 1:
+        return rows
+    return [x for x in rows if _reads(x.trace) == _reads(others[0].trace)][:1] or rows
+
+
+def _with_output(
+    found: Difference, mine: list[_ComparedRow], theirs: list[_ComparedRow]
+) -> Difference:
+    if len(mine) != len(theirs):
+        return found
+    gaps = [_log_probabilities(a, b) for a, b in zip(mine, theirs, strict=True)]
+    return found._replace(log_probabilities=max(gaps, default=math.nan))
+
+
+def _log_probabilities(one: _ComparedRow, other: _ComparedRow) -> float:
+    """Return how far the next tokens' log-probabilities are apart, at most."""
+    first, second = one.logits, other.logits
+    with np.errstate(all="ignore"):
+        if first is not None and second is not None and first.shape == second.shape:
+            gaps = np.abs(log_softmax(first) - log_softmax(second))
+        else:  # what a file keeps of them
+            steps = zip(one.trace.steps, other.trace.steps, strict=False)
+            same = [(a, b) for a, b in steps if a.id == b.id]
+            p = np.array([[x.probability for x in pair] for pair in same])
+            if not len(same):
+                return math.nan
+            gaps = np.abs(np.subtract(*np.log(p.T.clip(LEAST))))
+    return float(np.nan_to_num(gaps, nan=math.inf).max())
+
+
+def _reads(trace: Trace) -> tuple[object, ...]:
+    ids = trace.source_ids.tolist(), trace.target_ids.tolist()
+    return (*ids, trace.source, trace.target) if not any(map(any, ids)) else ids
+
+
+def _places(one: ComparedSide, other: ComparedSide) -> Iterator[AttentionLayer]:
+    for kinds in _STACKS:
+        counts = {kind: max(one.layers(kind), other.layers(kind)) for kind in kinds}
+        for layer in range(max(counts.values())):
+            yield from ((kind, layer) for kind in kinds if layer < counts[kind])
+
+
+def _without_layer(
+    one: ComparedSide, other: ComparedSide, place: AttentionLayer
+) -> Difference | None:
+    kind, layer = place
+    counts = one.layers(kind), other.layers(kind)
+    if layer < min(counts):
+        return None
+    problem = _(
+        "They have {first} and {second} layers of {kind} attention.",
+        first=counts[0],
+        second=counts[1],
+        kind=kind,
+    )
+    return Difference(kind, layer, difference=math.inf, problem=problem)
+
+
+def _at(one: ComparedSide, other: ComparedSide, place: AttentionLayer) -> Difference:
+    """Return what differs first at a place that both have."""
+    first, second = one.weights(place), other.weights(place)
+    heads = len(first[0]), len(second[0])
+    found = Difference(*place, difference=math.inf, heads=heads)
+    if problem := _misfit(one, other, place, first, second):
+        return found._replace(problem=problem)
+    if heads[0] != heads[1]:
+        problem = _(
+            "They have {first} and {second} heads in {kind} attention, layer {layer}.",
+            first=heads[0],
+            second=heads[1],
+            kind=place[0],
+            layer=place[1] + 1,
+        )
+        return found._replace(problem=problem)
+    return (
+        _apart(found, first, second)
+        or _apart(found, one.read(place), other.read(place), in_values=True)
+        or Difference(None, heads=heads)
+    )
+
+
+def _misfit(
+    one: ComparedSide,
+    other: ComparedSide,
+    place: AttentionLayer,
+    first: Sequence[Floats],
+    second: Sequence[Floats],
+) -> str:
+    """Say why two arrays cannot be laid side by side; "" where they can."""
+    where = {"kind": place[0], "layer": place[1] + 1}
+    if len(first) != len(second):
+        return _(
+            "In {kind} attention, layer {layer}, they have {first} and {second} rows "
+            "of a batch, and none of one is that of the other.",
+            first=len(first),
+            second=len(second),
+            **where,
+        )
+    for a, b in zip(first, second, strict=True):
+        if a.shape[1:] != b.shape[1:]:
+            return _(
+                "In {kind} attention, layer {layer}, they have {first} and {second} "
+                "queries and keys.",
+                first=" x ".join(map(str, a.shape[1:])),
+                second=" x ".join(map(str, b.shape[1:])),
+                **where,
+            )
+    rows = zip(one.ids(place), other.ids(place), strict=True)
+    for row, (mine, theirs) in enumerate(rows):
+        for a_ids, b_ids in zip(mine, theirs, strict=True):
+            if a_ids is not None and b_ids is not None and (a_ids != b_ids).any():
+                at = int((a_ids != b_ids).argmax())
+                return _(
+                    "In {kind} attention, layer {layer}, they read different tokens: "
+                    "token {at} of row {row} is {first} and {second}.",
+                    at=at + 1,
+                    row=row + 1,
+                    first=int(a_ids[at]),
+                    second=int(b_ids[at]),
+                    **where,
+                )
+    return ""
+
+
+def _apart(
+    found: Difference,
+    first: Sequence[Floats],
+    second: Sequence[Floats],
+    *,
+    in_values: bool = False,
+) -> Difference | None:
+    """Return the first head whose arrays, [H, Q, .] of each row, differ; else None."""
+    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.shape == b.shape]
+    if not pairs:
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.stack([_largest(a - b) for a, b in pairs])  # [rows, H]
+        sizes = np.stack([np.maximum(_largest(a), _largest(b)) for a, b in pairs])
+        same = gaps < SAME * np.maximum(sizes, 1)  # not so where something is NaN
+    if same.all():
+        return None
+    head = int((~same.all(0)).argmax())
+    gap = gaps[:, head]
+    row = int(np.nan_to_num(gap, nan=math.inf).argmax())
+    problem = ""
+    if math.isnan(gap[row]):
+        problem = _(
+            "In {kind} attention, layer {layer}, head {head}, row {row} of the batch, "
+            "not all are numbers: NaN or infinite.",
+            kind=found.kind,
+            layer=found.layer + 1,
+            head=head + 1,
+            row=row + 1,
+        )
+    return found._replace(
+        head=head,
+        row=row,
+        difference=float(gap[row]),
+        in_values=in_values,
+        problem=problem,
+    )
+
+
+def _largest(array: Floats) -> Floats:
+    made: Floats = np.abs(array).max((1, 2), initial=0)
+    return made

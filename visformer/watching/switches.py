@@ -1,0 +1,162 @@
+"""What a checkpoint may do otherwise, and what of it makes a difference vanish."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from torch import nn
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.core.model import Layer, Stack, norm_length
+from visformer.core.parts import Attention, UnbiasedNorm, make_norm
+from visformer.values.config import ModelConfig
+from visformer.watching.compared_runs import Difference
+
+AND = " + "
+# changes of a run, of which a module makes at most one of each line
+CHANGES = {
+    "causal": ("causal off", "causal +1", "causal -1"),
+    "masked score": ("multiply",),
+    "scale": ("scale off",),
+    "positions": ("positions none", "positions halves", "positions interleaved"),
+}
+_SETTINGS: dict[str, tuple[Any, ...]] = {
+    "norm": ("layer", "unbiased", "rms"),
+    "mask_rule": ("keys", "source_keys", "causal", "rows_and_keys", "target_rows"),
+    "position_axis": ("time", "batch"),
+    "embedding_scale": (False, True),
+    "norm_first": (False, True),
+    "masked_value": (-1e9, -1e4, -math.inf),
+    "norm_eps": (1e-5, 1e-6, 1e-12),
+}
+_NORMS = nn.LayerNorm, nn.RMSNorm, UnbiasedNorm
+_PROMISING = 4  # pairs of switches to which a third one is added
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What a program may do otherwise: a change of the run, or a setting."""
+
+    name: str  # at most one switch of a name is tried at a time
+    words: str
+    value: Any = None  # of the config's field ``name``; None: a change of the run
+
+
+# what first differs with some switches; None where they are not for this model
+Attempt = Callable[[Sequence[Switch]], Difference | None]
+
+
+def remedies(
+    switches: Sequence[Switch], attempt: Attempt, found: Difference
+) -> tuple[tuple[str, ...], int]:
+    """Return the switches that mend it alone, else pairs that do, else three at once.
+
+    The number is that of switches that this model has.
+    Pairs are made of what changes anything alone, threes of the pairs that come
+    furthest in the order of computation.
+    """
+    alone = _tried(((one,) for one in switches), attempt)
+    if mended := _mended(alone, found):
+        return mended, len(alone)
+    telling = [one for (one,), made in alone.items() if made != found]
+    pairs = _tried(combinations(telling, 2), attempt)
+    if mended := _mended(pairs, found):
+        return mended, len(alone)
+    best = sorted(pairs, key=lambda pair: pairs[pair].progress, reverse=True)
+    wider = {
+        tuple(sorted({*pair, *one}, key=switches.index))
+        for pair in best[:_PROMISING]
+        for one in alone
+    }
+    threes = [three for three in combinations(switches, 3) if three in wider]
+    return _mended(_tried(threes, attempt), found), len(alone)
+
+
+def _tried(
+    several: Iterable[tuple[Switch, ...]], attempt: Attempt
+) -> dict[tuple[Switch, ...], Difference]:
+    apart = (one for one in several if len({x.name for x in one}) == len(one))
+    return {one: made for one in apart if (made := attempt(one))}
+
+
+def _mended(
+    tried: dict[tuple[Switch, ...], Difference], found: Difference
+) -> tuple[str, ...]:
+    """Return what mends the output too; without it, what mends the attention."""
+    inside = [chosen for chosen, made in tried.items() if made.kind is None]
+    whole = [chosen for chosen in inside if tried[chosen].same_output]
+    mended = whole if whole or found.kind is None else inside
+    return tuple(AND.join(one.words for one in chosen) for chosen in mended)
+
+
+def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[Switch]:
+    """Yield the switches of a model whose attention has ``heads[1]`` heads.
+
+    The other has ``heads[0]``. Without a config, the changes of its run alone.
+    """
+    for name, changes in CHANGES.items():
+        for change in changes:
+            yield Switch(name, change)
+    if config is None:
+        return
+    if heads[0] != heads[1] and heads[0] and config.d_model % heads[0] == 0:
+        yield Switch("heads", f"heads={heads[0]}", heads[0])
+    for name, values in _SETTINGS.items():
+        for value in values:
+            biased_rms = value == "rms" and config.norm_bias  # it never has a bias
+            if value != getattr(config, name) and not biased_rms:
+                said = f"{value:g}" if isinstance(value, float) else value
+                yield Switch(name, f"{name}={said}", value)
+
+
+def spare_of(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint with modules of its own and the same tensors."""
+    shared = [*checkpoint.model.parameters(), *checkpoint.model.buffers()]
+    model = copy.deepcopy(checkpoint.model, {id(x): x for x in shared})
+    return replace(checkpoint, model=model)
+
+
+def switched(
+    spare: Checkpoint, switches: Sequence[Switch]
+) -> tuple[Checkpoint, str | None]:
+    """Return a spare checkpoint under other settings, and how to change its run.
+
+    Its modules are those of the spare, until the next call.
+    """
+    changes = [one.words for one in switches if one.value is None]
+    fields = {one.name: one.value for one in switches if one.value is not None}
+    config, model = replace(spare.config, **fields), spare.model
+    if not fields.keys().isdisjoint(("norm", "norm_eps")):
+        model = spare_of(spare).model
+        _renew_norms(model.encoder, config, norm_length(config, cross=False))
+        _renew_norms(model.decoder, config, norm_length(config, cross=True))
+    model.config = config
+    model.scale = math.sqrt(config.d_model) if config.embedding_scale else 1.0
+    for part in model.modules():
+        if isinstance(part, Attention):
+            part.heads, part.masked_value = config.heads, config.masked_value
+        elif isinstance(part, Layer):
+            part.norm_first = config.norm_first
+    return replace(spare, config=config, model=model), "; ".join(changes) or None
+
+
+def _renew_norms(stack: Stack, config: ModelConfig, length: int) -> None:
+    """Put norms of the config's kind in the place of a stack's, with their weights."""
+    for parent in stack.modules():
+        for name, old in [*parent.named_children()]:
+            if isinstance(old, _NORMS):
+                made = make_norm(
+                    config.norm,
+                    d_model=config.d_model,
+                    eps=config.norm_eps,
+                    bias=getattr(old, "bias", None) is not None,
+                    length=length,
+                )
+                for kept, weight in old.named_parameters():
+                    setattr(made, kept, weight)
+                setattr(parent, name, made)
