@@ -54,7 +54,10 @@ ARROWS = {  # room -> all of ours that it may import
         *("core", "errors", "files", "formats", "language", "paths", "text"),
         *("tokenizers", "values"),
     ),
-    "engine": ("core", "errors", "formats", "language", "tokenizers", "values"),
+    "engine": (
+        *("core", "errors", "formats", "language", "own_process", "tokenizers"),
+        "values",
+    ),
     "watching": (
         *("arguments", "core", "engine.messages", "errors", "language", "values"),
     ),

@@ -6,11 +6,20 @@ say nothing to anybody.
 
 import os
 import signal
+import sys
 from types import FrameType
+
+READERS = ("translate", "inspect")  # they read strangers' files in their own process
 
 
 def main() -> int:
     """Run the command line; returns the exit code."""
+    if sys.platform == "linux" and sys.argv[1:2] in [[name] for name in READERS]:
+        return _contained()
+    return _run()
+
+
+def _run() -> int:
     before = signal.signal(signal.SIGINT, _stopped)
     from visformer.cli import main as run
 
@@ -21,6 +30,50 @@ def main() -> int:
 def _stopped(number: int, frame: FrameType | None) -> None:
     os.write(2, b"visformer: stopped\n")
     os._exit(130)
+
+
+if sys.platform == "linux":
+
+    def _contained() -> int:
+        """Run the command in a child: a file may end its reader, and that is told.
+
+        The terminal's signals reach the child by themselves, those of others here.
+        """
+        awaited = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        parent, child = os.getpid(), os.fork()
+        if not child:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            from visformer.own_process import end_with_parent, limit_memory
+
+            end_with_parent(parent)
+            limit_memory()
+            return _run()
+        while True:
+            heard = signal.sigwaitinfo(awaited)
+            if heard.si_signo != signal.SIGCHLD:
+                if heard.si_pid:
+                    os.kill(child, heard.si_signo)
+                continue
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return _told(os.waitstatus_to_exitcode(status))
+
+    def _told(code: int) -> int:
+        """Say what ended the reader where it was a signal -> the exit code."""
+        if code >= 0 or -code in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            return code if code >= 0 else 128 - code
+        from visformer.commands.shared import complain
+        from visformer.language import _
+
+        complain(
+            _(
+                "The reader ended (signal {number}): the file is damaged, or needs "
+                "more memory than there is.",
+                number=-code,
+            )
+        )
+        return 2
 
 
 if __name__ == "__main__":

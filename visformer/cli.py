@@ -9,6 +9,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -99,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not is_memory(error):
             raise
+        traceback.clear_frames(error.__traceback__)  # they hold what was too much
         return _refused(_("There is not enough memory: close other programs."))
     except KeyboardInterrupt:
         complain(_("stopped"))

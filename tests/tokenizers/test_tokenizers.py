@@ -318,3 +318,15 @@ def test_a_panic_of_the_tokenizers_library_is_one_sentence(
     with pytest.raises(InputError, match="cannot join these tokens"):
         side.decode([1])
     capfd.readouterr()  # what the library says by itself
+
+
+def test_a_tokenizers_file_neither_pads_nor_cuts_what_is_split() -> None:
+    """It could ask for gigabytes of padding; what is read is what was typed."""
+    library = pytest.importorskip("tokenizers")
+    words = {"<unk>": 0, "a": 1}
+    made = library.Tokenizer(library.models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made.enable_padding(length=9)
+    made.enable_truncation(2)
+    side = HuggingFaceSide(made.to_str().encode(), "tokenizer.json")
+    assert [token.id for token in side.encode("a a a")] == [1, 1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,28 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for missing in (cut, bad, tmp_path / "nowhere.tsv", tmp_path):
         with pytest.raises(InputError, match="cannot be read"):
             read_pairs(missing)
+
+
+@pytest.mark.timeout(20)  # they have no end
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
+def test_a_pipe_and_a_device_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match="cannot be read: it is no file"):
+            read_pairs(path)
+
+
+def test_a_small_archive_does_not_eat_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visformer.training.data.available_memory", lambda: 1_000_000)
+    path = tmp_path / "pairs.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\tb\n" * 100_000))
+    with pytest.raises(InputError, match="more pairs than memory does: 1,"):
+        read_pairs(path)
+    path.write_bytes(gzip.compress(b"a\t" + b"b" * (1 << 23)))
+    with pytest.raises(InputError, match="Line 1 of pairs"):
+        read_pairs(path)
 
 
 def test_references_gather_all_targets_of_a_source() -> None:

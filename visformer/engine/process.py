@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -47,6 +48,7 @@ from visformer.engine.messages import (
 from visformer.engine.starter import end_with
 from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
+from visformer.own_process import limit_memory
 from visformer.values.arrays import Floats
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> Non
     to, or ""; nothing is asked of a ``spare`` process yet.
     """
     end_with(parent)
+    limit_memory()
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
@@ -161,6 +164,7 @@ class Server:
     def _reason(self, error: BaseException) -> str:
         """Return what to tell about an error that no code of ours raised."""
         if is_memory(error):
+            traceback.clear_frames(error.__traceback__)  # they hold what was too much
             return _(
                 "There is not enough memory for this: try a shorter sentence or a "
                 "smaller model, or close other programs."

@@ -9,7 +9,6 @@ terminal reaches the window alone.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 
-_PR_SET_PDEATHSIG = 1
+from visformer.own_process import end_with_parent
 
 
 class Starter:
@@ -73,14 +72,10 @@ def _without_current_folder() -> Iterator[None]:
 
 
 def end_with(parent: int) -> None:
-    """Let this process end with its parent, even while it is stopped; ignore Ctrl-C.
+    """Let this process end with its parent, and ignore Ctrl-C.
 
     ``parent`` is the parent's process id. Other systems than Linux have nothing like
     it: there the process ends when it finds its pipe closed.
     """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform != "win32" and os.getppid() != parent:
-        sys.exit(1)  # the parent ended before it could be watched

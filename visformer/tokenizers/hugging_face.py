@@ -31,6 +31,8 @@ class HuggingFaceSide:
             ) from error
         try:
             self._inner = library.Tokenizer.from_str(data.decode())
+            self._inner.no_padding()  # a file can ask for any number of tokens
+            self._inner.no_truncation()
             self.size: int = self._inner.get_vocab_size(with_added_tokens=True)
             if not 0 < self.size <= MAX_VOCABULARY:
                 raise ValueError("size")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import random
+import stat
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from visformer.errors import InputError
+from visformer.files import available_memory, short
 from visformer.language import _
+
+MOST_LINE = 1 << 20  # characters
+PAIR_BYTES = 300  # of memory that a pair takes beside its characters
 
 
 class Pair(NamedTuple):
@@ -39,26 +44,35 @@ def read_pairs(path: Path) -> list[Pair]:
     """Read tab-separated UTF-8 pairs (source, target; further columns are ignored).
 
     Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError
-    naming the faulty line.
+    naming the faulty line, for what is no file, and for more than memory holds.
     """
     opener = gzip.open if path.suffix == ".gz" else open
-    pairs = []
+    pairs, room = [], available_memory() // 2
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(
+                _(
+                    "{path} cannot be read: it is no file. Give a file of pairs, one "
+                    "per line.",
+                    path=short(str(path)),
+                )
+            )
         with opener(path, "rt", encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
+            read = iter(lambda: lines.readline(MOST_LINE), "")
+            for number, line in enumerate(read, 1):
                 if not line.strip():
                     continue
-                columns = line.rstrip("\n").split("\t")
-                if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
+                pairs.append(_pair(line, number, path.name))
+                room -= PAIR_BYTES + 2 * len(line)
+                if room < 0:
                     raise InputError(
                         _(
-                            "Line {n} of {file} is not a pair. It needs a source, a "
-                            "tab and a target.",
+                            "{file} holds more pairs than memory does: {n:,} were "
+                            "read. Use fewer.",
+                            file=short(path.name),
                             n=number,
-                            file=path.name,
                         )
                     )
-                pairs.append(Pair(columns[0].strip(), columns[1].strip()))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(
             _(
@@ -68,6 +82,20 @@ def read_pairs(path: Path) -> list[Pair]:
             )
         ) from error
     return pairs
+
+
+def _pair(line: str, number: int, file: str) -> Pair:
+    columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
+    if len(line) == MOST_LINE or len(columns) < 2 or not all(columns):
+        raise InputError(
+            _(
+                "Line {n} of {file} is not a pair. It needs a source, a tab and a "
+                "target.",
+                n=number,
+                file=file,
+            )
+        )
+    return Pair(*columns)
 
 
 def split_pairs(

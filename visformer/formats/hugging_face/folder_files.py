@@ -22,6 +22,7 @@ INDEX = ".index.json"  # of weights in several files
 MOST_FILES = 512
 MOST_NUMBER = 1 << 40  # of any setting
 MOST_POSITIONS = 1 << 20
+MOST_LABELS = 1 << 16  # transformers writes a name for each
 _CODE = ("auto_map", "custom_pipelines")  # names of code in the folder
 _COUNTED = re.compile(  # settings that say how many modules there are
     r"(num_|n_)?(hidden_|encoder_|decoder_|local_|routed_|shared_)?"
@@ -103,6 +104,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = {k: v for k, v in read_json(folder / CONFIG).items() if k not in _CODE}
     for key, value in _numbers(config, ""):
         most = MOST_POSITIONS if "position" in key else MOST_NUMBER
+        most = MOST_LABELS if key == "num_labels" else most
         if abs(value) > most:
             raise CheckpointError(
                 _(

@@ -1,0 +1,82 @@
+"""What a file does to the process that reads it is told, and has a limit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from visformer.own_process import SHARE
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asked of Linux")
+SCRIPT = """
+import os, sys, types
+from visformer.__main__ import main
+from visformer.cli import COMMANDS, Command
+
+def run(options):
+    {does}
+    return 3
+
+module = types.ModuleType("reader")
+module.add_options, module.run = lambda parser: None, run
+sys.modules["reader"] = module
+COMMANDS["inspect"] = Command("reader", "Read.")
+sys.argv = ["visformer", "inspect"]
+raise SystemExit(main())
+"""
+
+
+def start(does: str) -> subprocess.Popen[str]:
+    """Run ``inspect``, which does something of ours."""
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(does=does)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+
+
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [
+        ("print('read')", 3, ""),
+        ("os.abort()", 2, "visformer: The reader ended (signal 6): the file is dam"),
+        ("bytearray(1 << 50)", 2, "visformer: There is not enough memory: close"),
+    ],
+)
+def test_a_reader_that_a_file_ends_is_one_sentence(
+    does: str, code: int, said: str
+) -> None:
+    process = start(does)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert err.startswith(said)
+    assert err.count("\n") == bool(said)
+    assert out == ("read\n" if code == 3 else "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_ends_the_command_ends_its_reader(number: signal.Signals) -> None:
+    process = start("print(os.getpid(), flush=True); sys.stdin.read()")
+    assert process.stdout is not None
+    reader = os.pidfd_open(int(process.stdout.readline()))
+    process.send_signal(number)
+    _out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert err == ("visformer: stopped\n" if number == signal.SIGINT else "")
+    with pytest.raises(ProcessLookupError):
+        signal.pidfd_send_signal(reader, 0)
+    os.close(reader)
+
+
+def test_a_reader_has_a_share_of_the_memory() -> None:
+    limit = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
+    out, _err = start(limit).communicate(timeout=60)
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < int(out) <= SHARE * whole
