@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
@@ -70,3 +70,32 @@ def test_without_that_room_it_lies_along_the_lower_edge(
     QApplication.processEvents()  # it has come to rest
     assert card.geometry() == settled
     window.appearance.zoom_by(0)
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1280, 600), (900, 700), (1900, 1000)])
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("model", [False, True])
+def test_the_card_lies_over_no_message(
+    size: tuple[int, int], long: bool, model: bool, pair: Pair, qtbot: QtBot
+) -> None:
+    """At the first start with a broken file, the reason is all there is to read."""
+    window, engine = pair
+    window.resize(*size)
+    if model:
+        window.translate("one two")
+        answer(window, engine)
+    card = show_first_steps(window)
+    assert card is not None
+    words = "broken.pt cannot be read: it is cut off. Copy it again."
+    window.session.set(error=words * (8 if long else 1))
+    for _turn in range(4):
+        QApplication.processEvents()
+    messages = window.messages
+    assert messages.isVisible()
+    place = QRect(messages.mapTo(window, QPoint()), messages.size())
+    assert not card.geometry().intersects(place)
+    assert window.rect().contains(card.geometry())
+    qtbot.waitUntil(lambda: whole(card))
+    window.session.set(error="")
+    QApplication.processEvents()
+    assert not messages.isVisible()

@@ -162,8 +162,8 @@ class MainWindow(QMainWindow):
         self.status = StatusLine(self.modified)
         self.status.stopped.connect(self.stop)
         body.add_rows(self.header, self.strips, play, self.sentence, self.status)
-        messages = MessageStack(body, self._notice, self.restore)
-        over = self.drawer, messages
+        self.messages = MessageStack(body, self._notice, self.restore)
+        over = self.drawer, self.messages
         body.fill(self.large, self.tabs.middle, self.candidates, *over)
         self.setCentralWidget(body)
         self.setStatusBar(self.status)

@@ -27,7 +27,8 @@ GESTURES = (
 class FirstSteps(QFrame):
     """A card that pushes and hides nothing; its button, or Esc, closes it for good.
 
-    It stands below the next tokens; without room there, along the lower edge.
+    It stands below the next tokens; without room there, along the lower edge. What
+    there is to say stays in sight: the card stands above it, or beside it.
     """
 
     def __init__(self, window: MainWindow) -> None:
@@ -49,7 +50,8 @@ class FirstSteps(QFrame):
         self.done = QPushButton(_("Got it"))
         self.done.clicked.connect(self.dismiss)
         self._lines.addWidget(self.done, 0, Qt.AlignmentFlag.AlignRight)
-        for part in (window, window.candidates):
+        self._watched = window, window.candidates, window.messages
+        for part in self._watched:
             part.installEventFilter(self)
         self._settle()
         self.show()
@@ -58,14 +60,17 @@ class FirstSteps(QFrame):
     def dismiss(self) -> None:
         """Close it, also at every later start."""
         self._window.memory.keep(SEEN, 1)
-        for part in (self._window, self._window.candidates):
+        for part in self._watched:
             part.removeEventFilter(self)
         self.hide()
         self.deleteLater()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stand where there is room now."""
-        kinds = QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide
+        kinds = (
+            *(QEvent.Type.Resize, QEvent.Type.Move),
+            *(QEvent.Type.Show, QEvent.Type.Hide),
+        )
         asked = event.type() == QEvent.Type.LayoutRequest
         if event.type() in kinds or (asked and watched is not self._window):
             self._settle()
@@ -84,15 +89,28 @@ class FirstSteps(QFrame):
         room = panel.free_room() if panel.isVisible() else QRect()
         room = room.translated(panel.mapTo(self._window, QPoint()))
         room.adjust(space, space, -space, -space)
+        said = self._said()
+        if said.intersects(room):
+            room.setBottom(said.top() - space)
         high, way = self._height(room.width()), QBoxLayout.Direction.TopToBottom
         if room.width() < LEAST * space or high > room.height():
             room = self._window.rect().adjusted(space, space, -space, -2 * space)
             room.translate(0, -self._window.status.height())
+            if said.left() > self._window.width() // 2:
+                room.setRight(said.left() - space)
+            elif said.isValid():
+                room.setBottom(said.top() - space)
             high, way = 0, QBoxLayout.Direction.LeftToRight
         if way != lines.direction():  # it asks for a new arrangement each time
             lines.setDirection(way)
         high = high or lines.totalHeightForWidth(room.width())
         self.setGeometry(room.x(), room.bottom() + 1 - high, room.width(), high)
+
+    def _said(self) -> QRect:
+        """Return where there is something to read, in the window; empty for nowhere."""
+        messages = self._window.messages
+        at = messages.mapTo(self._window, QPoint())
+        return QRect(at, messages.size()) if messages.isVisible() else QRect()
 
     def _height(self, width: int) -> int:
         """Return the height of the lines below one another, in pixels."""
