@@ -184,3 +184,33 @@ def test_the_help_lists_every_command_in_a_line(
     for name, command in COMMANDS.items():
         assert [line.split() for line in lines].count([name, *command.does.split()])
     assert max(map(len, lines)) <= 88
+
+
+class Terminal(io.StringIO):
+    """Stands for a person's terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seen", "is_said"), [(Terminal, False), (io.StringIO, True)])
+def test_a_vocabulary_gives_a_terminal_no_orders(
+    seen: type[io.StringIO], is_said: bool, folder: Path, monkeypatch: Any
+) -> None:
+    """It could clear the screen or fill the clipboard; a file has it as it is."""
+    order = "\x1b]52;c;cm0gLXJm\a"
+    output = seen()
+    monkeypatch.setattr("sys.stdout", output)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\n")))
+    monkeypatch.setattr(
+        "visformer.core.translation.translate", lambda *_it, **_more: [order]
+    )
+    assert main(["translate", "--checkpoint", str(folder)]) == 0
+    assert ("\x1b" in output.getvalue()) == is_said
+
+
+def test_what_is_quoted_in_a_sentence_gives_a_terminal_no_orders(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["render", "--text", "a", "-o", "x.png", "--view", "\x1b[31m"]) == 2
+    assert "\x1b" not in capsys.readouterr().err

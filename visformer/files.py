@@ -255,14 +255,15 @@ def _reason(error: Exception) -> str:
     return _("it is nested too deeply") if deep else _("a number is too long")
 
 
-def inside(folder: Path, name: str, *, key: str) -> Path:
-    """Return the file that ``key`` names; CheckpointError if it leads elsewhere."""
+def inside(folder: Path, name: str, *, key: str, of: str = "config.json") -> Path:
+    """Return the file that ``key`` names in ``of``; CheckpointError for none."""
     path = folder / name
     if not _is_plain(name):
         raise CheckpointError(
             _(
-                "config.json: “{key}” is “{name}”, but must be the name of a file "
-                "inside the checkpoint's folder.",
+                "{file}: “{key}” is “{name}”, but must be the name of a file inside "
+                "the checkpoint's folder.",
+                file=of,
                 key=key,
                 name=short(name),
             )

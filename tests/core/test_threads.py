@@ -115,3 +115,26 @@ def test_numpys_library_is_found() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100
     )
     assert done.stdout == "True\n", done.stderr
+
+
+def test_threads_that_step_one_decoding_take_turns() -> None:
+    expected = visformer.Decoding(tiny_checkpoint(), SOURCE).finish()
+    decoding = visformer.Decoding(tiny_checkpoint(), SOURCE)
+    errors: list[Exception] = []
+
+    def steps() -> None:
+        try:
+            for _time in range(20):
+                decoding.step()
+                decoding.back()
+                decoding.step()
+        except Exception as error:
+            errors.append(error)
+
+    workers = [threading.Thread(target=steps) for _number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert errors == []
+    assert decoding.finish().target == expected.target

@@ -109,6 +109,22 @@ def test_the_last_five_stay_and_living_windows_are_left_alone(
     living.close()
 
 
+def test_a_clock_that_was_set_back_makes_no_session_old(tmp_path: Path) -> None:
+    """Folders of an earlier version are named by the clock: here of the year 2030."""
+    recipe = Recipe(wanted=WantedRun(sentence="one"))
+    for at in range(MOST_KEPT):
+        own = OwnFolder(tmp_path)
+        own.write(recipe, [], FACTS)
+        own.close()
+        own.path.rename(own.path.with_name(f"2030010{at}-000000-1-ab"))
+    last = OwnFolder(tmp_path)
+    last.write(recipe, [], FACTS)
+    last.close()
+    prune(tmp_path)
+    assert last.path.is_dir()
+    assert len(left_behind(tmp_path)) == MOST_KEPT
+
+
 def test_what_goes_on_in_another_window_stands_once(tmp_path: Path) -> None:
     recipe = Recipe(wanted=WantedRun(sentence="one"))
     own = [OwnFolder(tmp_path) for _number in range(3)]

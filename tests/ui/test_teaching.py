@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QGuiApplication
@@ -18,6 +19,7 @@ from visformer.pictures.attention.strips import Chip, source_strip, target_strip
 from visformer.pictures.look import Look
 from visformer.pictures.teacher_forcing import score_words
 from visformer.session.state import Session
+from visformer.ui.bars.chip_painter import TINTS, look_of
 from visformer.ui.bars.strip import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
 from visformer.ui.widgets.table_model import Role
@@ -229,3 +231,10 @@ def test_what_the_model_would_have_said_finds_its_room(qtbot: QtBot) -> None:
     high = strip.height()
     strip.draw((chip._replace(below="model: ▁b"), chip._replace(current=False)))
     assert strip.height() == high
+
+
+@pytest.mark.parametrize("tint", [-np.inf, np.inf, np.nan, -1.0])
+def test_a_weight_that_is_none_is_painted(tint: float) -> None:
+    """A stranger's trace may hold any number."""
+    shade = look_of(Chip("a", 1, tint, False, False))[4]
+    assert shade is None or 0 <= shade <= TINTS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from visformer.session import runs as session_runs
 from visformer.session.runs import show_trace
 from visformer.ui import trace_opener
 from visformer.ui.window import MainWindow
+from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
 from visformer.values.storage import file_blocks
 from visformer.values.storage.saved_session import SavedRun, SavedSession
@@ -62,6 +65,27 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
     assert [a.text() for a in devices if a.isChecked()] == ["cpu"]
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
     assert window._notice.text() == "nan: Output: 3 are NaN. Reload."
+
+
+def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None:
+    """Its path is only its name."""
+    window, _ = pair
+    model = replace(make_trace().model, layout=WATCHED)
+    window.receive(opened_model(model, path="MyModel"))
+    assert window.memory.texts("recent") == []
+    assert window.recent_menu.isEmpty()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_what_was_typed_can_be_read_by_its_user_alone(
+    pair: Pair, tmp_path: Path
+) -> None:
+    window, _ = pair
+    window.translate("a secret")
+    window.close()
+    file = Path(window.memory._settings.fileName())
+    assert b"secret" in file.read_bytes()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def opened(window: MainWindow, qtbot: QtBot, path: Path) -> None:

@@ -147,9 +147,12 @@ def test_an_index_that_lies_is_no_help(tmp_path: Path) -> None:
         [[name, at, -size] for name, at, size in places],
         [[name, places[0][1], places[0][2]] for name, at, size in places],
         places + places,
+        [[name + "x" * (1 << 16), at, size] for name, at, size in places],
+        [["\ud800" + name, at, size] for name, at, size in places],
+        [["NO UTF-8" + name, at, size] for name, at, size in places],
     ]
     for lie in lies:
-        index = json.dumps(lie).encode()
+        index = json.dumps(lie).encode().replace(b"NO UTF-8", b"\xff")
         end = head(b"index", index) + index + foot(START + len(body))
         path.write_bytes(blocks.start + body + end)
         try:

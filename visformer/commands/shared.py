@@ -10,6 +10,7 @@ from typing import TextIO
 
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.text import visible
 
 
 @contextlib.contextmanager
@@ -30,7 +31,7 @@ def complain(sentence: str) -> None:
     """Write one line on standard error, if there is one."""
     if sys.stderr is not None:  # print would take standard output instead
         with contextlib.suppress(OSError):
-            print(f"visformer: {sentence}", file=sys.stderr, flush=True)
+            print(f"visformer: {visible(sentence)}", file=sys.stderr, flush=True)
 
 
 def results() -> TextIO:

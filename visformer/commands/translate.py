@@ -14,7 +14,7 @@ from visformer.commands.load_options import (
 from visformer.commands.shared import results
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.text import clean
+from visformer.text import clean, visible
 from visformer.values.questions import location_and_keywords
 
 GROUP = 64  # lines translated together
@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     for lines in groups:
         for text in translate(checkpoint, lines, beam=options.beam):
             # exactly one line per input line, whatever the model returns
-            output.write(" ".join(text.splitlines()) + "\n")
+            line = " ".join(text.splitlines())
+            # what a stranger's vocabulary says to a terminal is shown, not done
+            output.write((visible(line) if output.isatty() else line) + "\n")
         output.flush()
     return 0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from visformer.arguments import whole_number
@@ -38,14 +40,26 @@ class Stepping(ABC):
         """Whether no later step changes the rows of an earlier one."""
 
     @property
+    def _turn(self) -> AbstractContextManager[bool]:
+        """The lock of this decoding, made by the first who asks."""
+        lock: AbstractContextManager[bool] = vars(self).setdefault(
+            "_lock", threading.RLock()
+        )
+        return lock
+
+    @property
     def text(self) -> str:
         """The translation up to the current step."""
         return self.trace.text
 
     def step(self, count: int = 1) -> Trace:
-        """Go ``count`` tokens forward, but not past the end or the limit."""
-        self.advance(count)
-        return self.trace
+        """Go ``count`` tokens forward, but not past the end or the limit.
+
+        Several threads may step one decoding: they take turns.
+        """
+        with self._turn:
+            self.advance(count)
+            return self.trace
 
     def advance(self, count: int = 1) -> None:
         """Do what ``step`` does, without making a Trace of it."""
@@ -58,8 +72,9 @@ class Stepping(ABC):
 
     def back(self, count: int = 1) -> Trace:
         """Go ``count`` tokens back; later steps are kept for ``step``."""
-        self._position = max(0, self._position - whole_number("count", count))
-        return self.trace
+        with self._turn:
+            self._position = max(0, self._position - whole_number("count", count))
+            return self.trace
 
     def finish(self) -> Trace:
         """Decode to the end of the sentence or the limit."""

@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +74,10 @@ class OwnFolder:
 
     def __init__(self, root: Path) -> None:
         """Make and lock it; OSError where that cannot be."""
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{os.urandom(2).hex()}"
-        self.path = root / name
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _turn(root):
+            newest = max(map(_order, _folders(root)), default=(0, ""))
+            self.path = root / f"{newest[0] + 1}-{os.getpid()}-{os.urandom(2).hex()}"
             self.path.mkdir(mode=0o700)
             self._lock = _locked(self.path / LOCK, wait=True)
         self._number, self._name = 0, ""
@@ -165,7 +164,7 @@ def prune(root: Path) -> None:
     """
     with _turn(root):
         ended, continued = {}, set()
-        for folder in sorted(_folders(root), key=lambda f: f.name):
+        for folder in sorted(_folders(root), key=_order):
             with _ended(folder) as has_ended:
                 work = _read(folder)
             if has_ended:
@@ -178,6 +177,12 @@ def prune(root: Path) -> None:
         kept = {*whole[-MOST_KEPT:], *(f for f in ended if f.name in continued - over)}
         for folder in ended.keys() - kept:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _order(folder: Path) -> tuple[int, str]:
+    """Return a key that sorts folders as they were made, however clocks were set."""
+    number = folder.name.partition("-")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0, folder.name
 
 
 def _folders(root: Path) -> list[Path]:

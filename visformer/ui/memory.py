@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 from PySide6.QtCore import QByteArray, QSettings, QSize
 from PySide6.QtWidgets import QWidget
 
@@ -15,7 +18,13 @@ class Memory:
     """QSettings, read back as what was written: an INI file knows only strings."""
 
     def __init__(self, settings: QSettings) -> None:
+        """Keep what was typed from other users of the computer."""
         self._settings = settings
+        file = Path(settings.fileName())
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            file.chmod(0o600)
 
     def text(self, key: str, default: str) -> str:
         return str(self._settings.value(key, default))

@@ -65,7 +65,7 @@ from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.widgets.side_by_side import in_line
 from visformer.ui.wiring import wire
-from visformer.values.facts import Kind
+from visformer.values.facts import WATCHED, Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
 from visformer.values.storage.saved_session import SavedRun, SavedSession
@@ -371,7 +371,8 @@ class MainWindow(QMainWindow):
         self.session.do(receive, event)
         self._is_step = False
         if isinstance(event, Opened):
-            show_recent(self, self.memory.remember(event.path))
+            if event.model.layout != WATCHED:  # whose path is only a name
+                show_recent(self, self.memory.remember(event.path))
             self.memory.keep("answers", self.session.state.answers.text())
             if not readable(self.source.text(), event):
                 self.source.clear()

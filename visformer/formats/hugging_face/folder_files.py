@@ -90,7 +90,7 @@ def _in_several(folder: Path, index: str, reader: WeightReader) -> FolderWeights
     tensors: dict[str, Tensor] = {}
     together = hashlib.sha256()
     for name in files:
-        weights = reader(inside(folder, name, key="weight_map"))
+        weights = reader(inside(folder, name, key="weight_map", of=index))
         tensors |= weights.tensors
         together.update(weights.digest.encode())
     return FolderWeights(tensors, together.hexdigest(), index)

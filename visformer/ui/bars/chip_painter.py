@@ -52,7 +52,7 @@ def look_of(chip: Chip) -> ChipLook:
         chip.below,
         chip.loss,
         current,
-        round(TINTS * min(1.0, tint)) if tint == tint else None,
+        round(TINTS * min(1.0, max(0.0, tint))) if tint == tint else None,
         current or chip.marked,
         bool(chip.fed),
         chip.later,

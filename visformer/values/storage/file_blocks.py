@@ -28,6 +28,7 @@ INDEX = "index"
 # that and the name
 HEAD = struct.Struct("<4sHQII")
 HEAD_MARK = b"VISB"
+MOST_NAME_BYTES = (1 << 16) - 1  # of a block: what a head can say
 FOOT = struct.Struct("<8sQI")  # marker, where the index begins, CRC-32 of both
 FOOT_MARK = b"VISINDEX"
 MAX_JSON = 1 << 26  # bytes of a payload that is JSON
@@ -173,12 +174,14 @@ class BlockFile:
             listed = msgspec.json.decode(
                 payload or b"", type=list[tuple[str, int, int]]
             )
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         places = {name: BlockPlace(*place) for name, *place in listed}
         inside = all(
-            place.at >= START and 0 <= place.size <= at - place.at - HEAD.size
-            for place in places.values()
+            place.at >= START
+            and 0 <= place.size <= at - place.at - HEAD.size
+            and len(name.encode("utf-8", "replace")) <= MOST_NAME_BYTES
+            for name, place in places.items()
         )
         return places if inside and len(places) == len(listed) else None
 
