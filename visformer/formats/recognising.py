@@ -129,7 +129,7 @@ def _count_known(spec: LayoutSpec, files: Files) -> int:
 
 def _named_layout(folder: Path) -> str:
     """Return the layout that a folder's config.json names; "" if it names none."""
-    if not is_file(folder / CONFIG):
+    if not exists(folder / CONFIG):
         return ""
     config = read_json(folder / CONFIG)
     if "format" in config:

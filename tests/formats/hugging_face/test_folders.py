@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -154,7 +155,15 @@ def test_weights_in_several_files(copied: Path) -> None:
     index.write_text(json.dumps({"weight_map": places}))
     assert opened(copied).translate(["A cat."], 2) == expected
     index.write_text(json.dumps({"weight_map": {"a": "../part0.safetensors"}}))
-    assert "must be the name of a file" in refusal(copied)
+    said = refusal(copied)
+    assert "index.json: “weight_map” is “../part0.safetensors”, but must be" in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_pipe_in_place_of_the_config_is_named(copied: Path) -> None:
+    (copied / "config.json").unlink()
+    os.mkfifo(copied / "config.json")
+    assert refusal(copied).startswith("config.json is a pipe, not a file.")
 
 
 def test_no_code_of_a_folder_runs(copied: Path, tmp_path: Path) -> None:
