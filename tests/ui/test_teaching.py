@@ -19,7 +19,7 @@ from visformer.pictures.attention.strips import Chip, source_strip, target_strip
 from visformer.pictures.look import Look
 from visformer.pictures.teacher_forcing import score_words
 from visformer.session.state import Session
-from visformer.ui.bars.chip_painter import TINTS, look_of
+from visformer.ui.bars.chip_painter import TINTS, WIDEST, look_of
 from visformer.ui.bars.strip import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
 from visformer.ui.widgets.table_model import Role
@@ -238,3 +238,16 @@ def test_a_weight_that_is_none_is_painted(tint: float) -> None:
     """A stranger's trace may hold any number."""
     shade = look_of(Chip("a", 1, tint, False, False))[4]
     assert shade is None or 0 <= shade <= TINTS
+
+
+def test_a_token_of_very_many_letters_takes_no_picture_as_wide(qtbot: QtBot) -> None:
+    """A stranger's trace would take a gigabyte for it."""
+    strip = TokenStrip("strip", "empty")
+    qtbot.addWidget(strip)
+    strip.resize(400, 60)
+    strip.draw((Chip("x" * 20_000, 1, 0.0, False, False),))
+    strip.show()
+    qtbot.waitExposed(strip)
+    strip.grab()
+    kept = strip._row._painter._kept.values()
+    assert max((picture.width() for picture in kept), default=0) <= WIDEST + 2

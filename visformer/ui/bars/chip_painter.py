@@ -24,6 +24,7 @@ from visformer.ui.widgets.colour_map import NAN_COLOUR
 TINTS = 256  # shades between no weight and the whole
 LATER = 0.65  # opacity of tokens that are fed after the current step: just legible
 KEPT = 256  # pictures of chips
+WIDEST = 4096  # pixels of one: a wider chip is painted each time
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value
 EDGE = 2  # pixels around what is said below a token, for the frame
@@ -79,7 +80,8 @@ class ChipPainter:
     def paint(self, painter: QPainter, look: ChipLook, box: QRect, band: int) -> None:
         """Paint a chip; ``band``: the height of what is said below its token."""
         ratio = painter.device().devicePixelRatioF()
-        if look.strong:  # may touch its neighbour's frame
+        # a strong one may touch its neighbour's frame
+        if look.strong or box.width() > WIDEST:
             self._paint_ground(painter, look, box)
             self._paint_words(painter, look, box, band)
         elif look.later and ratio.is_integer():  # until it is read it stays as it is
