@@ -188,6 +188,7 @@ def test_no_code_of_a_folder_runs(copied: Path, tmp_path: Path) -> None:
         ({"encoder_layers": 10**9}, "but the weights are only"),
         ({"d_model": 16}, "cannot be opened by transformers"),
         ({"max_position_embeddings": 2**40}, "which no model has"),
+        ({"num_decoder_layers": -1}, "num_decoder_layers is -1, which no model has"),
         ({"num_labels": 2**31 - 1}, "num_labels is 2147483647, which no model has"),
         ({"quantization_config": {"load_in_4bit": True}}, "quantized"),
     ],

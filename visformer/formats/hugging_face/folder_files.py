@@ -105,7 +105,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     for key, value in _numbers(config, ""):
         most = MOST_POSITIONS if "position" in key else MOST_NUMBER
         most = MOST_LABELS if key == "num_labels" else most
-        if abs(value) > most:
+        if abs(value) > most or (value < 0 and _COUNTED.fullmatch(key)):
             raise CheckpointError(
                 _(
                     "{file}: {key} is {value}, which no model has. Correct it.",
