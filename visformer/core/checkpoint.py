@@ -20,9 +20,11 @@ from visformer.core.packed import PackedDecoder
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Tokenizer
+from visformer.values.arrays import Floats, Ids
 from visformer.values.config import ModelConfig
 from visformer.values.facts import Description, ModelFacts
 from visformer.values.finding import Finding
+from visformer.values.lens import LensRow
 from visformer.values.row_columns import Columns
 from visformer.values.trace import Trace
 
@@ -168,6 +170,11 @@ class OwnDecoding(Protocol):
 
     def differences(self) -> dict[str, object]:
         """Return how far its ways to compute are apart, by what is compared."""
+
+    def lens(
+        self, hidden: Floats, chosen: Ids, *, temperature: float
+    ) -> tuple[LensRow, ...]:
+        """Read streams [N, L + 1, D] of rows that chose some ids; () if it cannot."""
 
     def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
         """Return what it makes of each text; InputError where it makes nothing."""

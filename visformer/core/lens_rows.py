@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.packed import PackedDecoder
 from visformer.core.rows import check_ids, host
 from visformer.core.threads import few_threads
 from visformer.core.token_order import most_probable, ranks
 from visformer.errors import InputError
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.values.arrays import Floats, Ids, read_only
 from visformer.values.lens import TOP, LensRow, streams
 from visformer.values.trace import Trace
+
+WRONG_STREAMS = N_("The residual streams have shape {found}, but must have {expected}.")
 
 
 def lens(
@@ -60,39 +60,44 @@ def read_streams(
     config = checkpoint.config
     shape = (len(chosen), config.decoder_layers + 1, config.d_model)
     if hidden.shape != shape:
-        raise InputError(
-            _(
-                "The residual streams have shape {found}, but must have {expected}.",
-                found=list(hidden.shape),
-                expected=list(shape),
-            )
-        )
+        found, expected = list(hidden.shape), list(shape)
+        raise InputError(_(WRONG_STREAMS, found=found, expected=expected))
     if len(chosen):
         check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
-    packed, device = checkpoint.packed, checkpoint.device
+    packed, device, model = checkpoint.packed, checkpoint.device, checkpoint.model
+    token, bias = checkpoint.tokenizer.target.token, model.output.bias
     # row by row, to hold only L + 1 vocabularies of numbers at once
     with few_threads(hidden.size * config.target_vocabulary):
         return tuple(
-            _read(
-                checkpoint, packed, torch.tensor(stream, device=device), id, temperature
+            lens_row(
+                checkpoint.logits_from(
+                    packed, model.decoder.norm(torch.tensor(stream, device=device))
+                ),
+                id,
+                token,
+                temperature,
+                weight=model.output.weight[id],
+                bias=None if bias is None else bias[id],
             )
             for stream, id in zip(hidden, chosen.tolist(), strict=True)
         )
 
 
-def _read(
-    checkpoint: Checkpoint,
-    packed: PackedDecoder | None,
-    stream: Tensor,
+def lens_row(
+    logits: Tensor,
     chosen: int,
+    token: Callable[[int], str],
     temperature: float,
+    *,
+    weight: Tensor,
+    bias: Tensor | None,
 ) -> LensRow:
-    """Read one row's stream [L + 1, D]."""
-    model, token = checkpoint.model, checkpoint.tokenizer.target.token
-    logits = checkpoint.logits_from(packed, model.decoder.norm(stream))  # [L + 1, V]
+    """Describe what the layers of one row predict, by their logits [L + 1, V].
+
+    ``weight`` [D] and ``bias`` are the output projection's of the chosen token.
+    """
     p, best, _entropy = most_probable(logits, TOP)
     chosen_p = p[:, chosen]
-    bias = cast("Tensor | None", model.output.bias)
     return LensRow(
         ids=_host_ids(best),
         tokens=tuple(tuple(token(id) for id in ids) for ids in best.tolist()),
@@ -103,8 +108,8 @@ def _read(
         chosen_probabilities=host(chosen_p),
         chosen_ranks=_host_ids(ranks(logits, chosen)),
         tempered_log_sum=float((logits[-1] / temperature).logsumexp(-1)),
-        weight=host(model.output.weight[chosen].clone()),
-        bias=None if bias is None else float(bias[chosen]),
+        weight=host(weight.clone()),
+        bias=None if bias is None else float(bias),
     )
 
 

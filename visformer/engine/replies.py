@@ -114,15 +114,16 @@ def parameters(
 
 def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
     """Return what each layer would predict; no rows if they are another model's."""
+    from visformer.core.checkpoint import Checkpoint
     from visformer.core.lens_rows import read_streams
 
+    asked = request.hidden, request.chosen
     try:
-        rows = read_streams(
-            run_here(checkpoint),
-            request.hidden,
-            request.chosen,
-            temperature=request.temperature,
-        )
+        made = open_one(checkpoint)
+        if isinstance(made, Checkpoint):
+            rows = read_streams(made, *asked, temperature=request.temperature)
+        else:
+            rows = made.lens(*asked, temperature=request.temperature)
     except (VisformerError, RuntimeError):  # of another model; or no memory for it
         log.exception("no lens of %s rows", len(request.chosen))
         rows = ()
@@ -152,4 +153,5 @@ def all_tokens(
 
 def lean(trace: Trace) -> Trace:
     """Return the Trace without what stays in the engine: output, own weights."""
-    return replace(trace, output_weight=None, output_bias=None, own_weights=None)
+    bare = replace(trace, output_weight=None, output_bias=None, own_logits=None)
+    return replace(bare, own_weights=None)

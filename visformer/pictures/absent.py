@@ -85,7 +85,7 @@ def no_lens_words(trace: Trace) -> str:
     facts = trace.model.stacks.get("decoder")
     if facts is None:
         return _("There is no logit lens: this trace has no decoder stack.")
-    if trace.model.known is None:
+    if trace.model.known is None and not facts.read_out:
         return _(
             "There is no logit lens: of “{model}” only the attention is known, not its "
             "output projection.",

@@ -43,6 +43,14 @@ class Written:
 
 def how_words(model: ModelFacts) -> str:
     """Say how the lens is computed, and what it is not."""
+    if model.known is None:
+        return _(
+            "Logit lens: each layer's stream through the model's own final norm, if it "
+            "has one, its output projection and softmax. Row 0 is what enters the "
+            "first layer; the last row is the model's own prediction. The rows before "
+            "it are a lens, not what the model computes there: it reads out only the "
+            "last."
+        )
     config = model.config
     projection = _("the output projection")
     if config.output_bias:

@@ -200,7 +200,12 @@ def flow_words(trace: Trace | None) -> str:
 def _known_chain(trace: Trace, row: int) -> tuple[str, ...]:
     """Return what a row passes after the decoder, where that is known."""
     if trace.model.known is None:
-        return (_("output (not known)"),)
+        stack = trace.model.stacks.get("decoder")
+        if stack is None or not stack.read_out:
+            return (_("output (not known)"),)
+        norm = _("final norm") if stack.output else ""
+        place, own = _("row {row} of Z", row=row + 1), _("the model's projection")
+        return norm, place, own, "softmax"
     config = trace.model.config
     product = "W + b" if config.output_bias else "W"
     logits = ngettext("{n:,} logit z", "{n:,} logits z", config.target_vocabulary)
@@ -274,6 +279,8 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
     look = current_row(trace, lens)
     if look is None or lens is None:
         return unknown_words(trace, lens)
+    if trace.model.known is None:
+        return ""
     config, step = trace.model.config, trace.steps[-1]
     logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
     token = visible(step.token)

@@ -73,7 +73,8 @@ def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats |
 def input_parts(trace: Trace, table: Floats, side: SentenceSide) -> Parts | None:
     """Return embedding, position and their sum; the embedding is sum - position."""
     stack: Literal["encoder", "decoder"] = "encoder" if side == "source" else "decoder"
-    if stack not in trace.model.stacks or not trace.model.stacks[stack].hidden:
+    facts = trace.model.stacks.get(stack)
+    if facts is None or not facts.hidden or trace.model.known is None:
         return None
     position = token_positions(trace, table, side)
     if position is None or not len(position):

@@ -129,7 +129,8 @@ def _lens(state: State) -> Next:
     if not rows or state.awaiting.newest(Lens) is not None:
         return Next(state)
     trace = state.shown.whole
-    width = 4 * trace.model.config.d_model * (trace.layers("decoder") + 1)
+    stack = trace.model.stacks["decoder"]
+    width = 4 * stack.d_model * stack.hidden
     rows = rows[: max(1, MOST_BYTES // width)]
     strategy = state.wish.strategy
     question = LensAsked(of=trace.storage, rows=rows, strategy=strategy)

@@ -64,6 +64,8 @@ class StackFacts:
     d_model: int
     hidden: int  # layers + 1: before the first, after each; 0 where it was not kept
     output: bool  # kept apart, since a final norm makes it differ from the last hidden
+    # of a watched model: its own norm and projection make its logits of the last hidden
+    read_out: bool = False
 
 
 WATCHED = "watched"  # the layout of a model that runs in a program of the user's

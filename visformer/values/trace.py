@@ -33,7 +33,8 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias, of_heads
 from visformer.values.step import Candidates, Step
 
-_OUTPUT = ("output_weight", "output_bias")  # of the model, not of the run
+# of the model, or too large for the window and for files
+_OUTPUT = ("output_weight", "output_bias", "own_logits")
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 
 
@@ -70,6 +71,7 @@ class Trace:
     certificate: Certificate | None = None  # of a watched model: how far it is its own
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
+    own_logits: Floats | None = None  # [T, V] that a watched model returned
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
     # what pictures derived of this run; shared by all Traces cut or grown from one
     memo: Memo = field(default_factory=Memo, repr=False)
@@ -107,6 +109,7 @@ class Trace:
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
             prompt=min(self.prompt, length),
+            own_logits=None if self.own_logits is None else self.own_logits[:length],
             own_weights=None,
             cut_from=self.whole,
             decoder_rows=self.decoder_rows[:length],
@@ -310,6 +313,8 @@ class Trace:
         They are log-probabilities where the model itself ends in a softmax. Raises
         InputError where the Trace is apart from its model, as when read from a file.
         """
+        if self.own_logits is not None:
+            return self.own_logits
         if self.output_weight is None:
             raise InputError(
                 _(

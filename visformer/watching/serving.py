@@ -89,7 +89,10 @@ class _WrappedServer:
             elif isinstance(request, Parameters):  # they are the model's own affair
                 self._send(ParametersDone(number=number, parameters=None))
             elif isinstance(request, Lens):
-                self._send(LensDone(number=number, rows=()))
+                rows = self._wrapped.lens(
+                    request.hidden, request.chosen, temperature=request.temperature
+                )
+                self._send(LensDone(number=number, rows=rows))
             elif isinstance(request, AllTokens):
                 asked = request.source, request.target, request.intervention
                 whole = self._wrapped.distribution(*asked, request.row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -15,11 +16,15 @@ from visformer.core.stepping import Choice
 from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.values.arrays import Floats, Ids
 from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.lens import LensRow
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
+from visformer.watching.streams import Readout, readout_of, streams_of
+from visformer.watching.traces import layers_of
 from visformer.watching.watcher import Watched
 
 # a source and a target -> the logits [V] of what follows
@@ -82,6 +87,23 @@ class SteppedModel(ABC):
     def batch(self, texts: Sequence[str]) -> list[Trace]:
         """Refuse a batch: how its padding would be masked is the model's own affair."""
         raise InputError(_("“{name}” takes one text at a time.", name=self.name))
+
+    def lens(
+        self, hidden: Floats, chosen: Ids, *, temperature: float
+    ) -> tuple[LensRow, ...]:
+        """Read streams [N, L + 1, D] of rows that chose some ids; () if it cannot."""
+        if self._readout is None:
+            return ()
+        return self._readout.rows(
+            hidden, chosen, lambda id: self.pieces([id])[0], temperature
+        )
+
+    @cached_property
+    def _readout(self) -> Readout | None:
+        source, begun = SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
+        watched, logits = self.watched_pass(source, begun, NO_CHANGES)
+        found = streams_of(watched.streams, layers_of(watched.last_run))
+        return readout_of(watched.watcher.model, found.get("decoder"), logits[None])
 
     def differences(self) -> dict[str, object]:
         """Return how far what is watched is from the model's own, in a short pass."""

@@ -24,7 +24,7 @@ def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
         return ()
     if int(tokens.target_ids.max()) >= logits.shape[-1]:
         return ()
-    rows = Distribution(logits[row], tokens.piece)
+    rows = Distribution(as_logits(logits[row]), tokens.piece)
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
     choices.append((int(rows.best[-1, 0]), "model"))
@@ -36,7 +36,7 @@ def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
 
 
 def watched_logits(watched: Watched, length: int) -> Tensor | None:
-    """Return float32 logits [B, T, V] of what a watched call returned, if any."""
+    """Return what a watched call returned of each token, [B, T, V], if it did."""
     given = [*watched.targets[-1:], *watched.sources[-1:]]
     first, axis = watched.time_axis == 0, 1 if watched.time_axis == 0 else 0
     rows = next((x.shape[axis] for x in given if x.dim() > 1), 1)
@@ -55,14 +55,14 @@ def logits_of(
     sizes: set[int] | None = None,
     time_first: bool = False,
 ) -> Tensor | None:
-    """Find logits in what a model returned: float32 [B, T, V] of B rows, T tokens.
+    """Find logits in what a model returned: [B, T, V] of B rows, T tokens.
 
     They are what is called ``logits``, or else the first tensor of a fitting shape
     whose last dimension is among ``sizes`` (None: any): [B, T, V] or [T, B, V], or of
-    known sizes [B T, V], with each token's rows together if ``time_first``. Of
-    probabilities, as a softmax gives them, it returns the logarithms.
+    known sizes [B T, V], with each token's rows together if ``time_first``. They may be
+    probabilities: see ``as_logits``.
     """
-    named = output.get("logits") if isinstance(output, Mapping) else None
+    named: Any = output.get("logits") if isinstance(output, Mapping) else None
     named = getattr(output, "logits", named)
     for one in (named, *tree_leaves(output)):
         if not isinstance(one, Tensor) or not one.is_floating_point():
@@ -74,11 +74,13 @@ def logits_of(
             turned = one.transpose(0, 1)
             for laid in (turned, one) if time_first else (one, turned):
                 if laid.shape[:2] == (rows, length):
-                    return _as_logits(laid.detach().float().cpu())
+                    return laid  # type: ignore[no-any-return]
     return None
 
 
-def _as_logits(numbers: Tensor) -> Tensor:
+def as_logits(numbers: Tensor) -> Tensor:
+    """Return float32 logits [..., V] on the CPU; of probabilities the logarithms."""
+    numbers = numbers.detach().float().cpu()
     given = bool((numbers >= 0).all())
     given = given and bool(((numbers.sum(-1) - 1).abs() < 1e-3).all())
     return numbers.log() if given else numbers

@@ -165,7 +165,7 @@ class FolderModel(SteppedModel):
 
     def described(self, facts: ModelFacts) -> ModelFacts:
         """Return what is known of the model, whatever a changed run has shown."""
-        return self.facts
+        return replace(self.facts, stacks=facts.stacks)
 
     # ---- reading ---------------------------------------------------------------------
 
