@@ -42,6 +42,7 @@ from visformer.ui.diagnostics import Health
 TURN_MS = 5
 COMPARED_EVERY = 60  # actions: the run on screen with the model's own
 REST_S = 20.0
+SENTENCES = ("abcab", "ab cd", "a", "The cat sleeps.", "1 2 3", "dcba" * 9)
 QUIET = ("This plugin does not support", "OpenType support missing")
 
 
@@ -51,7 +52,7 @@ class Monkey:
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder, self.faults, self.actions = folder, Counter[str](), 0
         self.compared = 0
-        chance = Random(seed)
+        chance = self._chance = Random(seed)
         self._models = {
             str(write_letters(folder / name, tiny_model(seed=at, max_positions=64)))
             for at, name in enumerate(("one", "two"))
@@ -147,6 +148,9 @@ class Monkey:
         if not self.app.window.isVisible():
             self.app.window.show()
         if self.actions % COMPARED_EVERY == 0:
+            if state.recorded or not is_answered(state) or self._chance.random() < 0.5:
+                # in the model and with the changes that there are
+                self.app.window.translate(self._chance.choice(SENTENCES))
             self._rest_until = now + REST_S
 
     def _end(self) -> None:
@@ -163,9 +167,10 @@ class Monkey:
         recipe, trace = recipe_of(state), state.trace
         if recipe is None or trace is None or state.recorded or not is_answered(state):
             return
-        if recipe.path not in self._models or recipe.wanted.reference:
+        bundled = map(str, paths.bundled_checkpoints())
+        if recipe.path not in (*self._models, *bundled) or recipe.wanted.reference:
             return
-        if recipe.wanted.strategy.name != "greedy" or state.opened is None:
+        if state.opened is None:
             return
         checkpoint = self._checkpoints.setdefault(recipe.path, load(recipe.path))
         try:
