@@ -12,7 +12,7 @@ from visformer.language import _
 from visformer.values.arrays import Floats, Ids, log_softmax
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import WatchedAttention, WatchedKind
-from visformer.watching.watched_steps import as_logits, watched_logits
+from visformer.watching.watched_steps import watched_logits
 from visformer.watching.watcher import Watched
 
 SAME = 1e-4  # weights that differ by less are the same
@@ -188,13 +188,10 @@ def _rows(run: ComparedRun) -> list[_ComparedRow]:
         return [_ComparedRow(*row) for row in zip(run, known, strict=True)]
     traces = run.traces
     length = max((len(x) or len(x.source) for x in traces), default=0)
-    logits = watched_logits(run, length)
-    if logits is None or len(logits) != len(traces):
+    logits = watched_logits(run, len(traces), length)
+    if logits is None:
         return [_ComparedRow(trace, None) for trace in traces]
-    return [
-        _ComparedRow(*row)
-        for row in zip(traces, as_logits(logits).numpy(), strict=True)
-    ]
+    return [_ComparedRow(*row) for row in zip(traces, logits.numpy(), strict=True)]
 
 
 def _like(rows: list[_ComparedRow], others: list[_ComparedRow]) -> list[_ComparedRow]:

@@ -38,6 +38,7 @@ from visformer.watching.switches import (
     switched,
     switches_of,
 )
+from visformer.watching.watched_steps import output_of
 from visformer.watching.watcher import Watched, difference, watch
 
 Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
@@ -298,7 +299,7 @@ def _said(
     runs: tuple[ComparedRun, ComparedRun],
     sides: tuple[Compared, Compared],
 ) -> Comparison:
-    outputs = [run.output for run in runs if isinstance(run, Watched)]
+    outputs = [output_of(run) for run in runs if isinstance(run, Watched)]
     known = len(outputs) == 2 and all(x is not None for x in outputs)
     output = difference(*outputs) if known else math.nan
     return Comparison(

@@ -23,7 +23,6 @@ from visformer.values.facts import Kind, StackFacts, StackName
 from visformer.values.lens import LensRow
 from visformer.values.watched_attention import WatchedAttention
 from visformer.watching.module_calls import COMPILED, Hook
-from visformer.watching.watched_steps import as_logits
 
 CLOSE = 1e-3  # of logits computed again, relative to max(1, the largest one)
 
@@ -260,7 +259,6 @@ def readout_of(
     Tried are the model's own linear layers and embeddings of V rows, after the norm
     that the stream went through, if any; plain, or divided by sqrt(D) as T5's.
     """
-    logits = None if logits is None else as_logits(logits)
     if stream is None or logits is None or not bool(logits.isfinite().all()):
         return None
     last, largest = stream.hidden[-1], float(logits.abs().max().clamp(min=1))

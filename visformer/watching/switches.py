@@ -64,7 +64,13 @@ def remedies(
     if mended := _mended(alone, found):
         return mended, len(alone)
     telling = [one for (one,), made in alone.items() if made != found]
-    pairs = _tried(combinations(telling, 2), attempt)
+    # what leaves the first place as it was, alone, mends it only beside another
+    moving = {one for (one,), made in alone.items() if made.progress != found.progress}
+    moving = moving or {*telling}  # only the output differs
+    pairs = _tried(
+        (pair for pair in combinations(telling, 2) if not moving.isdisjoint(pair)),
+        attempt,
+    )
     if mended := _mended(pairs, found):
         return mended, len(alone)
     best = sorted(pairs, key=lambda pair: pairs[pair].progress, reverse=True)

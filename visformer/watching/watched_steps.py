@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
 
-def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
-    """Return the steps of a row; none where the output is no distribution."""
-    length = len(tokens.target)
-    logits = watched_logits(watched, length) if length else None
-    if logits is None or row >= len(logits):
+def steps_of(logits: Tensor | None, tokens: RowTokens) -> tuple[Step, ...]:
+    """Return the steps of a row by what it was given, [T, V]; () without it."""
+    if logits is None or int(tokens.target_ids.max()) >= logits.shape[-1]:
         return ()
-    if int(tokens.target_ids.max()) >= logits.shape[-1]:
-        return ()
-    rows = Distribution(as_logits(logits[row]), tokens.piece)
+    rows = Distribution(logits, tokens.piece)
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
     choices.append((int(rows.best[-1, 0]), "model"))
@@ -35,16 +31,20 @@ def steps_of(watched: Watched, row: int, tokens: RowTokens) -> tuple[Step, ...]:
     )
 
 
-def watched_logits(watched: Watched, length: int) -> Tensor | None:
-    """Return what a watched call returned of each token, [B, T, V], if it did."""
-    given = [*watched.targets[-1:], *watched.sources[-1:]]
-    first, axis = watched.time_axis == 0, 1 if watched.time_axis == 0 else 0
-    rows = next((x.shape[axis] for x in given if x.dim() > 1), 1)
+def output_of(watched: Watched) -> Any:
+    """Return the result of a watched call; of several, of the last one."""
+    return watched.returned if watched.output is None else watched.output
+
+
+def watched_logits(watched: Watched, rows: int, length: int) -> Tensor | None:
+    """Return float32 logits [B, T, V] of B rows, T tokens, if the model gave them."""
     model = watched.watcher.model
     tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
     # the last dimension counts tokens where it has as many as an embedding has rows
     sizes = {one.num_embeddings for one in tables} - {x.embedding_dim for x in tables}
-    return logits_of(watched.output, rows, length, sizes=sizes, time_first=first)
+    first = watched.time_axis == 0
+    found = logits_of(output_of(watched), rows, length, sizes=sizes, time_first=first)
+    return None if found is None or not length else as_logits(found)
 
 
 def logits_of(
