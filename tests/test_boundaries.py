@@ -59,7 +59,8 @@ ARROWS = {  # room -> all of ours that it may import
         "values",
     ),
     "watching": (
-        *("arguments", "core", "engine.messages", "errors", "language", "values"),
+        *("analysis", "arguments", "core", "engine.messages", "errors", "language"),
+        "values",
     ),
     "pictures": (
         *("analysis", "engine.messages", "errors", "language", "text", "values"),

@@ -175,4 +175,4 @@ def _position_words(config: ModelConfig) -> str:
 
 def _finding(finding: Finding) -> str:
     """Set the parts of a finding on lines of their own."""
-    return f"{finding.id}  {finding.where}\n{finding.what}\n{finding.remedy}"
+    return f"{finding.title}  {finding.where}\n{finding.what}\n{finding.remedy}"

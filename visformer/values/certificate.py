@@ -18,7 +18,7 @@ class Certificate:
     attentions: int  # how many were found
     missed: tuple[str, ...]  # sentences about what is not shown
     findings: tuple[Finding, ...]
-    checks: tuple[str, ...] = ()  # sentences about the calls that ``certify`` made
+    checks: tuple[str, ...] = ()  # sentences about other calls that were made for it
 
     @property
     def difference(self) -> float:
@@ -27,8 +27,14 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Whether attention was found and all of it is the model's own."""
+        """Whether attention was found and all its numbers are the model's own."""
         return self.attentions > 0 and self.difference <= self.tolerance
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passed, nothing was missed, and no finding is a fault."""
+        faults = any(one.severity == "fault" for one in self.findings)
+        return self.passed and not self.missed and not faults
 
     @property
     def sentence(self) -> str:
@@ -50,5 +56,6 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        """Return the sentence, then what is not shown, then the findings."""
-        return "\n".join((self.sentence, *self.missed, *map(str, self.findings)))
+        """Return the sentence and the checks, then what is not shown, then findings."""
+        said = (self.sentence, *self.checks, *self.missed)
+        return "\n".join((*said, *map(str, self.findings)))

@@ -2,78 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
-from visformer.values.finding import Finding
-from visformer.watching.captured import worst
-from visformer.watching.certifying_watched import together
-from visformer.watching.surroundings import same_chances
-from visformer.values.watched_attention import HALF_TOLERANCE
+from visformer.watching.certifying_watched import certificate_of, together
+from visformer.watching.comparing_calls import CallComparing, Given, along, is_same
+from visformer.watching.observing import first_tensor, observed
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched, Watcher
 
-LATER = "later-tokens-count"
 LENGTHS = 1, 2, 12, 33, 129
-APART = 1e-3  # of outputs that ought to be the same, relative to max(1, row magnitude)
-ROWS = 3  # of the batch that one row is compared in
-Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def certified(
     watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Certificate:
-    """Return what a call, and calls made of it, tell together."""
+    """Return what a call, and others made of it, tell together."""
     first = watcher(*args, **kwargs)
-    certificates, checks = [first.certificate], []
-    if first.time_axis is None:
-        checks.append(
-            _(
-                "No other lengths or batches were tried: it cannot be told which axis "
-                "of the inputs counts tokens. Give several rows of several tokens."
-            )
-        )
-    given: Given = args, kwargs
+    calls = CallComparing(first, (args, kwargs), observed(first))
+    certificates, checks = [], []
     with _without(watcher):
+        seen = calls.observed()
+        certificates.append(certificate_of(first, seen))
+        # of a prefix, which predicts nothing, the length is not known
+        whole = seen.target or seen.labels is None or bool((seen.labels >= 0).all())
+        next_token = seen.next_token and whole
+        if first.time_axis is None and first.attentions:
+            checks.append(
+                _(
+                    "No other lengths or batches were tried: it cannot be told which "
+                    "axis of the inputs counts tokens."
+                )
+            )
         for length in LENGTHS:
             try:
-                watched = _at_length(watcher, first, given, length)
+                watched = _at_length(watcher, first, (args, kwargs), length)
             except Exception:  # the model does not take this length
-                watched = None
+                continue
             if watched is None or not watched.attentions:
                 continue
-            certificates.append(watched.certificate)
+            if _is_broken(watched) and not _is_broken(first):
+                checks.append(
+                    _(
+                        "Length {length:,}: the output is not finite, so the model is "
+                        "not made for it.",
+                        length=length,
+                    )
+                )
+                continue
+            own = replace(observed(watched), next_token=next_token, state=seen.state)
+            certificates.append(certificate_of(watched, own))
             checks.append(
                 ngettext(
                     "Length {length:,}: {n} attention, within {worst:.1e}.",
                     "Length {length:,}: {n} attentions, within {worst:.1e}.",
                     len(watched.attentions),
                     length=length,
-                    worst=watched.certificate.worst,
+                    worst=certificates[-1].worst,
                 )
             )
-        found: list[Finding] = []
-        for check in (_row_alone, _prefix):
-            try:
-                finding, sentence = check(watcher, first, given)
-            except Exception:  # the model does not take such a call
-                continue
-            checks += [sentence] if sentence else []
-            found += [finding] if finding else []
-    named = {one.id for c in certificates for one in c.findings}
-    if "dropout-on" in named:  # every call gives other numbers
-        found = []
-    # what was found in the attention says why later tokens count
-    found = [one for one in found if one.id != LATER or not named]
-    return together(certificates, found, checks)
+    return together(certificates, (*checks, *calls.sentences))
 
 
 @contextmanager
@@ -87,9 +84,9 @@ def _without(watcher: Watcher) -> Iterator[None]:
         watcher.tokens, watcher.labels = kept
 
 
-def _mapped(given: Given, change: Callable[[Tensor], Tensor]) -> Given:
-    mapped: Given = tree_map(lambda x: change(x) if isinstance(x, Tensor) else x, given)
-    return mapped
+def _is_broken(watched: Watched) -> bool:
+    output = first_tensor(watched.output)
+    return output is not None and not bool(torch.isfinite(output).all())
 
 
 def _at_length(
@@ -106,143 +103,66 @@ def _at_length(
         return None
     old = {x.shape[axis] for x in inputs}
     unclear = inputs[0].shape[1 - axis] in old  # what of a mask's axes are tokens
+    pads = _pads(watcher)
+    left = any(_begins_with_padding(x, axis, pads) for x in _rowed(given, inputs))
 
     def stretched(x: Tensor) -> Tensor:
-        is_input = any(_same(x, one) for one in inputs)
-        for at in [axis] if is_input else _along(x, old):
+        is_input = any(is_same(x, one) for one in inputs)
+        for at in [axis] if is_input else along(x, old):
             if (length > x.shape[at] or unclear) and not is_input:
                 raise ValueError("a mask of another length cannot be made")
-            index = torch.arange(length, device=x.device) % x.shape[at]
-            x = x.index_select(at, index)
-        if is_input and watcher.pad is not None and not x.is_floating_point():
-            x = torch.where(x == watcher.pad, x.select(axis, 0).unsqueeze(axis), x)
+            if length <= x.shape[at]:
+                start = x.shape[at] - length if left else 0
+                x = x.narrow(at, start, length)
+            else:
+                x = _repeated(x, at, length, pads)
         return x
 
-    args, kwargs = _mapped(given, stretched)
+    args, kwargs = tree_map(
+        lambda x: stretched(x) if isinstance(x, Tensor) else x, given
+    )
     return watcher(*args, **kwargs)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(one.detach().cpu(), other)
+def _repeated(x: Tensor, axis: int, length: int, pads: set[int]) -> Tensor:
+    """Return an input with its tokens again and again; of ids, the real ones alone.
+
+    What begins a row stays there, also where its id is that of padding.
+    """
+    index = torch.arange(length, device=x.device) % x.shape[axis]
+    if x.is_floating_point() or x.dim() != 2:
+        return x.index_select(axis, index)
+    made = []
+    for row in x if axis == 1 else x.T:
+        real = [word for word in row[1:].tolist() if word not in pads] or [int(row[0])]
+        begin = int(row[0]) if int(row[0]) not in pads or len(real) > 1 else real[0]
+        made.append([begin, *(real[at % len(real)] for at in range(length - 1))])
+    several = torch.tensor(made, dtype=x.dtype, device=x.device)
+    return several if axis == 1 else several.T
 
 
-def _along(x: Tensor, sizes: set[int]) -> list[int]:
-    """Return the dimensions that are as long as the inputs, features left out."""
-    features = x.dim() - 1 if x.is_floating_point() and x.dim() > 2 else -1
-    square = x.dim() > 2 and x.shape[-1] == x.shape[-2]  # a mask
-    return [
-        at for at, n in enumerate(x.shape) if n in sizes and (at != features or square)
-    ]
+def _pads(watcher: Watcher) -> set[int]:
+    """Return the ids that may be padding: as told, and as tables of the model say."""
+    told = {watcher.pad} if watcher.pad is not None else set()
+    tables = [x for x in watcher.model.modules() if isinstance(x, nn.Embedding)]
+    return told | {x.padding_idx for x in tables if x.padding_idx is not None}
 
 
-def _call(watcher: Watcher, given: Given) -> Tensor | None:
-    """Call the model, unwatched; returns its first output."""
-    args, kwargs = given
-    with same_chances(watcher.model), torch.no_grad():
-        torch.manual_seed(0)
-        return first_tensor(watcher.model(*args, **kwargs))
+def _rowed(given: Given, inputs: list[Tensor]) -> list[Tensor]:
+    """Return the inputs, and masks of their shape."""
+    shapes = {x.shape for x in inputs}
+    tensors = [x for x in tree_leaves(given) if isinstance(x, Tensor)]
+    return [x for x in tensors if x.shape in shapes and not x.is_floating_point()]
 
 
-def first_tensor(output: Any) -> Tensor | None:
-    """Return the first tensor of numbers of what a model returned."""
-    leaves: list[Tensor] = []
-    tree_map(lambda x: leaves.append(x) if isinstance(x, Tensor) else None, output)
-    return next((x for x in leaves if x.is_floating_point()), None)
-
-
-def _row_alone(
-    watcher: Watcher, first: Watched, given: Given
-) -> tuple[Finding | None, str]:
-    """Compare the last row of the batch alone with it in the batch."""
-    if first.time_axis is None:
-        return None, ""
-    axis = 1 - first.time_axis
-    inputs = (first.sources or first.targets)[-1]
-    rows = inputs.shape[axis]
-
-    def alike(x: Tensor, at: list[int]) -> Tensor:
-        for dim in (axis, 0, 1):  # masks may count the batch along another axis
-            if x.dim() > dim and x.shape[dim] == rows:
-                return x.index_select(dim, torch.tensor(at, device=x.device))
-        return x
-
-    last = rows - 1
-    alone = _call(watcher, _mapped(given, lambda x: alike(x, [last])))
-    several = _call(watcher, _mapped(given, lambda x: alike(x, [last] * ROWS)))
-    if alone is None or several is None:
-        return None, ""
-    of_output = next(
-        (d for d in (axis, 0, 1) if several.shape[d] == ROWS and alone.shape[d] == 1),
-        None,
-    )
-    if of_output is None:
-        return None, ""
-    differences = [worst(several.narrow(of_output, at, 1), alone) for at in range(ROWS)]
-    limit = APART if several.dtype == torch.float32 else HALF_TOLERANCE
-    sentence = _(
-        "One row alone and in a batch: they differ by {worst:.1e}.",
-        worst=max(differences),
-    )
-    if max(differences) <= limit:
-        return None, sentence
-    row = max(range(ROWS), key=differences.__getitem__)
-    finding = Finding(
-        "positions-along-batch",
-        _("batch"),
-        _(
-            "The same sentence gives other numbers in row {row} of a batch than alone: "
-            "they differ by {worst:.3g}, while row 1 differs by {first:.1e}. Positions "
-            "run along the batch, or rows are mixed.",
-            row=row + 1,
-            worst=differences[row],
-            first=differences[0],
-        ),
-        _("Add the position of each token along its own sentence."),
-    )
-    return finding, sentence
-
-
-def _prefix(
-    watcher: Watcher, first: Watched, given: Given
-) -> tuple[Finding | None, str]:
-    """Compare a causal pass with the pass of its first tokens alone."""
-    inputs, axis = (first.targets or first.sources)[-1], first.time_axis
-    if axis is None:
-        return None, ""
-    length, rows = inputs.shape[axis], inputs.shape[1 - axis]
-    others = {x.shape[axis] for x in first.sources[-1:]} if first.targets else set()
-    causal = any(one.kind == "decoder" for one in first.last_run)
-    if not causal or length < 2 or length in {rows, *others}:
-        return None, ""
-
-    def cut(x: Tensor) -> Tensor:
-        for at in _along(x, {length}):
-            x = x.narrow(at, 0, length - 1)
-        return x
-
-    whole, part = _call(watcher, given), _call(watcher, _mapped(given, cut))
-    if whole is None or part is None or whole.shape[axis] != length:
-        return None, ""
-    whole = whole.narrow(axis, 0, length - 1)
-    if watcher.pad is not None and not inputs.is_floating_point():
-        # rows of padding may do what they like
-        real = (inputs != watcher.pad).all(axis).nonzero()[:, 0].to(whole.device)
-        whole, part = (x.index_select(1 - axis, real) for x in (whole, part))
-    apart = worst(whole, part)
-    sentence = _(
-        "A pass against the pass without its last token: they differ by {worst:.1e}.",
-        worst=apart,
-    )
-    if apart <= (APART if whole.dtype == torch.float32 else HALF_TOLERANCE):
-        return None, sentence
-    finding = Finding(
-        LATER,
-        _("target"),
-        _(
-            "The rows before the last token change by {worst:.3g} when it is left out, "
-            "so they depend on what comes after them.",
-            worst=apart,
-        ),
-        _("Look for a norm, a shift or a mask that runs over the tokens."),
-    )
-    return finding, sentence
+def _begins_with_padding(x: Tensor, axis: int, pads: set[int]) -> bool:
+    """Whether some rows begin with padding, and others do not."""
+    if x.dim() != 2:
+        return False
+    begin = x.select(axis, 0)
+    if int(x.max()) <= 1 and int(x.min()) >= 0:  # a mask
+        return bool(begin.any()) and not bool(begin.all())
+    at = torch.zeros_like(begin, dtype=torch.bool)
+    for pad in pads:
+        at |= begin == pad
+    return bool(at.any()) and not bool(at.all())

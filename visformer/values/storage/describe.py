@@ -63,6 +63,7 @@ def _described(run: SavedRun) -> dict[str, Any]:
         if trace.certificate is None
         else {
             "passed": trace.certificate.passed,
+            "ok": trace.certificate.ok,
             "sentence": trace.certificate.sentence,
             "missed": list(trace.certificate.missed),
             "findings": list(map(str, trace.certificate.findings)),

@@ -1,0 +1,264 @@
+"""Observation: all that the checks are told of a model and of what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from visformer.language import _
+from visformer.values.arrays import Bools, Floats, Ids
+from visformer.values.watched_attention import WatchedAttention, is_causal
+
+READ = 1e-6  # a weight above this reads its key
+
+
+class BrokenTensor(NamedTuple):
+    """A parameter or buffer with numbers that are none."""
+
+    name: str
+    bad: int  # how many are NaN or infinite
+    total: int
+
+
+class UnreadHead(NamedTuple):
+    """A head whose columns of the output projection are 0."""
+
+    module: str  # of the attention
+    head: int  # from 0
+    weight: str  # the parameter's name
+
+
+class EqualLayers(NamedTuple):
+    """Two modules with the same numbers in tensors of their own."""
+
+    first: str
+    second: str
+    tensors: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelState:
+    """What is known of the model apart from its numbers in a pass."""
+
+    broken: tuple[BrokenTensor, ...] = ()
+    dropping: tuple[str, ...] = ()  # modules in training mode that drop numbers
+    dropping_always: tuple[str, ...] = ()  # those that do so in evaluation mode
+    unread: tuple[UnreadHead, ...] = ()
+    equal: tuple[EqualLayers, ...] = ()
+    gated: bool = False  # a parameter that is no bias is all 0, as gates begin
+    tied: bool = False  # the last projection is the table of an embedding
+    # modules whose scale is a choice: it is no product of their own projections, it
+    # comes from a library, or from a number that is learned or configured
+    own_scale: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparisons:
+    """How far outputs of several calls differ; None where it was not compared.
+
+    Relative to max(1, row magnitude), as ``limit``, which is what they may differ by.
+    """
+
+    limit: float
+    repeated: float | None = None  # the same call again
+    layers_made: tuple[str, ...] = ()  # modules made in ``forward`` meanwhile
+    alike: tuple[float, ...] = ()  # each of several equal rows from the row alone
+    rows: dict[int, float] | None = None  # each row of the batch from it alone
+    prefix: float | None = None  # rows before the last token from a pass without it
+    unused: tuple[str, ...] = ()  # "source", "target": changed, and nothing differs
+    cached: tuple[str, int, float] | None = None  # module, row, difference of steps
+    restarts: bool = False  # a cached step's queries are those of the first position
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Observation:
+    """One pass of a model: B rows of a batch, T tokens of the side that predicts."""
+
+    run: tuple[WatchedAttention, ...]  # all of it, in the order in which it ran
+    state: ModelState
+    pad: int | None = None
+    source: bool = False  # whether there is one
+    target: bool = False
+    given: Ids | None = None  # [B, T] of the target, or of the only side
+    labels: Ids | None = None  # [B, T] what each row is to predict; negative: nothing
+    rows_out: bool = False  # the output has one row for each of the tokens given
+    best: Ids | None = None  # [B, T] likeliest of the output
+    chances: Floats | None = None  # [B, T] probability of the token given
+    next_token: bool = False  # labels say that each row predicts the token after it
+    compared: Comparisons | None = None
+
+    @property
+    def attentions(self) -> tuple[WatchedAttention, ...]:
+        """Those that could be computed again, which most checks look at."""
+        return tuple(one for one in self.run if one.verified)
+
+    @property
+    def places(self) -> list[LayerPlace]:
+        """Each of those with its number among those of its kind."""
+        return places_of(self.attentions)
+
+
+class LayerPlace(NamedTuple):
+    """An attention, and which layer of its kind it is, from 1."""
+
+    attention: WatchedAttention
+    layer: int
+
+    @property
+    def words(self) -> str:
+        """Where it is: a finding's ``where``."""
+        return _(
+            "{kind} layer {layer} ({module})",
+            kind=self.attention.kind,
+            layer=self.layer,
+            module=self.attention.module or "forward",
+        )
+
+
+def places_of(attentions: Iterable[WatchedAttention]) -> list[LayerPlace]:
+    """Return each attention with its number among those of its kind."""
+    counts: dict[str, int] = {}
+    places = []
+    for one in attentions:
+        counts[one.kind] = counts.get(one.kind, 0) + 1
+        places.append(LayerPlace(one, counts[one.kind]))
+    return places
+
+
+class WeightCell(NamedTuple):
+    """Where in [B, H, Q, K]; counted from 1 on screen."""
+
+    batch: int
+    head: int
+    row: int
+    key: int
+
+
+class LargestWeight(NamedTuple):
+    """The largest of the bad weights; ``fields`` of a sentence say so.
+
+    Batch, head, row and key count from 1; n of all attentions have a bad weight.
+    """
+
+    place: LayerPlace
+    fields: dict[str, float]
+
+
+def largest(
+    places: Iterable[LayerPlace], bad: Callable[[WatchedAttention], Bools | None]
+) -> LargestWeight | None:
+    """Return the largest of the weights that are bad, [B, H, Q, K]; None for none."""
+    best: tuple[float, LayerPlace, WeightCell] | None = None
+    count = total = 0
+    for place in places:
+        total += 1
+        where = bad(place.attention)
+        if where is None or not where.any():
+            continue
+        count += 1
+        weights = np.where(where, np.nan_to_num(place.attention.weights), -1)
+        at = np.unravel_index(int(weights.argmax()), weights.shape)
+        if best is None or weights[at] > best[0]:
+            best = float(weights[at]), place, WeightCell(*map(int, at))
+    if best is None:
+        return None
+    weight, place, cell = best
+    counted = {name: at + 1 for name, at in cell._asdict().items()}
+    return LargestWeight(place, {**counted, "weight": weight, "n": count, "all": total})
+
+
+def is_plain(one: WatchedAttention) -> bool:
+    """Whether the softmax is one over the keys, of scores that a mask did not scale."""
+    return one.over == "keys" and one.multiplied is None
+
+
+def reads(one: WatchedAttention) -> Bools:
+    """Which keys are read, [B, H, Q, K]; by rows that may read nothing, none."""
+    may = ~one.masked.all(-1, keepdims=True)
+    return np.asarray((np.nan_to_num(one.weights) > READ) & may)
+
+
+def is_of_itself(one: WatchedAttention) -> bool:
+    """Whether the last keys are of the queries' own tokens, and not learned."""
+    queries, keys = one.weights.shape[2:]
+    if one.kind == "cross" or keys < queries:
+        return False
+    if keys == queries:
+        return True
+    own, theirs = one.query_ids, one.key_ids
+    if own is None or theirs is None or theirs.shape[1] != keys:
+        return False
+    return np.array_equal(own, theirs[:, keys - queries :])
+
+
+def later(one: WatchedAttention, ahead: int = 1) -> Bools:
+    """Which keys come after each query by ``ahead`` tokens or more, [Q, K]."""
+    queries, keys = one.weights.shape[2:]
+    return np.triu(np.ones((queries, keys), bool), ahead + keys - queries)
+
+
+def padded(one: WatchedAttention, pad: int | None) -> Bools | None:
+    """Which keys are padding, [B, K]; None where that is not known or none is.
+
+    A pad id between other tokens is no padding. Where every row begins or ends with
+    one, the first or last of them may be the sign that begins or ends a sentence.
+    """
+    ids = one.key_ids
+    if pad is None or ids is None or not (ids == pad).any():
+        return None
+    same = ids == pad
+    before = np.logical_and.accumulate(same, 1)
+    after = np.logical_and.accumulate(same[:, ::-1], 1)[:, ::-1]
+    if before[:, 0].all():
+        before[:, 0] = False
+    if after[:, -1].all():
+        rows = np.arange(len(ids))
+        after[rows, after.argmax(1)] = False
+    found: Bools = before | after
+    return found
+
+
+def real_queries(one: WatchedAttention, pad: int | None) -> Bools:
+    """Which queries are no padding, [B, Q]; all of them where that is not known."""
+    rows, _heads, queries, _keys = one.weights.shape
+    if pad is None or one.query_ids is None:
+        return np.ones((rows, queries), bool)
+    real: Bools = one.query_ids != pad
+    if not real[:, 0].any():  # it begins, as T5's target does
+        real[:, 0] = True
+    return real
+
+
+def decoder_places(seen: Observation) -> tuple[list[LayerPlace], bool]:
+    """Return the attentions that ought to be causal, and whether that is known.
+
+    It is where labels say so, or where a side that is read row by row reads another;
+    a single side, or two that do not meet, are not known to be a decoder's.
+    """
+    own = [place for place in seen.places if place.attention.kind == "decoder"]
+    two = seen.source and seen.target
+    if seen.next_token:
+        return own if two else seen.places, True
+    kinds = {place.attention.kind for place in seen.places}
+    if two:
+        known = seen.given is not None and seen.rows_out
+        return (own if "cross" in kinds else []), known
+    return _beside_causal(seen.places), False
+
+
+def _beside_causal(places: list[LayerPlace]) -> list[LayerPlace]:
+    """Return the attentions of a single side where some of its layers are causal."""
+    causal = {
+        (_stack(place), place.attention.weights.shape[2:])
+        for place in places
+        if is_causal(place.attention.weights)
+    }
+    return [p for p in places if (_stack(p), p.attention.weights.shape[2:]) in causal]
+
+
+def _stack(place: LayerPlace) -> tuple[str, ...]:
+    """Return an attention's path without the numbers of its layers."""
+    return tuple(x for x in place.attention.module.split(".") if not x.isdigit())

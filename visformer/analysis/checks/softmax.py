@@ -1,0 +1,295 @@
+"""Checks of the softmax: its axis, the sums of its rows, its scale, dead heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from visformer.analysis.checks.observation import (
+    READ,
+    LayerPlace,
+    Observation,
+)
+from visformer.language import N_, _
+from visformer.values.arrays import Floats
+from visformer.values.finding import Finding
+from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
+
+SUMS = 2e-3  # how far a row's sum may be from one; half precision: ten times that
+SAME = 1e-4  # of scales, relative
+NORMS = 1e-3  # of queries and keys that were normalised, relative
+
+
+def axis(seen: Observation) -> Finding | None:
+    """Report a softmax that runs over something else than the keys."""
+    wrong = [
+        place
+        for place in seen.places
+        if place.attention.over != "keys" and _furthest(place.attention) is not None
+    ]
+    if not wrong:
+        return None
+    place = wrong[0]
+    _off, (batch, head, row) = _furthest(place.attention) or (0.0, (0, 0, 0))
+    sums = np.nan_to_num(place.attention.weights).sum(-1)
+    return Finding(
+        "softmax-axis",
+        place.words,
+        _(
+            "The softmax runs over the {axis}, not over the keys: row {row} of head "
+            "{head} sums to {sum:.3g} (in {n} of {all} attentions).",
+            axis=place.attention.over,
+            row=row + 1,
+            head=head + 1,
+            sum=float(sums[batch, head, row]),
+            n=len(wrong),
+            all=len(seen.attentions),
+        ),
+        _("Take the softmax over the axis of the keys, mostly dim=-1."),
+    )
+
+
+def _furthest(one: WatchedAttention) -> tuple[float, tuple[int, int, int]] | None:
+    """Return how far a row's sum is from one, and where; None if all are close."""
+    sums = one.weights.sum(-1)
+    off = np.abs(sums - 1)
+    off[(one.weights == 0).all(-1) & one.masked.all(-1)] = 0  # reads nothing at all
+    off = np.nan_to_num(off, nan=0.0)
+    if not off.size:
+        return None
+    at = np.unravel_index(int(off.argmax()), off.shape)
+    most = SUMS * (10 if one.tolerance >= HALF_TOLERANCE else 1)
+    batch, head, row = map(int, at)
+    return (float(off[at]), (batch, head, row)) if off[at] > most else None
+
+
+def rows(seen: Observation) -> Finding | None:
+    """Report rows that do not sum to one, or are NaN."""
+    worst: tuple[float, LayerPlace, tuple[int, int, int]] | None = None
+    for place in seen.places:
+        one = place.attention
+        if np.isnan(one.weights).any():
+            return _not_a_number(place)
+        if one.dropout or one.mixed or one.over != "keys" or _is_alike(one):
+            continue
+        found = _furthest(one)
+        if found is not None and (worst is None or found[0] > worst[0]):
+            worst = found[0], place, found[1]
+    if worst is None:
+        return None
+    _off, place, (batch, head, row) = worst
+    return Finding(
+        "rows-not-one",
+        place.words,
+        _(
+            "Row {row} of head {head} sums to {sum:.3g}, not to 1.",
+            row=row + 1,
+            head=head + 1,
+            sum=float(place.attention.weights[batch, head, row].sum()),
+        ),
+        _("Mask before the softmax: what is set to 0 after it is missing in the sum."),
+    )
+
+
+def _is_alike(one: WatchedAttention) -> bool:
+    """Whether all rows of a head have one sum, as of softmaxes that are subtracted."""
+    sums = one.weights.sum(-1)
+    several = sums.shape[0] * sums.shape[2] > 1
+    return several and float(np.ptp(sums, axis=(0, 2)).max()) < SUMS
+
+
+def _not_a_number(place: LayerPlace) -> Finding:
+    _batch, head, row, _key = map(
+        int, np.argwhere(np.isnan(place.attention.weights))[0]
+    )
+    return Finding(
+        "rows-not-one",
+        place.words,
+        _(
+            "Row {row} of head {head} is NaN, and so is all that reads it.",
+            row=row + 1,
+            head=head + 1,
+        ),
+        _("Look for NaN in what this layer is given: here it is seen first."),
+    )
+
+
+# --- the scale ---
+_FORMS = (  # what a scale may be instead; d: head size, w: that of all heads together
+    ("1/sqrt({w})", lambda d, w: w**-0.5),
+    ("1/{d}", lambda d, w: 1 / d),
+    ("sqrt({d})", lambda d, w: d**0.5),
+    ("1/{w}", lambda d, w: 1 / w),
+    ("sqrt({w})", lambda d, w: w**0.5),
+    ("{d}", lambda d, w: float(d)),
+)
+_NO_ROOT = 1  # in it: what muP wants
+
+
+def not_scaled(seen: Observation) -> Finding | None:
+    """Report scores that are not divided by sqrt(d)."""
+    unscaled = [p for p in _judged(seen) if _is(p.attention.scale, 1.0)]
+    wrong = [p for p in unscaled if not _is_biased(p.attention)]
+    # a model with learned biases beside scores of scale 1, as T5, means it so
+    if not wrong or len(wrong) < len(unscaled):
+        return None
+    place = wrong[0]
+    _batches, heads, _queries, width = place.attention.queries.shape
+    top = np.nan_to_num(place.attention.weights).max(-1)
+    at = np.unravel_index(int(top.argmax()), top.shape)
+    return Finding(
+        "not-scaled",
+        place.words,
+        _(
+            "The scores are not divided by sqrt({d}) = {root:.3g}: their scale is "
+            "{scale:.3g}, and row {row} of head {head} gives one key {weight:.3g} (in "
+            "{n} of {all} attentions).",
+            d=width,
+            root=width**0.5,
+            scale=place.attention.scale,
+            row=int(at[2]) + 1,
+            head=int(at[1]) + 1,
+            weight=float(top[at]),
+            n=len(wrong),
+            all=len(seen.attentions),
+        ),
+        _("Divide the scores by sqrt(d) before the softmax."),
+        "note" if heads == 1 else "fault",  # dot attention of one head has no scale
+    )
+
+
+def wrong_scale(seen: Observation) -> Finding | None:
+    """Report scales that come from another number than the head size."""
+    wrong = [
+        (place, form)
+        for place in _judged(seen)
+        if not _is_biased(place.attention)
+        and (form := _form_of(place.attention)) is not None
+    ]
+    if not wrong:
+        return None
+    place, form = wrong[0]
+    one = place.attention
+    width = one.queries.shape[3]
+    return Finding(
+        "wrong-scale",
+        place.words,
+        _(
+            "The scale of the scores is {scale:.3g} = {found}; for heads of {d} it "
+            "ought to be 1/sqrt({d}) = {right:.3g} (in {n} of {all} attentions).",
+            scale=one.scale,
+            found=_FORMS[form][0].format(d=width, w=one.weights.shape[1] * width),
+            d=width,
+            right=width**-0.5,
+            n=len(wrong),
+            all=len(seen.attentions),
+        ),
+        _("Leave it if it is meant so, as in muP; else divide by sqrt(d).")
+        if form == _NO_ROOT
+        else _("Divide the scores by the root of the size of one head."),
+        "note" if form == _NO_ROOT else "fault",
+    )
+
+
+def _is(scale: float, other: float) -> bool:
+    return abs(scale - other) <= SAME * other
+
+
+def _form_of(one: WatchedAttention) -> int | None:
+    width = one.queries.shape[3]
+    whole = width * one.weights.shape[1]
+    if _is(one.scale, width**-0.5) or _is(one.scale, 1.0):
+        return None
+    values = [form(width, whole) for _formula, form in _FORMS]
+    return next((at for at, x in enumerate(values) if _is(one.scale, x)), None)
+
+
+def _judged(seen: Observation) -> Iterator[LayerPlace]:
+    """Yield the attentions whose scale was read and ought to be 1/sqrt(d)."""
+    scales: dict[int, list[float]] = {}
+    for one in seen.attentions:
+        scales.setdefault(one.queries.shape[3], []).append(one.scale)
+    for place in seen.places:
+        one = place.attention
+        width = one.queries.shape[3]
+        own = scales[width]
+        each = len(own) > 2 and len({round(x, 6) for x in own}) == len(own)
+        told = one.linear or one.multiplied is not None or one.over != "keys"
+        if not told or width < 2 or each or one.module in seen.state.own_scale:
+            continue
+        if one.masked.all() or _is_normalised(one) or _are_same(one):
+            continue
+        yield place
+
+
+def _is_normalised(one: WatchedAttention) -> bool:
+    """Whether queries have one norm, and keys have: their scale is a temperature."""
+    return all(_has_one_norm(x) for x in (one.queries, one.keys))
+
+
+def _has_one_norm(vectors: Floats) -> bool:
+    norms = np.linalg.norm(vectors.astype(np.float64), axis=-1)
+    several = norms.size > 4 and norms.min() > 0
+    return bool(several and np.ptp(norms) < NORMS * norms.max())
+
+
+def _are_same(one: WatchedAttention) -> bool:
+    """Whether keys are the values: attention to states, without projections."""
+    return one.keys.shape == one.values.shape and np.array_equal(one.keys, one.values)
+
+
+def _is_biased(one: WatchedAttention) -> bool:
+    if one.added is None:
+        return False
+    return bool(((one.added > -1e4) & (np.abs(one.added) > READ)).any())
+
+
+# --- dead heads ---
+def dead_heads(seen: Observation) -> Finding | None:
+    """Report heads that add nothing, or whose weights do not see the tokens."""
+    heads = sum(one.weights.shape[1] for one in seen.attentions)
+    dead = [found for place in seen.places for found in _dead_of(place, seen)]
+    if not dead or len(dead) >= heads:
+        return None  # all of them: as a model begins that starts from zero
+    place, told, fields = dead[0]
+    return Finding(
+        "dead-head",
+        place.words,
+        _(told, **fields, n=len(dead), all=heads),
+        _("Nothing to do if it was pruned; else look at how its weights are made."),
+        "note",
+    )
+
+
+_UNREAD = N_("Columns of “{name}” are 0, so head {head} adds nothing ({n} of {all}).")
+_DEAD = {  # what of a head is 0 throughout
+    "values": N_(
+        "The values of head {head} are all 0, so it adds nothing ({n} of {all})."
+    ),
+    "queries": N_(
+        "The queries of head {head} are all 0, so it reads keys alike ({n} of {all})."
+    ),
+    "keys": N_(
+        "The keys of head {head} are all 0, so it reads them alike ({n} of {all})."
+    ),
+}
+
+
+def _dead_of(
+    place: LayerPlace, seen: Observation
+) -> Iterator[tuple[LayerPlace, str, dict[str, object]]]:
+    one = place.attention
+    if one.over != "keys" or one.mixed:
+        return
+    count = one.weights.shape[1]
+    unread = {x.head: x.weight for x in seen.state.unread if x.module == one.module}
+    for head in range(count):
+        if head in unread:
+            yield place, _UNREAD, {"head": head + 1, "name": unread[head]}
+            continue
+        for name, told in _DEAD.items():
+            numbers = getattr(one, name)
+            if not numbers[:, head * numbers.shape[1] // count].any():
+                yield place, told, {"head": head + 1}
+                break

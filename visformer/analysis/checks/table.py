@@ -1,0 +1,79 @@
+"""The one table of checks: one function a fault, in the order in which they count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from visformer.analysis.checks import masks, outputs, softmax, state
+from visformer.analysis.checks.observation import Observation
+from visformer.values.finding import Finding
+
+_BATCH = frozenset({"positions-along-batch", "batch-row-differs"})
+_CALLS = _BATCH | {"later-tokens-count", "cached-steps-differ", "positions-restart"}
+_RANDOM = _CALLS | {"calls-differ"}
+_READS = frozenset({"padding-read", "not-causal", "causal-off-by-one"})
+_NUMBERS = _RANDOM | _READS | {"no-key", "rows-not-one", "overflow", "dead-head"}
+
+
+class Check(NamedTuple):
+    """A function that looks for one fault, and the findings that it explains.
+
+    What a fault explains is not said besides: it is only its consequence.
+    """
+
+    look: Callable[[Observation], Finding | None]
+    explains: frozenset[str] = frozenset()
+
+
+CHECKS: dict[str, Check] = {  # by the id of the finding
+    "nan-parameter": Check(state.not_a_number, _NUMBERS | {"mask-inverted"}),
+    "overflow": Check(state.overflow, _CALLS | _READS | {"no-key", "rows-not-one"}),
+    "dropout-on": Check(state.dropout, _RANDOM | {"rows-not-one"}),
+    "dropout-always": Check(state.dropout_always, _RANDOM | {"rows-not-one"}),
+    "softmax-axis": Check(softmax.axis, _READS | _CALLS | {"rows-not-one"}),
+    "mask-multiplied": Check(masks.multiplied, _READS | _CALLS),
+    "mask-inverted": Check(
+        masks.inverted, _READS | _CALLS | {"no-key", "rows-not-one", "not-scaled"}
+    ),
+    "causal-off-by-one": Check(
+        masks.off_by_one, frozenset({"not-causal", "padding-read", *_CALLS})
+    ),
+    "not-causal": Check(masks.future, _CALLS),
+    "padding-read": Check(masks.padding, frozenset({"later-tokens-count"})),
+    "no-key": Check(masks.no_key, _CALLS | {"rows-not-one"}),
+    "not-scaled": Check(softmax.not_scaled),
+    "wrong-scale": Check(softmax.wrong_scale),
+    "rows-not-one": Check(softmax.rows, frozenset({"later-tokens-count"})),
+    "calls-differ": Check(state.calls_differ, _CALLS),
+    "positions-along-batch": Check(outputs.along_batch, _BATCH),
+    "batch-row-differs": Check(outputs.row_differs, frozenset({"padding-read"})),
+    "later-tokens-count": Check(outputs.later_tokens),
+    "cross-reads-decoder": Check(
+        outputs.cross_reads_decoder, frozenset({"source-not-used"})
+    ),
+    "source-not-used": Check(outputs.source_not_used),
+    "target-not-used": Check(outputs.target_not_used),
+    "cached-steps-differ": Check(outputs.cached_steps),
+    "dead-head": Check(softmax.dead_heads),
+    "equal-layers": Check(state.equal_layers),
+    "not-shifted": Check(outputs.not_shifted, frozenset({"predicts-given"})),
+    "predicts-given": Check(outputs.predicts_given),
+}
+
+
+def findings_of(seen: Observation) -> tuple[Finding, ...]:
+    """Return what is wrong, each fault once, with the place where it shows most."""
+    found = (check.look(seen) for check in CHECKS.values())
+    return causes(one for one in found if one is not None)
+
+
+def causes(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Leave out what another finding explains, and all but the first of each fault."""
+    named: dict[str, Finding] = {}
+    for one in findings:
+        named.setdefault(one.id, one)
+    explained = {
+        other for at in named if at in CHECKS for other in CHECKS[at].explains - {at}
+    }
+    return tuple(one for one in named.values() if one.id not in explained)
