@@ -262,6 +262,17 @@ def test_what_is_missing_or_wrong_is_refused() -> None:
         visformer.compare(watched(good), nn.Identity(), SOURCE)
 
 
+def test_masks_of_a_watched_call_are_not_lost() -> None:
+    model = nn.Transformer(16, 4, 1, 1, 16, batch_first=True).train()
+    given = torch.randn(1, 5, 16), torch.randn(1, 4, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    seen = visformer.watch(model)(*given, tgt_mask=mask)
+    with pytest.raises(InputError, match="also given tgt_mask: watch the other model"):
+        visformer.compare(seen, model)
+    made = visformer.compare(seen, visformer.watch(model.eval())(*given))
+    assert (made.tried, made.remedies) == (0, ())
+
+
 def test_what_wrap_returns_is_a_side() -> None:
     good, bad = (visformer.wrap(x, bos=1, eos=2) for x in (Mine(), faulty("heads")))
     made = visformer.compare(good, bad, SOURCE, TARGET)

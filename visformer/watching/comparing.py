@@ -220,6 +220,8 @@ def _ids(
     """Return what is run, as tensors; without any, what one of the sides has read."""
     if source is not None or target is not None:
         return _tensor("source", source), _tensor("target", target)
+    if all(isinstance(side, Watched | Trace) for side in sides):
+        return None, None
     for side in sides:
         if isinstance(side, Watched):
             return _read_by(side)
@@ -234,12 +236,30 @@ def _ids(
 
 
 def _read_by(watched: Watched) -> IdSides:
-    """Return what a watched model was given; of a loop, what it read in the end."""
+    """Return what a watched model was given; of a loop, what it read in the end.
+
+    Raises InputError where it was given more, as a mask.
+    """
+    if others := _others(watched):
+        raise InputError(
+            _(
+                "The watched call was also given {names}: watch the other model in the "
+                "same way, and compare what was watched.",
+                names=", ".join(others),
+            )
+        )
     calls = watched.sources, watched.targets
     if max(map(len, calls)) > 1:
         return _of_traces(watched.traces)
     source, target = (several[0] if several else None for several in calls)
     return source, target
+
+
+def _others(watched: Watched) -> list[str]:
+    """Name what a watched model was given beside its source and its target."""
+    sides = watched.sides.source | watched.sides.target
+    others = (one.name for one in watched.inputs if one.name and not one.mark & sides)
+    return [*dict.fromkeys(others)]
 
 
 def _of_traces(traces: Sequence[Trace]) -> IdSides:
@@ -341,7 +361,7 @@ def _in_eval(
 def _module_of(side: Compared) -> nn.Module | None:
     """Return the module of a side that can be called again."""
     if isinstance(side, Watched):
-        again = side.output is not None and (side.sources or side.targets)
+        again = side.output is not None and not _others(side)
         return side.watcher.model if again else None
     return side if isinstance(side, nn.Module) else None
 
