@@ -52,7 +52,7 @@ if sys.platform == "linux":
         while True:
             heard = signal.sigwaitinfo(awaited)
             if heard.si_signo != signal.SIGCHLD:
-                if heard.si_pid:
+                if heard.si_code <= 0:  # sent by a process, not by the terminal
                     os.kill(child, heard.si_signo)
                 continue
             ended, status = os.waitpid(child, os.WNOHANG)
