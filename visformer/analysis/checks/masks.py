@@ -220,15 +220,15 @@ def no_key(seen: Observation) -> Finding | None:
         wrong = broken | (nothing & ~_is_padding(one, seen.pad))
         whole = nothing.all(-1, keepdims=True) & (one.weights == 0).all(-1)
         if wrong.any():
-            return _without_key(place, wrong, seen)
+            return _without_key(place, wrong)
         if whole.any():  # a sentence of padding alone: harmless where it gives zeros
             notes.append((place, whole))
-    return _without_key(*notes[0], seen, note=True) if notes else None
+    return _without_key(*notes[0], note=True) if notes else None
 
 
 def _is_padding(one: WatchedAttention, pad: int | None) -> Bools:
     """Which rows the masks themselves, or their ids, tell to be padding, [B, H, Q]."""
-    nothing = one.masked.all(-1)
+    nothing = np.asarray(one.masked.all(-1))
     told = ~real_queries(one, pad)[:, None, :] | nothing.all(-1, keepdims=True)
     if one.kind != "cross" and one.weights.shape[2] == one.weights.shape[3]:
         hidden: Bools = told | one.masked.all(2)  # as keys, nobody may read them
@@ -239,9 +239,7 @@ def _is_padding(one: WatchedAttention, pad: int | None) -> Bools:
     return ends
 
 
-def _without_key(
-    place: LayerPlace, rows: Bools, seen: Observation, *, note: bool = False
-) -> Finding:
+def _without_key(place: LayerPlace, rows: Bools, *, note: bool = False) -> Finding:
     batch, head, row = map(int, np.argwhere(rows)[0])
     weights = place.attention.weights[batch, head, row]
     given = {"row": row + 1, "head": head + 1, "batch": batch + 1}
