@@ -33,8 +33,7 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias, of_heads
 from visformer.values.step import Candidates, Step
 
-# of the model, or too large for the window and for files
-_OUTPUT = ("output_weight", "output_bias", "own_logits")
+_OUTPUT = ("output_weight", "output_bias", "own_logits")  # no file has them
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 
 
@@ -71,7 +70,7 @@ class Trace:
     certificate: Certificate | None = None  # of a watched model: how far it is its own
     output_weight: Floats | None = None  # [V, D]; None in the window and in files
     output_bias: Floats | None = None  # [V]; None also where the model has none
-    own_logits: Floats | None = None  # [T, V] that a watched model returned
+    own_logits: Floats | None = None  # [T or more, V] that a watched model returned
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
     # what pictures derived of this run; shared by all Traces cut or grown from one
     memo: Memo = field(default_factory=Memo, repr=False)
@@ -109,7 +108,6 @@ class Trace:
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
             prompt=min(self.prompt, length),
-            own_logits=None if self.own_logits is None else self.own_logits[:length],
             own_weights=None,
             cut_from=self.whole,
             decoder_rows=self.decoder_rows[:length],
@@ -135,8 +133,7 @@ class Trace:
     @cached_property
     def _is_cut(self) -> bool:
         """Whether it shares the storage of the Trace that it was cut from."""
-        whole = self.cut_from
-        return whole is not None and same(whole.storage, self.storage)
+        return self.cut_from is not None and same(self.cut_from.storage, self.storage)
 
     @cached_property
     def storage(self) -> tuple[object, ...]:
@@ -314,7 +311,7 @@ class Trace:
         InputError where the Trace is apart from its model, as when read from a file.
         """
         if self.own_logits is not None:
-            return self.own_logits
+            return self.own_logits[: len(self)]
         if self.output_weight is None:
             raise InputError(
                 _(
@@ -323,8 +320,7 @@ class Trace:
                 )
             )
         logits = self.decoder_output @ self.output_weight.T
-        if self.output_bias is not None:
-            logits = logits + self.output_bias
+        logits += 0 if self.output_bias is None else self.output_bias
         return log_softmax(logits) if self.model.config.softmax_output else logits
 
     @property
@@ -377,9 +373,8 @@ class Trace:
         return self._rows(rows)[:, self.columns.part(rows, name, layer)]
 
     def _rows(self, rows: RowsName) -> Floats:
-        if rows == "memory":
-            return self.memory_rows
-        return self.encoder_rows if rows == "encoder" else self.decoder_rows
+        made: Floats = getattr(self, f"{rows}_rows")
+        return made
 
     def _check(self, kind: Kind, layer: int, head: int) -> None:
         facts = self._facts(kind)
