@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
-    from visformer.watching.comparing import Comparison, compare
     from visformer.values.watched_attention import WatchedAttention
+    from visformer.watching.compared import Comparison
+    from visformer.watching.comparing import compare
     from visformer.watching.watcher import Watched, Watcher, watch
     from visformer.watching.wrapped import WrappedModel, wrap
     from visformer.watching.wrapped_decoding import WrappedDecoding
@@ -98,7 +99,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "Certificate": "values.certificate",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
-    "Comparison": "watching.comparing",
+    "Comparison": "watching.compared",
     "Decoding": "core.decoding",
     "FolderModel": "formats.hugging_face.folder_model",
     "HideSource": "values.intervention",

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids, log_softmax
+from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import WatchedAttention, WatchedKind
+from visformer.watching.compared import STACKS, Comparison
 from visformer.watching.watched_steps import watched_logits
 from visformer.watching.watcher import Watched
 
 SAME = 1e-4  # weights that differ by less are the same
-SAME_OUTPUT = 1e-3  # so are logarithms of probabilities
 LEAST = 1e-30  # smaller probabilities are too rough
-_STACKS: tuple[tuple[WatchedKind, ...], ...] = (
-    *(("encoder",), ("decoder", "cross"), ("merged",), ("other",)),
-)
 _GIVEN = "given"  # the layout of weights without queries, keys and values
 ComparedRun = Watched | Sequence[Trace]
 AttentionLayer = tuple[WatchedKind, int]
-
-
-class ComparedSide(Protocol):
-    """A run, by kind and layer; everything is a list with an array of each row."""
-
-    def layers(self, kind: WatchedKind) -> int:
-        """Return how many layers of a kind there are."""
-
-    def weights(self, place: AttentionLayer) -> list[Floats]:
-        """Return the weights, [H, Q, K] of each row."""
-
-    def read(self, place: AttentionLayer) -> list[Floats]:
-        """Return the weights times the values, [H, Q, e]; [] where none are known."""
-
-    def ids(self, place: AttentionLayer) -> list[tuple[Ids | None, Ids | None]]:
-        """Return the ids at the queries and at the keys of each row."""
 
 
 class _WatchedSide:
@@ -106,48 +89,15 @@ def _read(trace: Trace, place: AttentionLayer) -> Floats:
     return np.stack([w @ v for w, v in zip(weights, values, strict=True)])
 
 
+ComparedSide = _WatchedSide | _TraceSide
+
+
 def _known(ids: Ids) -> Ids | None:
     """Return ids, or None: of what had none, a Trace has zeros."""
     return ids if ids.any() else None
 
 
-class Difference(NamedTuple):
-    """The first place where two runs are not the same."""
-
-    kind: WatchedKind | None  # None: nowhere
-    layer: int = 0
-    head: int = 0
-    row: int = 0  # of the batch: where it is most
-    difference: float = 0.0
-    in_values: bool = False  # the weights are the same, what they weight is not
-    heads: tuple[int, int] = (0, 0)
-    problem: str = ""  # why it cannot be compared there
-    log_probabilities: float = (
-        math.nan
-    )  # how far apart, of the next tokens; NaN: unknown
-
-    @property
-    def same_output(self) -> bool:
-        """Whether the next tokens' probabilities are the same, as far as is known."""
-        return not self.log_probabilities > SAME_OUTPUT
-
-    @property
-    def comparable(self) -> bool:
-        """Whether another setting could make it vanish."""
-        return not math.isinf(self.difference) or self.heads[0] != self.heads[1]
-
-    @property
-    def progress(self) -> tuple[float, ...]:
-        """How far it lies in the order of computation, to be compared."""
-        if self.kind is None:
-            return (math.inf,)
-        stack = next(at for at, kinds in enumerate(_STACKS) if self.kind in kinds)
-        inside = _STACKS[stack].index(self.kind)
-        gap = math.inf if math.isnan(self.difference) else self.difference
-        return stack, self.layer, inside, self.in_values, self.head, -gap
-
-
-def first_difference(one: ComparedSide, other: ComparedSide) -> Difference:
+def first_difference(one: ComparedSide, other: ComparedSide) -> Comparison:
     """Return the first place, in the order of computation, that is not the same."""
     heads = (0, 0)
     for place in _places(one, other):
@@ -155,10 +105,10 @@ def first_difference(one: ComparedSide, other: ComparedSide) -> Difference:
         if found.kind is not None:
             return found
         heads = heads if any(heads) else found.heads
-    return Difference(None, heads=heads)
+    return Comparison(None, heads=heads)
 
 
-def compared(one: ComparedRun, other: ComparedRun) -> Difference:
+def compared(one: ComparedRun, other: ComparedRun) -> Comparison:
     """Return the first difference of two runs, row against row.
 
     A side of a single row is held against the row of the other that reads the same.
@@ -202,12 +152,12 @@ def _like(rows: list[_ComparedRow], others: list[_ComparedRow]) -> list[_Compare
 
 
 def _with_output(
-    found: Difference, mine: list[_ComparedRow], theirs: list[_ComparedRow]
-) -> Difference:
+    found: Comparison, mine: list[_ComparedRow], theirs: list[_ComparedRow]
+) -> Comparison:
     if len(mine) != len(theirs):
         return found
     gaps = [_log_probabilities(a, b) for a, b in zip(mine, theirs, strict=True)]
-    return found._replace(log_probabilities=max(gaps, default=math.nan))
+    return replace(found, log_probabilities=max(gaps, default=math.nan))
 
 
 def _log_probabilities(one: _ComparedRow, other: _ComparedRow) -> float:
@@ -218,12 +168,22 @@ def _log_probabilities(one: _ComparedRow, other: _ComparedRow) -> float:
             gaps = np.abs(log_softmax(first) - log_softmax(second))
         else:  # what a file keeps of them
             steps = zip(one.trace.steps, other.trace.steps, strict=False)
-            same = [(a, b) for a, b in steps if a.id == b.id]
-            p = np.array([[x.probability for x in pair] for pair in same])
-            if not len(same):
+            pairs = [(_best(a), _best(b)) for a, b in steps if a.id == b.id]
+            if not pairs:
                 return math.nan
-            gaps = np.abs(np.subtract(*np.log(p.T.clip(LEAST))))
+            gaps = np.concatenate([_logs_apart(a, b) for a, b in pairs])
     return float(np.nan_to_num(gaps, nan=math.inf).max())
+
+
+def _best(step: Step) -> Floats:
+    """Return the probabilities of a step's choice and of its best tokens."""
+    return np.array([step.probability, *step.candidates.numbers[1]], np.float32)
+
+
+def _logs_apart(one: Floats, other: Floats) -> Floats:
+    count = min(len(one), len(other))
+    logs: Floats = np.log(np.stack([one[:count], other[:count]]).clip(LEAST))
+    return np.abs(logs[0] - logs[1])
 
 
 def _reads(trace: Trace) -> tuple[object, ...]:
@@ -232,7 +192,7 @@ def _reads(trace: Trace) -> tuple[object, ...]:
 
 
 def _places(one: ComparedSide, other: ComparedSide) -> Iterator[AttentionLayer]:
-    for kinds in _STACKS:
+    for kinds in STACKS:
         counts = {kind: max(one.layers(kind), other.layers(kind)) for kind in kinds}
         for layer in range(max(counts.values())):
             yield from ((kind, layer) for kind in kinds if layer < counts[kind])
@@ -240,7 +200,7 @@ def _places(one: ComparedSide, other: ComparedSide) -> Iterator[AttentionLayer]:
 
 def _without_layer(
     one: ComparedSide, other: ComparedSide, place: AttentionLayer
-) -> Difference | None:
+) -> Comparison | None:
     kind, layer = place
     counts = one.layers(kind), other.layers(kind)
     if layer < min(counts):
@@ -251,16 +211,16 @@ def _without_layer(
         second=counts[1],
         kind=kind,
     )
-    return Difference(kind, layer, difference=math.inf, problem=problem)
+    return Comparison(kind, layer, difference=math.inf, problem=problem)
 
 
-def _at(one: ComparedSide, other: ComparedSide, place: AttentionLayer) -> Difference:
+def _at(one: ComparedSide, other: ComparedSide, place: AttentionLayer) -> Comparison:
     """Return what differs first at a place that both have."""
     first, second = one.weights(place), other.weights(place)
     heads = len(first[0]), len(second[0])
-    found = Difference(*place, difference=math.inf, heads=heads)
+    found = Comparison(*place, difference=math.inf, heads=heads)
     if problem := _misfit(one, other, place, first, second):
-        return found._replace(problem=problem)
+        return replace(found, problem=problem)
     if heads[0] != heads[1]:
         problem = _(
             "They have {first} and {second} heads in {kind} attention, layer {layer}.",
@@ -269,11 +229,11 @@ def _at(one: ComparedSide, other: ComparedSide, place: AttentionLayer) -> Differ
             kind=place[0],
             layer=place[1] + 1,
         )
-        return found._replace(problem=problem)
+        return replace(found, problem=problem)
     return (
         _apart(found, first, second)
         or _apart(found, one.read(place), other.read(place), in_values=True)
-        or Difference(None, heads=heads)
+        or Comparison(None, heads=heads)
     )
 
 
@@ -321,12 +281,12 @@ def _misfit(
 
 
 def _apart(
-    found: Difference,
+    found: Comparison,
     first: Sequence[Floats],
     second: Sequence[Floats],
     *,
     in_values: bool = False,
-) -> Difference | None:
+) -> Comparison | None:
     """Return the first head whose arrays, [H, Q, .] of each row, differ; else None."""
     pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.shape == b.shape]
     if not pairs:
@@ -350,7 +310,8 @@ def _apart(
             head=head + 1,
             row=row + 1,
         )
-    return found._replace(
+    return replace(
+        found,
         head=head,
         row=row,
         difference=float(gap[row]),

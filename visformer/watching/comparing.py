@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,8 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import _
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
-from visformer.values.watched_attention import WatchedKind
-from visformer.watching.compared_runs import (
-    SAME_OUTPUT,
-    ComparedRun,
-    Difference,
-    compared,
-)
+from visformer.watching.compared import Comparison
+from visformer.watching.compared_runs import ComparedRun, compared
 from visformer.watching.stepped import SourceTokens, SteppedModel
 from visformer.watching.surroundings import same_chances
 from visformer.watching.switches import (
@@ -45,105 +40,6 @@ Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
 IdSides = tuple[Tensor | None, Tensor | None]  # of source and target
 _SWITCHED = Checkpoint, SteppedModel
 _DECODER = "decoder_input_ids"  # of transformers
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Where the attention of two runs first differs, and what makes it vanish.
-
-    ``kind`` is None where nothing differs; ``layer``, ``head`` and ``row``, that of the
-    batch where it is most, count from 0. ``difference`` is the largest there: NaN where
-    numbers are NaN, infinite where the two cannot be laid side by side, of which
-    ``problem`` tells. With ``in_values`` the weights are the same, and what they weight
-    is not. ``heads`` are the numbers of heads of both.
-
-    ``remedies`` are the changes of a run, or the settings, under each of which the
-    difference vanishes; where no single one does, two or three of them, joined by
-    " + ". ``tried`` says how many were tried. ``log_probabilities`` is the largest
-    difference between the logarithms of the next token's probabilities, ``output`` that
-    between what two watched models returned, relative to max(1, row magnitude); NaN
-    where they are not known of both.
-    """
-
-    kind: WatchedKind | None
-    layer: int
-    head: int
-    difference: float
-    heads: tuple[int, int]
-    log_probabilities: float = math.nan
-    remedies: tuple[str, ...] = ()
-    row: int = 0
-    in_values: bool = False
-    problem: str = ""
-    output: float = math.nan
-    tried: int = 0
-    certifiable: bool = False  # whether a side is a module
-
-    def __str__(self) -> str:
-        """Say it in a few sentences."""
-        said = [self.problem or self._place()]
-        if self.row and not self.problem:
-            said.append(
-                _("It is most in row {row} of the batch.", row=self.row + 1),
-            )
-        if self.remedies:
-            said.append(
-                _("It vanishes with {remedies}.", remedies=", ".join(self.remedies))
-            )
-        elif self.tried:
-            said.append(_("No switch makes it vanish."))
-        if self.certifiable and not self.remedies and self.kind is not None:
-            said.append(
-                _(
-                    "visformer.watch(module).certify(source, target) looks for faults "
-                    "in a module's forward pass."
-                )
-            )
-        return " ".join(said)
-
-    def _place(self) -> str:
-        if self.kind is None:
-            return self._after()
-        where = {
-            "kind": self.kind,
-            "layer": self.layer + 1,
-            "head": self.head + 1,
-            "difference": self.difference,
-        }
-        if self.in_values:
-            return _(
-                "They differ first in {kind} attention, layer {layer}, head {head}, by "
-                "{difference:.2g}: its weights are the same, but what they weight is "
-                "not.",
-                **where,
-            )
-        return _(
-            "They differ first in {kind} attention, layer {layer}, head {head}, by "
-            "{difference:.2g}.",
-            **where,
-        )
-
-    def _after(self) -> str:
-        """Say that all attention is the same, and what is known of what follows it."""
-        if self.log_probabilities > SAME_OUTPUT:
-            return _(
-                "Attention is the same in every head, but the logarithms of the "
-                "probabilities differ by {difference:.2g}: look after the last "
-                "attention.",
-                difference=self.log_probabilities,
-            )
-        if math.isnan(self.log_probabilities) and self.output > SAME_OUTPUT:
-            return _(
-                "Attention is the same in every head, but the outputs differ by "
-                "{difference:.2g}: look after the last attention.",
-                difference=self.output,
-            )
-        if math.isnan(self.log_probabilities) and math.isnan(self.output):
-            return _(
-                "Attention is the same in every head. What follows it was not "
-                "compared: no logits are known of both."
-            )
-        return _("Attention is the same in every head, and so is what follows it.")
 
 
 def compare(
@@ -174,7 +70,13 @@ def compare(
     ids = _ids((a, b), source, target)
     runs = _ran(a, ids), _ran(b, ids)
     found = compared(*runs)
-    said = _said(found, runs, (a, b))
+    outputs = [output_of(run) for run in runs if isinstance(run, Watched)]
+    known = len(outputs) == 2 and all(x is not None for x in outputs)
+    said = replace(
+        found,
+        output=difference(*outputs) if known else math.nan,
+        certifiable=any(isinstance(side, nn.Module) for side in (a, b)),
+    )
     if found.kind is None and found.same_output:
         return said
     quiet, first = _in_eval((a, b), runs, ids)
@@ -188,7 +90,7 @@ def compare(
     config = side.config if isinstance(side, Checkpoint) else None
     spare = spare_of(side) if config else side
 
-    def attempt(chosen: Sequence[Switch]) -> Difference | None:
+    def attempt(chosen: Sequence[Switch]) -> Comparison | None:
         try:
             made = _again(spare, ids, chosen)
         except VisformerError:  # not every switch is every model's
@@ -312,29 +214,6 @@ def _watched(side: nn.Module | SteppedModel, ids: IdSides) -> Watched:
         if len(given) == 2 and _DECODER in taken:  # a mask may come second
             return watch(side)(given[0], **{_DECODER: given[1]})
         return watch(side)(*given)
-
-
-def _said(
-    found: Difference,
-    runs: tuple[ComparedRun, ComparedRun],
-    sides: tuple[Compared, Compared],
-) -> Comparison:
-    outputs = [output_of(run) for run in runs if isinstance(run, Watched)]
-    known = len(outputs) == 2 and all(x is not None for x in outputs)
-    output = difference(*outputs) if known else math.nan
-    return Comparison(
-        found.kind,
-        found.layer,
-        found.head,
-        found.difference,
-        found.heads,
-        log_probabilities=found.log_probabilities,
-        row=found.row,
-        in_values=found.in_values,
-        problem=found.problem,
-        output=output,
-        certifiable=any(isinstance(side, nn.Module) for side in sides),
-    )
 
 
 def _in_eval(

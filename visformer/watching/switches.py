@@ -15,7 +15,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Layer, Stack, norm_length
 from visformer.core.parts import Attention, UnbiasedNorm, make_norm
 from visformer.values.config import ModelConfig
-from visformer.watching.compared_runs import Difference
+from visformer.watching.compared import Comparison
 
 AND = " + "
 # changes of a run, of which a module makes at most one of each line
@@ -48,11 +48,11 @@ class Switch:
 
 
 # what first differs with some switches; None where they are not for this model
-Attempt = Callable[[Sequence[Switch]], Difference | None]
+Attempt = Callable[[Sequence[Switch]], Comparison | None]
 
 
 def remedies(
-    switches: Sequence[Switch], attempt: Attempt, found: Difference
+    switches: Sequence[Switch], attempt: Attempt, found: Comparison
 ) -> tuple[tuple[str, ...], int]:
     """Return the switches that mend it alone, else pairs that do, else three at once.
 
@@ -85,13 +85,13 @@ def remedies(
 
 def _tried(
     several: Iterable[tuple[Switch, ...]], attempt: Attempt
-) -> dict[tuple[Switch, ...], Difference]:
+) -> dict[tuple[Switch, ...], Comparison]:
     apart = (one for one in several if len({x.name for x in one}) == len(one))
     return {one: made for one in apart if (made := attempt(one))}
 
 
 def _mended(
-    tried: dict[tuple[Switch, ...], Difference], found: Difference
+    tried: dict[tuple[Switch, ...], Comparison], found: Comparison
 ) -> tuple[str, ...]:
     """Return what mends the output too; without it, what mends the attention."""
     inside = [chosen for chosen, made in tried.items() if made.kind is None]
