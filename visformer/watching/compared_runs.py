@@ -183,7 +183,8 @@ def _best(step: Step) -> Floats:
 def _logs_apart(one: Floats, other: Floats) -> Floats:
     count = min(len(one), len(other))
     logs: Floats = np.log(np.stack([one[:count], other[:count]]).clip(LEAST))
-    return np.abs(logs[0] - logs[1])
+    gaps: Floats = np.abs(logs[0] - logs[1])
+    return gaps
 
 
 def _reads(trace: Trace) -> tuple[object, ...]:
