@@ -228,7 +228,9 @@ def test_a_row_that_may_read_nothing_is_zeros(training: bool) -> None:
     (one,) = watched.attentions
     assert not one.weights[1, :, 2].any()
     assert watched.certificate.passed
-    assert watched.certificate.findings == ()
+    (finding,) = watched.certificate.findings
+    assert finding.id == "no-key"
+    assert "In batch row 2, row 3 of head 1 may read no key" in finding.what
     trace = watched.traces[1]
     assert not trace.attention("encoder", 0)[:, 2].any()
 

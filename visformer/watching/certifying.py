@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from visformer.analysis.checks.observation import ModelState
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
 from visformer.watching.certifying_watched import certificate_of, together
@@ -36,6 +37,9 @@ def certified(
         # of a prefix, which predicts nothing, the length is not known
         whole = seen.target or seen.labels is None or bool((seen.labels >= 0).all())
         next_token = seen.next_token and whole
+        # what does not hang on the length was told: a scale beside one key's bias of 0
+        # would look as if there were no bias
+        state = ModelState(own_scale=frozenset(one.module for one in seen.run))
         if first.time_axis is None and first.attentions:
             checks.append(
                 _(
@@ -59,7 +63,7 @@ def certified(
                     )
                 )
                 continue
-            own = replace(observed(watched), next_token=next_token, state=seen.state)
+            own = replace(observed(watched), next_token=next_token, state=state)
             certificates.append(certificate_of(watched, own))
             checks.append(
                 ngettext(

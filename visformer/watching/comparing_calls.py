@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 APART = 1e-3  # of outputs that ought to be the same, relative to max(1, row magnitude)
 HALF_APART = 5e-2  # the same in half precision, which rounds in every layer
 ROWS = 3  # of the batch that one row is compared in, and that are compared alone
+CACHES = {"cache", "past_key_values"}  # what transformers calls it, now and before
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -54,6 +55,7 @@ class CallComparing:
         own = [*first.sources[-1:], *first.targets[-1:]]
         self.inputs = [x for x in own if x.dim() > 1]
         self.sentences: list[str] = []
+        self._alone: dict[int, Tensor | None] = {}  # the output of a row of the batch
 
     def observed(self) -> Observation:
         """Return the observation of the first call with what the others tell."""
@@ -111,7 +113,7 @@ class CallComparing:
         if self.axis is None or not self._rows_are_clear():
             return {}
         last = self._rows() - 1
-        alone = self._call(self._of_rows([last]))
+        alone = self._of_one_row(last)
         several = self._call(self._of_rows([last] * ROWS))
         if alone is None or several is None:
             return {}
@@ -134,7 +136,7 @@ class CallComparing:
         assert self.whole is not None
         rows, count = {}, self._rows()
         for row in sorted({0, count // 2, count - 1}, reverse=True):
-            alone = self._call(self._of_rows([row]))
+            alone = self._of_one_row(row)
             at = None if alone is None else self._batch_axis(self.whole, alone, count)
             if alone is None or at is None:
                 return {}
@@ -161,6 +163,14 @@ class CallComparing:
             return True
         tensors = [x for x in tree_leaves(self.given) if isinstance(x, Tensor)]
         return all(self._is_input(x) for x in tensors if rows in x.shape)
+
+    def _of_one_row(self, row: int) -> Tensor | None:
+        if row not in self._alone:
+            only = self.whole if self._rows() == 1 else None
+            self._alone[row] = (
+                self._call(self._of_rows([row])) if only is None else only.detach()
+            )
+        return self._alone[row]
 
     def _of_rows(self, at: list[int]) -> Given:
         assert self.axis is not None
@@ -274,7 +284,9 @@ class CallComparing:
     def _cached(self) -> dict[str, Any]:
         """Give a model of transformers the last token, and its cache of the others."""
         output, whole = self.first.output, self.whole
-        if getattr(output, "past_key_values", None) is None or whole is None:
+        names = set(output) if isinstance(output, Mapping) else set()
+        name = next(iter(names & CACHES), None)
+        if name is None or whole is None:
             return {}
         own = (self.first.targets or self.first.sources)[-1]
         if own.dim() != 2 or own.is_floating_point() or own.shape[1] < 3:
@@ -294,7 +306,7 @@ class CallComparing:
         )
         with same_chances(self.model), torch.no_grad():
             kept = self.model(*cut[0], **{**cut[1], "use_cache": True})
-            past = {"past_key_values": kept.past_key_values, "use_cache": True}
+            past = {name: kept[name], "use_cache": True}
             step = first_tensor(self.model(*last[0], **{**last[1], **past}))
         wanted = whole.detach()[:, -1:]
         if step is None or step.shape != wanted.shape:
