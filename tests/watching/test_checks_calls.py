@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.watching.faulty_models import built
+from visformer.api import open_trace
 from visformer.values.certificate import Certificate
+from visformer.values.finding import Finding
 from visformer.watching.watcher import watch
 
 CAUSAL = nn.Transformer.generate_square_subsequent_mask
@@ -225,3 +229,19 @@ def test_a_model_whose_beginning_is_its_padding_has_no_finding() -> None:
     certificate = certified(transformers.GPT2LMHeadModel(config), ids(2, 8), pad=2)
     assert certificate.findings == ()
     assert certificate.ok
+
+
+def test_a_file_keeps_what_is_only_a_note(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Language()
+    with torch.no_grad():
+        for layer in model.body.layers:
+            layer.norm1.weight.mul_(1.5)
+        (trace, *_others) = watch(model.eval())(ids()).traces
+    trace.save(tmp_path / "note.vis")
+    kept = open_trace(tmp_path / "note.vis").certificate
+    assert kept is not None
+    assert kept.ok
+    assert [one.severity for one in kept.findings] == ["note"]
+    plain = {"id": "a", "where": "b", "what": "c", "remedy": "d"}  # an older file's
+    assert msgspec.convert(plain, Finding).severity == "fault"

@@ -318,6 +318,7 @@ def _stored_table(seen: Seen) -> Iterator[Finding]:
                 "so it was learned, modified or damaged."
             ),
             _("Nothing to do if that is intended: the stored table is used."),
+            "note",
         )
     elif order != seen.config.positions:
         yield _mixed_up(order)
@@ -329,6 +330,7 @@ def _mixed_up(order: str) -> Finding:
         _("Positions"),
         _(_MIXED_UP[order]),
         _("Nothing to do here: the stored table is used."),
+        "note",
     )
 
 

@@ -43,7 +43,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
             _(_NUMBERS[opened.model.layout == WATCHED], last=opened.numbers - 1)
         )
     if opened.findings:
-        said.append(str(opened.findings[0]))
+        said.append(str(sorted(opened.findings, key=lambda x: x.severity)[0]))
     if len(opened.findings) > 1:
         said.append(_("More under “{button}”.", button=count_words(opened.findings)))
     return " ".join(said)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from visformer.analysis.checks.observation import ModelState
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
 from visformer.watching.certifying_watched import certificate_of, together
@@ -39,7 +38,8 @@ def certified(
         next_token = seen.next_token and whole
         # what does not hang on the length was told: a scale beside one key's bias of 0
         # would look as if there were no bias
-        state = ModelState(own_scale=frozenset(one.module for one in seen.run))
+        own_scale = frozenset(one.module for one in seen.run)
+        state = replace(seen.state, own_scale=own_scale)
         if first.time_axis is None and first.attentions:
             checks.append(
                 _(

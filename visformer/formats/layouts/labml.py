@@ -99,6 +99,7 @@ FINDINGS = (
         N_("Attention"),
         N_("The softmax runs along axis 1, which holds the keys in this layout."),
         N_("Nothing to do: it is correct here."),
+        "note",
     ),
     Finding(
         "002-10",
@@ -108,6 +109,7 @@ FINDINGS = (
             "the notebook's slides show it after each sublayer."
         ),
         N_("Nothing to do: the model runs as written."),
+        "note",
     ),
     Finding("002-4", *shared.QUERY_ROWS),
     Finding("002-12", *shared.DROPOUT),
