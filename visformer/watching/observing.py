@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,16 +168,17 @@ def _equal(model: nn.Module, attending: set[str]) -> Iterator[EqualLayers]:
     for path, stack in model.named_modules():
         if not isinstance(stack, nn.ModuleList | nn.Sequential):
             continue
-        names = [f"{path}.{at}".lstrip(".") for at in range(len(stack))]
-        for at in range(1, len(stack)):
-            one, other = names[at - 1], names[at]
-            both = [dict(stack[i].named_parameters()) for i in (at - 1, at)]
+        several = [
+            (f"{path}.{name}".lstrip("."), dict(layer.named_parameters()))
+            for name, layer in stack.named_children()
+        ]
+        for (one, first), (other, second) in itertools.pairwise(several):
             layers = all(
                 any(f"{module}.".startswith(f"{name}.") for module in attending)
                 for name in (one, other)
             )
-            if layers and _are_copies(*both):
-                yield EqualLayers(one, other, len(both[0]))
+            if layers and _are_copies(first, second):
+                yield EqualLayers(one, other, len(first))
 
 
 def _are_copies(one: dict[str, nn.Parameter], other: dict[str, nn.Parameter]) -> bool:
