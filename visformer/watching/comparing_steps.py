@@ -58,6 +58,8 @@ def _compared(
     encoder = [one for one in steps if one.kind == "encoder"]
     if not own or own[0].query_ids is None:
         return None
+    if any(one.masked.all(2).any() for one in own):
+        return None  # keys that nobody may read: the loop was given a mask as well
     target = _as_given(watched, own[0].query_ids)
     source = encoder[0].query_ids if encoder else None
     if watched.targets and source is None:
@@ -103,7 +105,7 @@ def _pass(
         for one in inspect.signature(model.forward).parameters.values()
         if one.kind == one.POSITIONAL_OR_KEYWORD
     ]
-    names = {one.name for one in parameters}
+    names = [one.name for one in parameters]
     needed = [one.name for one in parameters if one.default is one.empty]
     several = [x for x in (source, target) if x is not None]
     tensors = [torch.from_numpy(np.array(x)) for x in several]
@@ -111,7 +113,10 @@ def _pass(
     args: list[Tensor] = [x.to(device) for x in tensors]
     kwargs: dict[str, Any] = {}
     if len(needed) != len(args) and len(args) == 2:
-        named = [sorted(names & known) for known in (SOURCE_NAMES, TARGET_NAMES)]
+        named = [
+            [name for name in names if name in known]
+            for known in (SOURCE_NAMES, TARGET_NAMES)
+        ]
         if not all(named):
             return None
         kwargs = {own[0]: x for own, x in zip(named, args, strict=True)}
@@ -167,8 +172,8 @@ def _restarts(
     watched: Watched, source: Ids | None, target: Ids, own: WatchedAttention
 ) -> bool:
     """Whether the last queries are those of the last token in the first place."""
-    alone = _pass(watched, source, target[:, -1:])
-    if alone is None:
+    turned = _pass(watched, source, target[:, ::-1])
+    if turned is None:
         return False
-    first = _first(alone).queries
+    first = _first(turned).queries
     return np.allclose(own.queries[:, :, -1], first[:, :, 0], atol=APART)

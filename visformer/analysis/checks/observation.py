@@ -209,6 +209,8 @@ def padded(one: WatchedAttention, pad: int | None) -> Bools | None:
     ids = one.key_ids
     if pad is None or ids is None or not (ids == pad).any():
         return None
+    if ids.shape[1] > 3 and (np.diff(ids, axis=1) == 1).all(1).any():
+        return None  # one after the other: perhaps the numbers of places
     same = ids == pad
     before = np.logical_and.accumulate(same, 1)
     after = np.logical_and.accumulate(same[:, ::-1], 1)[:, ::-1]

@@ -1,0 +1,76 @@
+"""A cached loop in a ``with``: its steps are compared with one full pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from visformer.values.certificate import Certificate
+from visformer.watching.watcher import watch
+
+Cache = list[Tensor]
+
+
+class Cached(nn.Module):
+    """A causal layer with a cache; a step's place is counted, or begins at 0 again."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault = fault
+        self.words, self.out = nn.Embedding(40, 16), nn.Linear(16, 40)
+        self.places, self.parts = nn.Parameter(torch.randn(30, 16)), nn.Linear(16, 48)
+
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+        start = cache[0].shape[2] if cache else 0
+        at = 0 if self.fault == "restart" else start
+        x = self.words(ids) + self.places[at : at + ids.shape[1]]
+        q, k, v = self.parts(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        if cache is not None:
+            kept = (
+                [k, v]
+                if not cache
+                else [torch.cat([a, b], 2) for a, b in zip(cache, (k, v), strict=True)]
+            )
+            cache[:] = kept
+            k, v = kept
+        may = torch.ones(q.shape[2], k.shape[2]).tril(start).bool()
+        if self.fault == "short" and start > 2:
+            may[:, : start - 2] = False
+        weights = (q @ k.mT / 8**0.5).masked_fill(~may, -1e9).softmax(-1)
+        y: Tensor = self.out((weights @ v).transpose(1, 2).flatten(2))
+        return y
+
+
+def looped(model: Cached) -> Certificate:
+    torch.manual_seed(2)
+    cache: Cache = []
+    y = torch.tensor([[3], [7]])
+    with torch.no_grad(), watch(model) as watched:
+        for _step in range(6):
+            best = model(y[:, -1:], cache)[:, -1].argmax(-1)
+            y = torch.cat([y, best[:, None]], 1)
+    return watched.certificate
+
+
+@pytest.mark.parametrize(
+    ("fault", "id", "said"),
+    [
+        ("restart", "positions-restart", "the queries of row"),
+        ("short", "cached-steps-differ", "Row 4 of the cached steps differs"),
+    ],
+)
+def test_steps_that_differ_are_named(fault: str, id: str, said: str) -> None:
+    torch.manual_seed(0)
+    (finding,) = looped(Cached(fault)).findings
+    assert (finding.id, finding.severity) == (id, "fault")
+    assert finding.where == "forward"
+    assert said in finding.what
+
+
+def test_steps_that_are_right_are_said_to_be_compared() -> None:
+    torch.manual_seed(0)
+    certificate = looped(Cached())
+    assert certificate.findings == ()
+    (said,) = certificate.checks
+    assert said.startswith("Cached steps against one full pass: the weights differ by ")
