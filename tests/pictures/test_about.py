@@ -52,6 +52,13 @@ def test_a_finding_is_shown_in_its_parts() -> None:
     assert about_text(opened()).endswith("UNUSUAL OR WRONG\n\nNothing.\n")
 
 
+def test_a_note_says_that_it_is_one_and_comes_after_faults() -> None:
+    note = replace(NAN, id="copied", severity="note")
+    assert str(note).startswith("copied (note): output.weight: ")
+    assert "\n\ncopied (note)  output.weight\n" in about_text(opened(note))
+    assert opened_words(opened(note, NAN)).startswith("not-finite: ")
+
+
 def test_facts_and_assumptions_are_listed() -> None:
     lines = about_text(opened(numbers=30)).splitlines()
     assert "eos = 2 (the file does not say)" in lines

@@ -6,7 +6,7 @@ import numpy as np
 
 from visformer.analysis.checks.observation import Observation
 from visformer.language import _
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, Ids
 from visformer.values.finding import Finding
 
 MOST = 0.9  # of labels, from which on they all count as the same
@@ -39,14 +39,14 @@ def not_shifted(seen: Observation) -> Finding | None:
     )
 
 
-def predicts_next(ids: Bools | np.ndarray, wanted: np.ndarray, pad: int | None) -> bool:
+def predicts_next(ids: Ids, wanted: Ids, pad: int | None) -> bool:
     """Whether each row is to predict the token that the next one is given, [B, T]."""
     real = _predicting(wanted, pad)
     same = (ids[:, 1:] == wanted[:, :-1])[real[:, :-1]]
     return bool(same.mean() > MOST) if same.size else False
 
 
-def _predicting(wanted: np.ndarray, pad: int | None) -> Bools:
+def _predicting(wanted: Ids, pad: int | None) -> Bools:
     real: Bools = wanted >= 0
     return real if pad is None else real & (wanted != pad)
 
